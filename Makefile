@@ -1,0 +1,77 @@
+# nagle-lab. `make` or `make help` lists what there is; the work itself is in setup/ and analysis/.
+# Variables on the command line (REQUESTS=200 …) reach nagle-lab through the environment.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+bin := .venv/bin
+pytest := $(bin)/pytest -c analysis/pyproject.toml --rootdir=.
+
+##@ The lab (sets up what is missing: Docker, the base image, .venv)
+
+.PHONY: repro-nodelay-off
+repro-nodelay-off: lab-ready ## reproduce the stall with nginx and prove it
+	@$(bin)/nagle-lab run nginx-static nodelay-off
+
+.PHONY: repro-nodelay-on
+repro-nodelay-on: lab-ready ## the same with TCP_NODELAY on: show it gone
+	@$(bin)/nagle-lab run nginx-static nodelay-on
+
+.PHONY: repro
+repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static VARIANT=no-keepalive
+	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
+
+.PHONY: list
+list: ## name the scenarios, their variants and parameters
+	@setup/python.sh
+	@$(bin)/nagle-lab list
+
+##@ The project
+
+.PHONY: setup
+setup: lab-ready ## set up everything, for the lab and for the tests
+	@setup/python.sh dev
+	@setup/tools.sh
+
+.PHONY: test
+test: setup ## all tests, fast ones first: unit, reference captures, the lab on Docker
+	@$(pytest) tests/unit tests/reference tests/lab
+
+.PHONY: test-unit
+test-unit: ## unit tests only: no Docker, seconds
+	@setup/python.sh dev
+	@$(pytest) tests/unit
+
+.PHONY: lint
+lint: ## ruff, mypy (strict), shellcheck
+	@setup/python.sh dev
+	@cd analysis && ../$(bin)/ruff check . ../tests
+	@cd analysis && ../$(bin)/ruff format --check . ../tests
+	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
+	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
+
+.PHONY: clean
+clean: ## remove the lab's leftover containers, its images, .venv and caches (keeps captures)
+	@setup/clean.sh
+
+.PHONY: clean-runs
+clean-runs: ## remove the recorded runs, captures/runs (keeps captures/reference)
+	@rm -rf captures/runs
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: lab-ready
+lab-ready:
+	@setup/engine.sh
+	@setup/base-image.sh
+	@setup/python.sh
+
+.PHONY: scenario-named
+scenario-named:
+	@[[ -n "$${SCENARIO:-}" && -n "$${VARIANT:-}" ]] || \
+	  { echo "make repro: name both, as in: make repro SCENARIO=nginx-static VARIANT=nodelay-off (make list names them)" >&2; exit 2; }

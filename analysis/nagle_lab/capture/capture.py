@@ -1,0 +1,241 @@
+"""Opening captures: one file, several rotated ones as one, or standard input, whatever their format."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nagle_lab.capture import pcap, pcapng
+from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
+from nagle_lab.capture.pcap import PcapReader
+from nagle_lab.capture.pcapng import PcapngReader
+from nagle_lab.capture.records import Facts, Records, StoppedError, Trouble, TroubleKind
+from nagle_lab.capture.stored import Checksum, Stored, check_readable
+from nagle_lab.capture.window import WINDOW_BYTES, Window
+from nagle_lab.errors import NagleLabError
+
+COMPRESSIONS = {GZIP_MAGIC: "gzip", ZSTD_MAGIC: "zstd"}
+MAGIC_BYTES = 8
+UNREADABLE = {
+    b"BZh": "compressed with bzip2: decompress it first",
+    b"\xfd7zXZ": "compressed with xz: decompress it first",
+    b"\x04\x22\x4d\x18": "compressed with lz4: decompress it first",
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"snoop\0\0\0": "a snoop file: convert it with editcap -F pcapng",
+    b"GMBU": "a Network Monitor file: convert it with editcap -F pcapng",
+}
+
+
+def open_capture(paths: str | Path | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES) -> "Capture":
+    """Open a capture: a file, "-" for standard input, or rotated files in order of time, read as one.
+
+    pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
+    stays bounded by the window, whatever the input's size.
+
+    Raises
+    ------
+    NagleLabError
+        There is nothing usable: missing, not a file, unreadable, empty, not a capture, cut within its header.
+        Damage further on is no error: see `Capture.trouble`.
+    """
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    return Capture([str(path) for path in paths], window_bytes)
+
+
+class Capture:
+    """An open capture: a context manager that iterates once over its batches of :class:`Records`.
+
+    The properties tell what is known so far; they are complete when the iteration is.
+    """
+
+    def __init__(self, paths: Sequence[str], window_bytes: int = WINDOW_BYTES) -> None:
+        if not paths:
+            raise NagleLabError("no capture file given: name one, or - for standard input")
+        self.names = ["standard input" if path == "-" else path for path in paths]
+        self._paths, self._window_bytes = paths, window_bytes
+        self._facts = Facts()
+        self._checksum = Checksum()
+        for path in paths[1:]:
+            check_readable(path)
+        self._current = self._open(paths[0])
+
+    @property
+    def name(self) -> str:
+        """The file, or the first and last of several."""
+        return self.names[0] if len(self.names) == 1 else f"{self.names[0]} … {self.names[-1]}"
+
+    @property
+    def format(self) -> str:
+        """ "pcap" or "pcapng" ("pcap+pcapng" where rotated files differ)."""
+        return "+".join(self._facts.formats)
+
+    @property
+    def compression(self) -> str:
+        """ "gzip", "zstd", "gzip+zstd", or "" for none."""
+        return "+".join(self._facts.compressions)
+
+    @property
+    def link_types(self) -> list[int]:
+        """LINKTYPE_… numbers in order of appearance."""
+        return list(self._facts.link_types)
+
+    @property
+    def resolution_ns(self) -> float:
+        """Unit of the time stamps in ns (1000 for microseconds); the coarsest if there are several."""
+        return self._facts.resolution_ns
+
+    @property
+    def snaplen(self) -> int:
+        """The largest the input states, bytes; 0 where it states none."""
+        return self._facts.snaplen
+
+    @property
+    def packets(self) -> int:
+        """Frames so far, also those that had to be left out (no time of capture)."""
+        return self._facts.packets
+
+    @property
+    def byte_count(self) -> int:
+        """Stored bytes read so far."""
+        return self._checksum.byte_count
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal, of the bytes as stored; of several files: of all of them joined."""
+        return self._checksum.hexdigest()
+
+    @property
+    def trouble(self) -> list[Trouble]:
+        """What a person must know about the input before believing a result; each says its `kind`."""
+        return self._facts.trouble
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; what was found out stays."""
+        self._checksum.close()
+        self._current.close()
+
+    def __iter__(self) -> Iterator[Records]:
+        """Batches of records in file order; frame numbers continue from file to file."""
+        last_ts: int | None = None
+        for number, path in enumerate(self._paths):
+            if number and not self._next(path):
+                continue
+            first = True
+            for records in self._current.records():
+                if first and last_ts is not None and int(records.ts[0]) < last_ts:
+                    text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
+                    self._facts.warn(TroubleKind.UNORDERED, text)
+                first, last_ts = False, int(records.ts[-1])
+                yield records
+
+    def _next(self, path: str) -> bool:
+        """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
+        self._current.close()
+        try:
+            self._current = self._open(path)
+        except NagleLabError as error:
+            self._facts.warn(TroubleKind.DAMAGED, str(error))
+            return False
+        return True
+
+    def _open(self, path: str) -> "_File":
+        return _File(Stored(path, self._checksum), self._facts, self._window_bytes)
+
+
+class _File:
+    """One file of a capture, from the stored bytes up."""
+
+    def __init__(self, stored: Stored, facts: Facts, window_bytes: int) -> None:
+        self.name = stored.name
+        self._stored, self._facts = stored, facts
+        self._decompressed: Decompressed | None = None
+        try:
+            self._reader = self._identify(window_bytes)
+        except BaseException:
+            stored.close()
+            raise
+
+    def records(self) -> Iterator[Records]:
+        """Its batches of records; what stopped them early becomes trouble."""
+        before = self._facts.packets
+        untimed, dropped = self._facts.untimed, self._facts.dropped
+        stopped: StoppedError | None = None
+        try:
+            yield from self._reader
+        except StoppedError as error:
+            stopped = error
+        self._stored.drain()
+        self._explain(stopped, self._facts.packets - before)
+        if lost := self._facts.dropped - dropped:
+            self._facts.warn(TroubleKind.LOST, f"{self.name}: {lost:,} packets were dropped while capturing")
+        if left_out := self._facts.untimed - untimed:
+            text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
+            self._facts.warn(TroubleKind.UNTIMED, text)
+
+    def close(self) -> None:
+        """Close the stored file."""
+        self._stored.close()
+
+    def _identify(self, window_bytes: int) -> PcapReader | PcapngReader:
+        """Look at the first bytes: what is it, and how is it read."""
+        head = self._head()
+        compression = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
+        if compression:
+            self._facts.compressions[compression] = None
+            self._decompressed = Decompressed(self._stored, compression, head)
+            window = Window(self._decompressed, size=window_bytes)
+        else:
+            window = Window(self._stored, head, window_bytes)
+        self._refuse_nothing(window)
+        head = bytes(window.raw[:MAGIC_BYTES])
+        if head[:4] in pcap.MAGICS:
+            self._facts.formats["pcap"] = None
+            return PcapReader(window, self._facts, self.name)
+        if head.startswith(pcapng.MAGIC):
+            self._facts.formats["pcapng"] = None
+            return PcapngReader(window, self._facts, self.name)
+        known = (what for magic, what in UNREADABLE.items() if head.startswith(magic))
+        raise NagleLabError(f"{self.name}: {next(known, 'not a capture: give a pcap or pcapng file')}")
+
+    def _head(self) -> bytes:
+        head = bytearray(MAGIC_BYTES)
+        have = 0
+        while have < MAGIC_BYTES and (count := self._stored.readinto(memoryview(head)[have:])):
+            have += count
+        return bytes(head[:have])
+
+    def _refuse_nothing(self, window: Window) -> None:
+        if window.end:
+            return
+        if self._stored.error:
+            raise NagleLabError(f"{self.name}: cannot be read: {self._stored.error}")
+        if self._decompressed and self._decompressed.problem:
+            problem = self._decompressed.problem
+            raise NagleLabError(f"{self.name}: its compressed data {problem}, before any packet")
+        raise NagleLabError(f"{self.name}: empty: nothing was recorded, record it again")
+
+    def _explain(self, stopped: StoppedError | None, packets: int) -> None:
+        """Say why the records ended, the deepest cause only, and whether someone was still writing."""
+        kept = f"kept the {packets:,} packets before it"
+        problem = self._decompressed.problem if self._decompressed else ""
+        if self._stored.error:
+            what = f"cannot be read from byte {self._stored.byte_count:,} on ({self._stored.error})"
+            self._facts.warn(TroubleKind.DAMAGED, f"{self.name}: {what}: {kept}")
+        elif problem and (stopped is None or stopped.kind is TroubleKind.TRUNCATED):
+            kind = TroubleKind.TRUNCATED if problem == ENDS_EARLY else TroubleKind.DAMAGED
+            self._facts.warn(kind, f"{self.name}: its compressed data {problem}: {kept}")
+        elif stopped:
+            of = " of its decompressed data" if self._decompressed else ""
+            self._facts.warn(stopped.kind, f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}")
+        if changed := self._stored.changed:
+            text = f"{self.name}: {changed} while it was read: the result covers {packets:,} packets of it"
+            self._facts.warn(TroubleKind.CHANGED, text)

@@ -1,0 +1,168 @@
+"""gzip and zstd, taken off as the bytes stream past: output in bounded steps, and all that precedes damage."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import zstandard
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after 0x50…0x5f; RFC 8878 §3.1.2
+
+CHUNK = 1 << 16  # compressed bytes asked for at a time
+STEP = 1 << 18  # decompressed bytes made at a time
+
+ENDS_EARLY = "ends early"
+
+
+class Source(Protocol):
+    """Where bytes come from: a stored file, or a decompressor over one."""
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill `view` from its start; returns the count, 0 at the end."""
+
+
+class DamagedStreamError(Exception):
+    """Compressed bytes end too early or are not what they should be; says which, as the end of a sentence."""
+
+
+class Decompressed:
+    """A Source of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
+
+    def __init__(self, stored: Source, compression: str, head: bytes) -> None:
+        self.problem = ""
+        pieces = _Input(stored, head)
+        self._output = _gunzip(pieces) if compression == "gzip" else _unzstd(pieces)
+        self._ready = memoryview(b"")
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill `view` from its start; returns the count, 0 at the end."""
+        while not self._ready:
+            try:
+                self._ready = memoryview(next(self._output))
+            except StopIteration:
+                return 0
+            except DamagedStreamError as error:
+                self.problem = str(error)
+                return 0
+        count = min(len(view), len(self._ready))
+        view[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+
+class _Input:
+    """Compressed bytes in pieces of any size."""
+
+    def __init__(self, stored: Source, head: bytes) -> None:
+        self._stored = stored
+        self._held = head
+        self._taken = 0  # of what is held
+
+    def peek(self, count: int) -> bytes:
+        """The next `count` bytes without taking them; fewer at the end."""
+        while len(self._held) - self._taken < count:
+            chunk = bytearray(CHUNK)
+            got = self._stored.readinto(memoryview(chunk))
+            if not got:
+                break
+            self._held = self._held[self._taken :] + bytes(chunk[:got])
+            self._taken = 0
+        return self._held[self._taken : self._taken + count]
+
+    def take(self, count: int) -> bytes:
+        """Exactly the next `count` bytes."""
+        piece = self.peek(count)
+        if len(piece) < count:
+            raise DamagedStreamError(ENDS_EARLY)
+        self._taken += count
+        return piece
+
+    def take_some(self) -> bytes:
+        """All that is at hand, at least one byte unless at the end."""
+        self.peek(1)
+        piece, self._held, self._taken = self._held[self._taken :], b"", 0
+        return piece
+
+    def give_back(self, piece: bytes) -> None:
+        """Undo taking `piece`, the end of what was taken last."""
+        self._held, self._taken = piece + self._held[self._taken :], 0
+
+
+def _gunzip(pieces: _Input) -> Iterator[bytes]:
+    """RFC 1952: members one after the other; zeros after the last one are padding."""
+    while head := pieces.peek(len(GZIP_MAGIC)):
+        if head != GZIP_MAGIC:
+            if head.strip(b"\0"):
+                raise DamagedStreamError("is followed by something else")
+            pieces.take(len(head))
+            continue
+        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        while not inflater.eof:
+            piece = inflater.unconsumed_tail or pieces.take_some()
+            yield from _inflate(inflater, piece)
+            if not piece and not inflater.eof:
+                raise DamagedStreamError(ENDS_EARLY)
+        pieces.give_back(inflater.unused_data)
+
+
+def _inflate(inflater: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
+    """One step; if it fails, first what precedes the damage, found by asking for less and less."""
+    before = inflater.copy()
+    try:
+        yield inflater.decompress(piece, STEP)
+        return
+    except zlib.error:
+        pass
+    step = STEP
+    while step := step // 2:
+        trial = before.copy()
+        try:
+            good = trial.decompress(piece, step)
+        except zlib.error:
+            continue
+        yield good
+        before, piece = trial, trial.unconsumed_tail
+    raise DamagedStreamError("is damaged")
+
+
+def _unzstd(pieces: _Input) -> Iterator[bytes]:
+    """RFC 8878: frames one after the other. Fed block by block, so that a step makes at most 128 KiB."""
+    while magic := pieces.peek(4):
+        if magic[1:] == _ZSTD_SKIPPABLE and magic[0] >> 4 == 5:
+            _skip(pieces)
+        elif magic == ZSTD_MAGIC:
+            yield from _zstd_frame(pieces)
+        else:
+            raise DamagedStreamError(ENDS_EARLY if len(magic) < 4 else "is followed by something else")
+
+
+def _skip(pieces: _Input) -> None:
+    left = int.from_bytes(pieces.take(8)[4:], "little")
+    while left:
+        left -= len(pieces.take(min(left, CHUNK)))
+
+
+def _zstd_frame(pieces: _Input) -> Iterator[bytes]:
+    decompress = zstandard.ZstdDecompressor().decompressobj().decompress
+    try:
+        head = pieces.peek(18)
+        checksum = 4 if zstandard.get_frame_parameters(head).has_checksum else 0
+        yield decompress(pieces.take(zstandard.frame_header_size(head)))
+        last = False
+        while not last:
+            block = int.from_bytes(pieces.peek(3), "little")
+            last, rle = bool(block & 1), block >> 1 & 3 == 1
+            yield decompress(pieces.take(3 + (1 if rle else block >> 3)))
+        yield decompress(pieces.take(checksum)) if checksum else b""
+    except zstandard.ZstdError as error:
+        raise DamagedStreamError(_reason(str(error))) from error
+
+
+def _reason(text: str) -> str:
+    if "not enough data" in text:
+        return ENDS_EARLY
+    if "too much memory" in text:
+        return "needs too much memory: decompress it first with zstd -d --long=31"
+    return "is damaged"

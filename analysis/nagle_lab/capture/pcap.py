@@ -1,0 +1,119 @@
+"""The pcap format: a file header, then records of a small header and a packet.
+
+Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) from libpcap's sf-pcap.c.
+"""
+
+from collections.abc import Iterator
+from struct import unpack_from
+
+import numpy as np
+
+from nagle_lab.capture.chain import ByteOrder, Framing, Guess, Offsets, walk
+from nagle_lab.capture.gather import gather
+from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
+from nagle_lab.capture.window import Window
+from nagle_lab.errors import NagleLabError
+
+MICROSECOND, NANOSECOND, MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
+MAGICS: dict[bytes, tuple[ByteOrder, int]] = {
+    magic.to_bytes(4, "little" if order == "<" else "big"): (order, magic)
+    for magic in (MICROSECOND, NANOSECOND, MODIFIED)
+    for order in ("<", ">")
+}
+FILE_HEADER = 24
+LONGEST_PACKET = 1 << 20  # captured bytes; libpcap's MAXIMUM_SNAPLEN is 262,144
+
+
+class PcapReader:
+    """Reads one pcap file through a window; raises NagleLabError for a header that cannot be used."""
+
+    def __init__(self, window: Window, facts: Facts, name: str) -> None:
+        if window.end < FILE_HEADER:
+            raise NagleLabError(f"{name}: ends within the file header: nothing to analyse, record it again")
+        head = window.buffer[:FILE_HEADER].tobytes()
+        order, magic = MAGICS[head[:4]]
+        major, minor, _, _, snaplen, link_type = unpack_from(order + "HHiIII", head, 4)
+        if (major, minor) != (2, 4):
+            raise NagleLabError(f"{name}: pcap version {major}.{minor} is not 2.4: convert it with editcap")
+        self._window, self._facts = window, facts
+        self._unit_ns = 1 if magic == NANOSECOND else 1000
+        self._link_type = link_type & 0xFFFF  # the rest tells of a frame check sequence
+        header = 24 if magic == MODIFIED else 16
+        self._framing = Framing(order, 8, header, header, header + LONGEST_PACKET)
+        self._layout = np.dtype([(name, order + "u4") for name in ("seconds", "fraction", "captured", "original")])
+        facts.add_interface(self._link_type, self._unit_ns, snaplen)
+
+    def __iter__(self) -> Iterator[Records]:
+        """Batches of records; raises StoppedError where the file is cut or damaged."""
+        window, start = self._window, FILE_HEADER
+        while True:
+            offsets, follows = walk(window.buffer, start, window.end, self._framing, self._guess(start))
+            heads = gather(window.buffer, offsets, self._layout)
+            blank = (heads["captured"] == 0) & (heads["original"] == 0)
+            if blank.any():
+                follows = int(offsets[blank.argmax()])
+                offsets, heads = offsets[: blank.argmax()], heads[: blank.argmax()]
+            if len(offsets):
+                yield self._records(offsets, heads)
+            if blank.any():
+                raise self._damage(follows)
+            if follows + self._framing.header <= window.end:
+                captured = unpack_from(self._framing.byte_order + "I", window.raw, follows + 8)[0]
+                if captured > LONGEST_PACKET:
+                    raise self._damage(follows)
+            if window.at_end:
+                break
+            window.slide(follows)
+            start = 0
+        if follows < window.end:
+            raise StoppedError(
+                TroubleKind.TRUNCATED, window.base + follows, "the file ends in the middle of the record"
+            )
+
+    def _records(self, offsets: Offsets, heads: np.ndarray) -> Records:
+        count, first = len(offsets), self._facts.packets + 1
+        self._facts.packets += count
+        seconds, fraction = heads["seconds"].astype(np.int64), heads["fraction"].astype(np.int64)
+        return Records(
+            buffer=self._window.buffer,
+            offset=offsets + self._framing.uncounted,
+            captured=heads["captured"].astype(np.int64),
+            original=heads["original"].astype(np.int64),
+            ts=seconds * 1_000_000_000 + fraction * self._unit_ns,
+            frame=np.arange(first, first + count),
+            link_type=np.full(count, self._link_type, np.uint16),
+            interface=np.zeros(count, np.uint32),
+        )
+
+    def _damage(self, offset: int) -> StoppedError:
+        buffer, position = self._window.buffer, self._window.base + offset
+        if buffer[offset : offset + 4].tobytes() in MAGICS:
+            what = "another capture file begins (give joined files one by one)"
+        elif not buffer[offset : offset + 16].any():
+            what = "there are zeros instead of a record"
+        else:
+            what = "there is something else than a record"
+        return StoppedError(TroubleKind.DAMAGED, position, what)
+
+    def _guess(self, start: int) -> Guess | None:
+        """Find records by the upper half of their seconds, which the first one shares for up to 18 hours."""
+        window, order = self._window, self._framing.byte_order
+        if window.end - start < 16:
+            return None
+        upper = 2 if order == "<" else 0
+        pattern = window.buffer[start + upper : start + upper + 2].tobytes()
+        raw, end, header = window.raw, window.end, self._framing.uncounted
+        per_second = 1_000_000_000 // self._unit_ns
+
+        def guess(at: int, before: int) -> int:
+            while (found := raw.find(pattern, at + upper, before + upper)) >= 0:
+                at = found - upper
+                _, fraction, captured, original = unpack_from(order + "4I", raw, at)
+                if fraction < per_second and captured <= min(original, LONGEST_PACKET):
+                    after = at + header + captured + upper
+                    if after >= end or raw.startswith(pattern, after):
+                        return at
+                at += 1
+            return -1
+
+        return guess

@@ -1,0 +1,128 @@
+"""The bytes of the input as they are stored: files, one after the other, or standard input, with their SHA-256."""
+
+import hashlib
+import io
+import os
+import stat
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from nagle_lab.errors import NagleLabError
+
+STDIN = "-"
+WORTH_A_THREAD = 1 << 20  # bytes; hashing fewer takes less time than handing them over
+
+
+class Checksum:
+    """SHA-256 of chunks, computed beside the decoding when they are large.
+
+    A chunk's memory must not change until the next call of `update` or `hexdigest` has returned.
+    """
+
+    def __init__(self) -> None:
+        self.byte_count = 0
+        self._sha256 = hashlib.sha256()
+        self._worker: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None
+
+    def update(self, chunk: memoryview) -> None:
+        """Add bytes."""
+        self._settle()
+        self.byte_count += len(chunk)
+        if len(chunk) < WORTH_A_THREAD:
+            self._sha256.update(chunk)
+            return
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "checksum")
+        self._pending = self._worker.submit(self._sha256.update, chunk)
+
+    def hexdigest(self) -> str:
+        """Of everything so far."""
+        self._settle()
+        return self._sha256.hexdigest()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._settle()
+        if self._worker is not None:
+            self._worker.shutdown()
+
+    def _settle(self) -> None:
+        if self._pending is not None:
+            self._pending.result()
+            self._pending = None
+
+
+class Stored:
+    """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went."""
+
+    def __init__(self, path: str, checksum: Checksum) -> None:
+        self.name = _name(path)
+        self.byte_count = 0
+        self.error = ""
+        self._checksum = checksum
+        self._file = _open(path)
+        self._before = os.fstat(self._file.fileno())
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill `view` from its start as far as one read goes; 0 at the end of the file."""
+        try:
+            count = self._file.readinto(view) or 0
+        except OSError as error:
+            self.error = error.strerror or str(error)
+            return 0
+        self._checksum.update(view[:count])
+        self.byte_count += count
+        return count
+
+    def drain(self) -> None:
+        """Read what is left of a file, for the checksum. What a pipe brings may never end."""
+        if not stat.S_ISREG(self._before.st_mode):
+            return
+        # Two buffers in turn: the checksum may still be busy with the one before.
+        buffers = [memoryview(bytearray(WORTH_A_THREAD)) for _ in range(2)]
+        while self.readinto(buffers[0]):
+            buffers.reverse()
+
+    @property
+    def changed(self) -> str:
+        """How the file changed since it was opened; empty if it did not."""
+        after, before = os.fstat(self._file.fileno()), self._before
+        if not stat.S_ISREG(before.st_mode):
+            return ""
+        if after.st_size != before.st_size:
+            verb = "grew" if after.st_size > before.st_size else "shrank"
+            return f"{verb} from {before.st_size:,} to {after.st_size:,} bytes"
+        return "was written to" if after.st_mtime_ns != before.st_mtime_ns else ""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def check_readable(path: str) -> None:
+    """Raise NagleLabError if there is nothing to read at `path`, without taking bytes from a pipe."""
+    if path != STDIN and not Path(path).is_fifo():
+        _open(path).close()
+
+
+def _open(path: str) -> io.FileIO:
+    try:
+        if path != STDIN:
+            return io.FileIO(path)
+        if not os.isatty(0):
+            return io.FileIO(0, closefd=False)
+        problem = "is a terminal: name a capture file, or pipe one in"
+    except FileNotFoundError:
+        problem = "no such file: check the path"
+    except IsADirectoryError:
+        problem = "is a directory: name the capture files in it"
+    except PermissionError:
+        problem = "may not be read: ask its owner (tcpdump run as root gives its files to user tcpdump)"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be opened: {error}"
+    raise NagleLabError(f"{_name(path)}: {problem}")
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == STDIN else path

@@ -1,0 +1,59 @@
+"""A window sliding over a stream of bytes."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.capture.compression import Source
+from nagle_lab.capture.records import PADDING
+
+WINDOW_BYTES = 4 << 20
+
+
+class Window:
+    """The part of a stream that is in memory: `raw[:end]` is its bytes from position `base` on.
+
+    Two buffers take turns, so what was read last stays as it is while more is read (the checksum may still
+    be reading it).
+    """
+
+    def __init__(self, source: Source, head: bytes = b"", size: int = WINDOW_BYTES) -> None:
+        self.base = 0
+        self.end = len(head)
+        self.at_end = False  # no more to come
+        self._source = source
+        self._size = max(size, len(head))
+        self.raw = _room(self._size)
+        self.raw[: self.end] = head
+        self._spare = _room(self._size)
+        self._fill()
+
+    @property
+    def buffer(self) -> NDArray[np.uint8]:
+        """The bytes as an array that may be read PADDING bytes beyond `end`."""
+        return np.frombuffer(self.raw, np.uint8)
+
+    def slide(self, used: int) -> None:
+        """Drop the first `used` bytes and read on. If none could be used, the window grows instead."""
+        if used == 0:
+            self._size *= 2
+            self._spare = _room(self._size)
+        kept = self.end - used
+        self._spare[:kept] = memoryview(self.raw)[used : self.end]
+        self.raw, self._spare = self._spare, self.raw if used else _room(self._size)
+        self.base += used
+        self.end = kept
+        self._fill()
+
+    def _fill(self) -> None:
+        with memoryview(self.raw) as view:
+            while self.end < self._size:
+                count = self._source.readinto(view[self.end : self._size])
+                if not count:
+                    self.at_end = True
+                    break
+                self.end += count
+            view[self.end : self.end + PADDING] = bytes(PADDING)
+
+
+def _room(size: int) -> bytearray:
+    return bytearray(size + PADDING)

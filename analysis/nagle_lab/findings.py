@@ -1,0 +1,59 @@
+"""Proved stalls and measured exchanges of a whole capture, and the counts drawn from them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.connections import Connections
+from nagle_lab.exchanges import Exchanges, key_of
+from nagle_lab.stalls import LateAcks, Proof, is_late
+from nagle_lab.timeline import Ints
+
+ROLES = ("client", "server")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a whole capture shows, as columns; times in ns."""
+
+    connections: Connections
+    exchanges: Exchanges
+    proof: Proof
+    late_acks: LateAcks
+    segments: NDArray[np.int64]  # (connections, 2) TCP segments sent by each side, super-segments in parts
+    tcp_packets: int
+    first_ts: int | None
+    last_ts: int
+
+    @cached_property
+    def client(self) -> NDArray[np.int8]:
+        """Which side of each connection is the client, (connections,)."""
+        return self.connections.client_side()
+
+    @cached_property
+    def stalled(self) -> Ints:
+        """Keys of the stalled exchanges, sorted."""
+        return np.unique(key_of(self.proof.stalls.conn, self.proof.stalls.exchange))
+
+    @cached_property
+    def counted(self) -> Ints:
+        """Keys of the exchanges that count, sorted: the answered ones, and stalled ones whose answer is cut off."""
+        return np.union1d(self.exchanges.key, self.stalled)
+
+    def delayed_acks(self) -> dict[str, int]:
+        """Delayed ACKs sent by each role."""
+        late = self.late_acks
+        kept = is_late(late.conn, late.side, late.wait, self.connections)
+        return self._by_role(late.conn[kept], late.side[kept])
+
+    def segments_sent(self) -> dict[str, int]:
+        """TCP segments sent by each role."""
+        conn, side = np.nonzero(self.segments)
+        return self._by_role(conn, side, self.segments[conn, side])
+
+    def _by_role(self, conn: Ints, side: Ints, counts: Ints | None = None) -> dict[str, int]:
+        is_server = (side != self.client[conn]).astype(np.int64)
+        totals = np.bincount(is_server, weights=counts, minlength=2)
+        return {role: int(total) for role, total in zip(ROLES, totals, strict=True)}

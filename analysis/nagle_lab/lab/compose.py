@@ -1,0 +1,71 @@
+"""Compose, whichever is installed: `docker compose` (v2), else docker-compose from 1.29."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.docker import plain_environment
+from nagle_lab.lab.process import Child, Finished, run
+
+_COMMANDS = (("docker", "compose"), ("docker-compose",))  # in the order of preference
+_OLDEST = (1, 29)
+_UP_PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Compose:
+    """One Compose command and its version; ``v1`` is the Python one with the classic builder."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def v1(self) -> bool:
+        """Whether this is docker-compose 1.x."""
+        return self.version.startswith("1.")
+
+    def _line(self, file: Path, project: str, *arguments: str) -> list[str]:
+        return [*self.command, "--project-name", project, "--file", str(file), *arguments]
+
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        # The classic builder by its own means: the command line's would ask for a plugin that may be missing.
+        classic = {"COMPOSE_DOCKER_CLI_BUILD": "0"} if self.v1 else {}
+        return plain_environment() | classic | dict(variables)
+
+    def build(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
+        """Build the images of ``file``; a signal kills the build."""
+        force = ["--force-rm"] if self.v1 else []  # leave no container behind a failed step
+        return run(self._line(file, project, "build", "--quiet", *force), self._environment(variables))
+
+    def up(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
+        """Create and start the containers of ``file``.
+
+        A signal is taken only once Compose is done: killed half way, it would leave requests with the engine
+        whose containers appear after the clean-up.
+        """
+        arguments = self._line(file, project, "up", "--detach", "--no-build")
+        return Child(arguments, self._environment(variables)).wait(_UP_PATIENCE_S)
+
+
+class ComposeSearch:
+    """Asks every Compose there is for its version, while the caller does something else: v1 takes its time."""
+
+    def __init__(self) -> None:
+        there = [command for command in _COMMANDS if shutil.which(command[0])]
+        self._asked = {command: Child([*command, "version", "--short"]) for command in there}
+
+    def result(self) -> Compose:
+        """Return the Compose to use; NagleLabError when there is none new enough."""
+        for command, child in self._asked.items():
+            answer = child.finish()
+            version = answer.stdout.strip().removeprefix("v")
+            if answer.exit_code == 0 and _numbers(version) >= _OLDEST:
+                return Compose(command, version)
+        raise NagleLabError("there is neither `docker compose` nor docker-compose from 1.29: run `make setup`")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

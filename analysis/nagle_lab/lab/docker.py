@@ -1,0 +1,114 @@
+"""The Docker engine, through its command line: is it there, what runs in it, and the end of what we started."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.process import Child, Finished, run
+
+PROJECT_LABEL = "com.docker.compose.project"
+SERVICE_LABEL = "com.docker.compose.service"
+_PATIENCE_S = 60.0  # for any single question to the engine
+
+
+def docker(*arguments: str) -> Finished:
+    """Run one ``docker`` command; a signal kills it."""
+    return run(["docker", *arguments], timeout_s=_PATIENCE_S)
+
+
+def engine_version() -> str:
+    """Return the engine's version; NagleLabError when there is no Docker or no engine answers."""
+    if shutil.which("docker") is None:
+        raise NagleLabError("Docker is not installed: run `make setup`")
+    answer = docker("version", "--format", "{{.Server.Version}}")
+    if answer.exit_code != 0:
+        raise NagleLabError(f"the Docker engine does not answer ({answer.last_words()}): run `make setup`")
+    return answer.stdout.strip()
+
+
+def image_details(images: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what the engine knows of those of ``images`` that exist (``docker image inspect``)."""
+    found: list[dict[str, Any]] = json.loads(docker("image", "inspect", *images).stdout or "[]")
+    return found
+
+
+def container_details(ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what the engine knows of the containers ``ids`` (``docker container inspect``)."""
+    found: list[dict[str, Any]] = json.loads(docker("container", "inspect", *ids).stdout or "[]")
+    return found
+
+
+def containers(project: str) -> dict[str, str]:
+    """Return service → container id of a Compose project, running or not."""
+    rows = docker(
+        "ps", "--all", "--no-trunc", "--filter", f"label={PROJECT_LABEL}={project}",
+        "--format", f'{{{{.Label "{SERVICE_LABEL}"}}}} {{{{.ID}}}}',
+    )  # fmt: skip
+    pairs = (line.split(" ") for line in rows.stdout.splitlines())
+    return {service: id_ for service, id_ in pairs if service}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A container or network of ours, found by its labels."""
+
+    project: str
+    lock: str
+    host: str
+
+
+def labelled(lock_label: str, host_label: str) -> set[Labelled]:
+    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``."""
+    row = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (PROJECT_LABEL, lock_label, host_label))
+    children = [
+        Child(["docker", *command, "--filter", f"label={lock_label}", "--format", row])
+        for command in (["ps", "--all"], ["network", "ls"])
+    ]
+    lines = [line for child in children for line in child.finish(_PATIENCE_S).stdout.splitlines()]
+    return {Labelled(*line.split("\t")) for line in lines}
+
+
+def remove_project(project: str) -> None:
+    """Remove every container and network of a Compose project, whatever signals arrive.
+
+    Asks again until nothing is left: the engine may still finish a request made before it, and a child may be
+    hit by a Ctrl-C in the millisecond before it has a session of its own. Raises NagleLabError if something stays.
+    """
+    mine = f"label={PROJECT_LABEL}={project}"
+    problem = ""
+    for _ in range(5):
+        children = [
+            Child(["docker", *command, "--quiet", "--filter", mine])
+            for command in (["ps", "--all"], ["network", "ls"])
+        ]
+        lists = [child.wait(_PATIENCE_S) for child in children]
+        failed = [answer.last_words() for answer in lists if answer.exit_code != 0]
+        if failed:
+            problem = failed[0]
+            time.sleep(0.2)
+            continue
+        ids, networks = (answer.stdout.split() for answer in lists)
+        if not ids and not networks:
+            return
+        if ids:
+            problem = Child(["docker", "rm", "--force", "--volumes", *ids]).wait(_PATIENCE_S).last_words()
+        if networks:
+            problem = Child(["docker", "network", "rm", *networks]).wait(_PATIENCE_S).last_words()
+    raise NagleLabError(f"could not remove the containers of {project} ({problem}): run `make clean`")
+
+
+def last_log_lines(container: str, lines: int = 3) -> str:
+    """Return the last lines a container logged, joined to one line."""
+    answer = docker("logs", "--tail", str(lines), container)
+    words = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
+    return " / ".join(words) or "it logged nothing"
+
+
+def plain_environment() -> dict[str, str]:
+    """Return our environment without what would turn Compose to another project or file."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}

@@ -1,0 +1,149 @@
+"""A run's folder: hidden and locked while the run lives, then renamed to what it turned out to be.
+
+``.<name>.lock`` is held locked (flock) by the run, ``.<name>.partial`` is being written, ``<name>`` is a complete
+run, ``<name>.failed`` holds what a failed run recorded.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Self
+
+from nagle_lab.errors import NagleLabError
+
+_PCAP_HEADER_BYTES = 24
+_RESERVE_BYTES = 1 << 16  # room for the manifest of a run that filled the disk
+
+
+class RunFolder:
+    """The folder of a live run; ``path`` is where its files are now."""
+
+    def __init__(self, runs_dir: Path, what: str, name: str, lock: IO[str]) -> None:
+        self._what, self._name = what, name
+        self.lock_path = _lock_path(runs_dir, name)
+        self.path = runs_dir / f".{name}.partial"
+        self._runs_dir = runs_dir
+        self._lock = lock
+
+    @classmethod
+    def create(cls, runs_dir: Path, what: str) -> Self:
+        """Return a new folder for a run of ``what``; NagleLabError if ``runs_dir`` cannot be written to."""
+        try:
+            runs_dir.mkdir(parents=True, exist_ok=True)
+            folder = cls._new(runs_dir, what)
+        except OSError as error:
+            raise disk_problem(error, runs_dir) from error
+        try:
+            with folder._reserve.open("wb") as reserve:
+                os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
+        except OSError as error:
+            folder.discard()
+            raise disk_problem(error, folder.path) from error
+        return folder
+
+    @classmethod
+    def _new(cls, runs_dir: Path, what: str) -> Self:
+        while True:
+            name = f"{_stamp(datetime.now(UTC))}-{what}"
+            with suppress(FileExistsError):  # two runs in one millisecond
+                folder = cls(runs_dir, what, name, _new_lock(_lock_path(runs_dir, name)))
+                folder.path.mkdir()
+                return folder
+
+    @property
+    def _reserve(self) -> Path:
+        return self.path / ".reserve"
+
+    def free_reserve(self) -> None:
+        """Give back the space held for the manifest."""
+        self._reserve.unlink(missing_ok=True)
+
+    def complete(self) -> Path:
+        """Give the folder its final name, point ``latest-…`` at it, and return it."""
+        self.free_reserve()
+        self._rename(self._name)
+        new = self._runs_dir / f".{self._name}.latest"
+        new.symlink_to(self._name, target_is_directory=True)
+        new.replace(self._runs_dir / f"latest-{self._what}")
+        return self.path
+
+    def fail(self) -> Path:
+        """Keep the folder as that of a failed run, and return it."""
+        self._rename(f"{self._name}.failed")
+        return self.path
+
+    def discard(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path)
+        self._unlock()
+
+    def _rename(self, name: str) -> None:
+        self.path = self.path.rename(self._runs_dir / name)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        self.lock_path.unlink(missing_ok=True)
+        self._lock.close()
+
+
+def disk_problem(error: OSError, path: Path) -> NagleLabError:
+    """Return the error that says why ``path``, or something in it, cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NagleLabError(f"disk full while writing {path}: make room there")
+    return NagleLabError(f"cannot write {path}: {error.strerror}")
+
+
+def anything_recorded(folder: Path) -> bool:
+    """Return whether a capture in the folder holds more than its file header."""
+    captures = [folder / f"{end}.pcap" for end in ("server", "client")]
+    return any(capture.exists() and capture.stat().st_size > _PCAP_HEADER_BYTES for capture in captures)
+
+
+@contextmanager
+def claimed(lock_path: Path) -> Iterator[bool]:
+    """Yield whether the run that holds ``lock_path`` is over; if so nobody else can claim it within the block.
+
+    A lock we may not look at counts as held.
+    """
+    with ExitStack() as stack:
+        try:
+            fcntl.flock(stack.enter_context(lock_path.open()), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def put_away_abandoned(runs_dir: Path) -> None:
+    """Deal with partial folders whose run was killed: kept as failed if anything was recorded, else removed."""
+    for partial in runs_dir.glob(".*.partial"):
+        lock_path = partial.with_suffix(".lock")
+        with claimed(lock_path) as over, suppress(FileNotFoundError):
+            if not over:
+                continue
+            if anything_recorded(partial):
+                partial.rename(runs_dir / f"{partial.stem.removeprefix('.')}.failed")
+            else:
+                shutil.rmtree(partial)
+            lock_path.unlink()
+
+
+def _lock_path(runs_dir: Path, name: str) -> Path:
+    return runs_dir / f".{name}.lock"
+
+
+def _new_lock(path: Path) -> IO[str]:
+    lock = path.open("x")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _stamp(time: datetime) -> str:
+    return f"{time:%Y%m%dT%H%M%S}.{time.microsecond // 1000:03}Z"

@@ -1,0 +1,80 @@
+"""The lab's images, built when what they are made of has changed."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.compose import Compose
+from nagle_lab.lab.docker import image_details
+from nagle_lab.lab.interrupts import interruptible
+from nagle_lab.lab.process import run
+from nagle_lab.lab.scenario import REPOSITORY, Scenario
+
+BASE = "nagle-lab/base"
+_BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
+
+
+@dataclass(frozen=True)
+class Base:
+    """An image that ours are built from; ``digests`` are the registry's, if it came from one."""
+
+    name: str
+    id: str
+    digests: tuple[str, ...]
+
+
+def ready_images(
+    scenario: Scenario, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
+) -> tuple[str, dict[str, Base]]:
+    """Return the tag under which the images of ``scenario`` exist now, and the bases they were built from, by name.
+
+    The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
+    host makes other tags, and unchanged images are found by one question to the engine.
+    """
+    bases = {name: _base(name, progress) for name in filter(None, (BASE, variables.get("SERVER_IMAGE")))}
+    tag = _digest(scenario.compose, scenario.images, [base.id for base in bases.values()])
+    names = [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
+    if len(image_details(names)) == len(names):
+        return tag, bases
+    with _locked(_BUILD_LOCK):
+        if len(image_details(names)) != len(names):  # else another run has just built them
+            progress("building images")
+            built = compose.build(scenario.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
+            if built.exit_code != 0:
+                raise NagleLabError(f"building the images failed: {built.last_words()}")
+    return tag, bases
+
+
+def _base(name: str, progress: Callable[[str], None]) -> Base:
+    found = image_details([name])
+    if not found and name != BASE:
+        progress(f"pulling {name}")
+        pulled = run(["docker", "pull", "--quiet", name])
+        if pulled.exit_code != 0:
+            raise NagleLabError(f"SERVER_IMAGE={name} is neither here nor can it be pulled: {pulled.last_words()}")
+        found = image_details([name])
+    if not found:
+        raise NagleLabError(f"the base image {name} does not exist: run `make setup`")
+    return Base(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
+
+
+def _digest(compose_file: Path, folders: Sequence[Path], base_ids: Sequence[str]) -> str:
+    digest = hashlib.sha256("\n".join(base_ids).encode())
+    for file in [compose_file, *(file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())]:
+        name, content = os.path.relpath(file, compose_file.parent), file.read_bytes()
+        digest.update(f"\n{name} {os.access(file, os.X_OK)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        with interruptible():
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,63 @@
+"""Ctrl-C and SIGTERM, taken only where the lab waits, so that what it has started is always known."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _State:
+    received = False
+    waiting = False
+
+
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
+    _State.received = True
+    if _State.waiting:
+        _State.waiting = False
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Within the block, signals raise KeyboardInterrupt inside ``interruptible()`` and at the block's end only.
+
+    Outside the main thread, where Python delivers no signals, the block changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _State.received = False
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup, or a shell's background job: stays ignored
+            signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if _State.received:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Wait here: a signal that came earlier, or comes during the block, raises KeyboardInterrupt."""
+    _State.waiting = True
+    try:
+        if _State.received:
+            raise KeyboardInterrupt
+        yield
+    finally:
+        _State.waiting = False
+
+
+def pause(seconds: float) -> None:
+    """Sleep; a signal raises KeyboardInterrupt."""
+    with interruptible():
+        time.sleep(seconds)

@@ -1,0 +1,52 @@
+"""The parameter values of one run: what the variant fixes, then --set, then the environment, then defaults."""
+
+import os
+from collections.abc import Mapping
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.scenario import IntParameter, Scenario, Variant
+
+
+def resolve(
+    scenario: Scenario,
+    variant: Variant,
+    settings: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """Return the value of every parameter of ``scenario``, by name.
+
+    ``settings`` are the user's NAME → VALUE. Raises NagleLabError for a name that is no parameter, for a value
+    (from settings or environment) that its parameter does not take, and for one that contradicts the variant.
+    """
+    for name in settings:
+        if name not in scenario.parameters:
+            known = ", ".join(scenario.parameters)
+            raise NagleLabError(f"{name} is not a parameter of {scenario.name}: choose from {known}")
+    asked = {name: environment[name] for name in scenario.parameters if environment.get(name)} | dict(settings)
+    values = {name: parameter.default for name, parameter in scenario.parameters.items()}
+    values |= {name: scenario.parameters[name].checked(value) for name, value in asked.items()}
+    for name, value in variant.fixed.items():
+        if asked.get(name, value) != value:
+            raise NagleLabError(
+                f"{name}={asked[name]} contradicts variant {variant.name}, which fixes {name}={value}: "
+                f"leave {name} out or choose another variant"
+            )
+        values[name] = scenario.parameters[name].checked(value)
+    _check_limits(scenario, values)
+    return values
+
+
+def _check_limits(scenario: Scenario, values: Mapping[str, str]) -> None:
+    for name, parameter in scenario.parameters.items():
+        if not isinstance(parameter, IntParameter) or parameter.max is None:
+            continue
+        limit = values[parameter.max] if isinstance(parameter.max, str) else parameter.max
+        if int(values[name]) > int(limit):
+            named = f"{parameter.max}={limit}" if isinstance(parameter.max, str) else str(limit)
+            raise NagleLabError(f"{name}={values[name]} is more than {named}: lower {name}")
+
+
+def rendered(template: str, scenario: Scenario, values: Mapping[str, str]) -> str:
+    """Return ``template`` with every ``{NAME}`` replaced, a choice by its text in commands."""
+    texts = {name: scenario.parameters[name].text(value) for name, value in values.items()}
+    return " ".join(template.format_map(texts).split())

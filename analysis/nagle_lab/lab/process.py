@@ -1,0 +1,89 @@
+"""Child processes: each in a session of its own, so that a terminal's Ctrl-C reaches only nagle-lab."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nagle_lab.lab.interrupts import interruptible
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A child's exit code and what it wrote, as text."""
+
+    command: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def last_words(self) -> str:
+        """Return the last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
+        lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
+        return lines[-1] if lines else f"exit code {self.exit_code}"
+
+
+class Child:
+    """A running child whose output is collected by ``finish``."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, one_stream: bool = False
+    ) -> None:
+        """Start ``command``; with ``one_stream`` what it says on stderr goes to stdout, as a terminal shows it."""
+        self.command = tuple(command)
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if one_stream else subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def wait(self, timeout_s: float | None = None) -> Finished:
+        """Return once it has ended, whatever signals arrive; killed after ``timeout_s``."""
+        finished = self._ended_within(timeout_s)
+        if finished is not None:
+            return finished
+        self.kill()
+        killed = self.wait()
+        return replace(killed, stderr=f"{killed.stderr}\nno answer within {timeout_s:g} s")
+
+    def finish(self, timeout_s: float | None = None) -> Finished:
+        """As ``wait``, but a signal raises KeyboardInterrupt and leaves the child running."""
+        with interruptible():
+            return self.wait(timeout_s)
+
+    def ended_within(self, timeout_s: float) -> Finished | None:
+        """Return how it ended, or None if it runs on after ``timeout_s``; a signal raises KeyboardInterrupt."""
+        with interruptible():
+            return self._ended_within(timeout_s)
+
+    def _ended_within(self, timeout_s: float | None) -> Finished | None:
+        try:
+            stdout, stderr = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return Finished(self.command, self._process.returncode, stdout, stderr or "")
+
+    def kill(self) -> None:
+        """Kill the child and whatever it started in its session."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def run(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, timeout_s: float | None = None
+) -> Finished:
+    """Run ``command`` to its end; a signal kills it and raises KeyboardInterrupt."""
+    child = Child(command, environment)
+    try:
+        return child.finish(timeout_s)
+    except KeyboardInterrupt:
+        child.kill()
+        child.wait()
+        raise

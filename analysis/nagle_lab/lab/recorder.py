@@ -1,0 +1,174 @@
+"""One capture: ``record`` runs in a sidecar, its pcap stream is written here, and it answers over its stdin.
+
+The commands and answers are those of ``sidecar/record``.
+"""
+
+import contextlib
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TypeVar
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.folder import disk_problem
+from nagle_lab.lab.interrupts import interruptible, pause
+from nagle_lab.lab.witnesses import CaptureNumbers, parse_capture_numbers
+
+T = TypeVar("T")
+
+_ANSWER_S = 20.0  # an answer takes milliseconds; a machine under load may take its time
+_POLL_S = 0.1
+_SETTLE_S = 5.0  # five times the second after which the kernel hands over a ring block that is not full
+
+
+class Recorder:
+    """A running capture of one end, written to ``file`` as it comes.
+
+    Every method but ``abandon`` raises NagleLabError when the capture has failed (tcpdump gone, disk full)
+    and KeyboardInterrupt when a signal arrives.
+    """
+
+    def __init__(self, end: str, container: str, interface: str, file: Path) -> None:
+        self.end = end
+        self._file = file
+        self._said: queue.Queue[str | None] = queue.Queue()
+        self._heard: list[str] = []
+        self._disk_error: OSError | None = None
+        self._process = subprocess.Popen(
+            ["docker", "exec", "--interactive", container, "record", interface],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._pumps = [
+            threading.Thread(target=self._write_capture, daemon=True),
+            threading.Thread(target=self._read_messages, daemon=True),
+        ]
+        for pump in self._pumps:
+            pump.start()
+
+    def _write_capture(self) -> None:
+        stream = _pipe(self._process.stdout)
+        with self._file.open("wb", buffering=0) as file:
+            while block := os.read(stream.fileno(), 1 << 20):
+                if self._disk_error is None:  # after an error go on reading, so that tcpdump can be stopped in order
+                    try:
+                        while block:
+                            block = block[file.write(block) :]
+                    except OSError as error:
+                        self._disk_error = error
+
+    def _read_messages(self) -> None:
+        for line in _pipe(self._process.stderr):
+            self._said.put(line.decode(errors="replace").rstrip("\n"))
+        self._said.put(None)
+
+    def check(self) -> None:
+        """Raise NagleLabError if the capture cannot be written."""
+        if self._disk_error is not None:
+            raise disk_problem(self._disk_error, self._file)
+
+    def _await(self, done: Callable[[str], T | None]) -> T:
+        """Return the first result that is not None of ``done(line)`` over the lines the sidecar says."""
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            self.check()
+            with interruptible():
+                try:
+                    line = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    raise NagleLabError(f"the {self.end}'s capture sidecar does not answer") from None
+            if line is None:
+                last = next((heard for heard in reversed(self._heard) if heard.strip()), "no message")
+                raise NagleLabError(f"the capture at the {self.end} ended by itself: {last}")
+            self._heard.append(line)
+            if (result := done(line)) is not None:
+                return result
+
+    def _tell(self, command: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended: _await says why
+            _pipe(self._process.stdin).write(f"{command}\n".encode())
+            _pipe(self._process.stdin).flush()
+
+    def _ask(self, command: str) -> list[str]:
+        lines: list[str] = []
+        self._tell(command)
+        self._await(lambda line: True if line == f"end {command}" else lines.append(line))
+        return lines
+
+    def wait_until_capturing(self) -> None:
+        """Return once tcpdump captures: from here on no packet is missed."""
+        self._await(lambda line: True if "listening on" in line else None)
+
+    def listening(self, port: int) -> bool:
+        """Return whether a socket in the sidecar's namespace listens on TCP ``port``; sends no packet."""
+        self._tell(f"listening {port}")
+        return self._await({"listening yes": True, "listening no": False}.get)
+
+    def describe(self) -> list[str]:
+        """Return the lines of ``record``'s ``describe``."""
+        return self._ask("describe")
+
+    def counters(self) -> list[str]:
+        """Return /proc/net/snmp and /proc/net/netstat of the namespace, as lines."""
+        return self._ask("counters")
+
+    def numbers(self) -> CaptureNumbers:
+        """Return tcpdump's own counts up to now."""
+        self._tell("stats")
+        return self._await(parse_capture_numbers)
+
+    def settle(self) -> None:
+        """Return once tcpdump has written all it received, twice in a row the same; at the latest after 5 s.
+
+        The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
+        discards it. Whether everything arrived is for the reader of the numbers to judge.
+        """
+        deadline = time.monotonic() + _SETTLE_S
+        last = None
+        while time.monotonic() < deadline:
+            now = self.numbers()
+            if now.captured == now.received and now == last:
+                return
+            last = now
+            pause(_POLL_S)
+
+    def stop(self) -> CaptureNumbers:
+        """Stop tcpdump, wait until the capture is whole in its file, and return tcpdump's final counts."""
+        self._tell("stop")
+        with interruptible():
+            for pump in self._pumps:
+                pump.join(_ANSWER_S)
+        if any(pump.is_alive() for pump in self._pumps):
+            raise NagleLabError(f"the capture at the {self.end} does not end")
+        self._process.wait()
+        self.check()
+        rest = list(iter(self._said.get, None))
+        numbers = parse_capture_numbers(" ".join(rest))
+        if numbers is None:
+            raise NagleLabError(
+                f"tcpdump at the {self.end} ended without its counts: {' / '.join(rest) or 'no message'}"
+            )
+        return numbers
+
+    def abandon(self) -> None:
+        """End the capture, whatever its state; what was written stays written."""
+        with contextlib.suppress(OSError):
+            _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pump in self._pumps:
+            pump.join(timeout=2)
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # every stream of the process is a pipe
+    return stream

@@ -1,0 +1,52 @@
+"""What others saw of a run: tcpdump's own counts, the kernel's counters, the server's configuration."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
+
+
+@dataclass(frozen=True)
+class CaptureNumbers:
+    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means."""
+
+    captured: int
+    received: int
+    dropped: int
+    dropped_by_interface: int
+
+
+def parse_capture_numbers(text: str) -> CaptureNumbers | None:
+    """Return the counts in tcpdump's message ``text``, or None if it is another message."""
+    counts = {what: int(number) for number, what in _COUNT.findall(text)}
+    if not {"captured", "received by filter", "dropped by kernel"} <= counts.keys():
+        return None
+    return CaptureNumbers(
+        captured=counts["captured"],
+        received=counts["received by filter"],
+        dropped=counts["dropped by kernel"],
+        dropped_by_interface=counts.get("dropped by interface", 0),  # said only when it is not 0
+    )
+
+
+def parse_counters(lines: Sequence[str]) -> dict[str, int]:
+    """Return the kernel's TCP counters by name (``Tcp.InSegs``, ``TcpExt.DelayedACKs``, …).
+
+    ``lines`` are /proc/net/snmp and /proc/net/netstat: for each protocol a line of names, then one of values.
+    """
+    counters: dict[str, int] = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        protocol = names.split(":")[0]
+        if protocol in ("Tcp", "TcpExt"):
+            pairs = zip(names.split()[1:], values.split()[1:], strict=True)
+            counters |= {f"{protocol}.{name}": int(value) for name, value in pairs}
+    return counters
+
+
+def option_in_effect(configuration: str, demanded: str) -> bool:
+    """Return whether the line ``demanded`` stands in the configuration, and no line of the same directive differs."""
+    directive = demanded.split(maxsplit=1)[0]
+    lines = [" ".join(line.split()) for line in configuration.splitlines()]
+    found = {line for line in lines if line.split(" ", 1)[0] == directive}
+    return found == {demanded}

@@ -1,0 +1,28 @@
+"""Records → packet table, no packet by itself: every step is one NumPy operation over a batch."""
+
+import numpy as np
+
+from nagle_lab.capture import Records
+from nagle_lab.packets import kinds
+from nagle_lab.packets.ip import IP_LAYERS
+from nagle_lab.packets.layers import Layers, peel
+from nagle_lab.packets.link import LINK_LAYERS
+from nagle_lab.packets.table import Packets, Tally
+from nagle_lab.packets.tcp import segments
+
+LAYERS = LINK_LAYERS | IP_LAYERS
+
+
+def decode(records: Records, tally: Tally) -> Packets:
+    """The TCP segments of a batch whose header is readable; `tally` counts all other packets by what they are.
+
+    Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers.
+    """
+    layers = Layers(records)
+    peel(layers, LAYERS)
+    packets = segments(layers)
+    if len(packets) < len(records):
+        ended, counts = np.unique(layers.kind[layers.kind != kinds.TCP], return_counts=True)
+        for kind, count in zip(ended.tolist(), counts.tolist(), strict=True):
+            tally.add(kinds.name_of(kind), count)
+    return packets

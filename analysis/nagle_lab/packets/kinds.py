@@ -1,0 +1,82 @@
+"""Kinds of headers: the numbers that say what comes next in a packet, and their names for people.
+
+A kind is an EtherType, or an IP protocol, link type, … with a mark that keeps these from being mistaken for each
+other. Where decoding ends before TCP, the kind also says why.
+"""
+
+IP_PROTOCOL, LINK_TYPE, PPP_PROTOCOL, FAMILY = 0x10000, 0x20000, 0x30000, 0x40000
+SPACE = 0x70000  # which of them; EtherTypes have no mark
+
+CUT, INCOMPLETE, MALFORMED, FRAGMENT, OPAQUE = 0x100000, 0x200000, 0x300000, 0x400000, 0x500000
+REASON = 0xF00000  # why decoding ended here; 0 if there is just nothing that decodes it
+
+IPV4, IPV6 = 0x0800, 0x86DD
+VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
+MPLS_UNICAST, MPLS_MULTICAST = 0x8847, 0x8848
+PPPOE_SESSION, PPP_IN_GRE, ETHERNET_IN_GRE = 0x8864, 0x880B, 0x6558
+
+ETHERNET, PPP = LINK_TYPE | 1, LINK_TYPE | 9
+NULL, LOOP, LINUX_COOKED, LINUX_COOKED_2 = LINK_TYPE | 0, LINK_TYPE | 108, LINK_TYPE | 113, LINK_TYPE | 276
+RAW_IP = (LINK_TYPE | 101, LINK_TYPE | 12, LINK_TYPE | 14)  # the latter two as some systems number it
+RAW_IPV4, RAW_IPV6 = LINK_TYPE | 228, LINK_TYPE | 229
+
+TCP, UDP, GRE = IP_PROTOCOL | 6, IP_PROTOCOL | 17, IP_PROTOCOL | 47
+IPV4_IN_IP, IPV6_IN_IP = IP_PROTOCOL | 4, IP_PROTOCOL | 41
+HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, DESTINATION = (IP_PROTOCOL | number for number in (0, 43, 44, 60))
+AUTHENTICATION, MOBILITY, HIP, SHIM6 = (IP_PROTOCOL | number for number in (51, 135, 139, 140))
+
+ETHERTYPES = {
+    0x0800: "IPv4", 0x0806: "ARP", 0x8035: "RARP", 0x8100: "VLAN", 0x86DD: "IPv6", 0x8809: "LACP", 0x880B: "PPP",
+    0x8847: "MPLS", 0x8848: "MPLS", 0x8863: "PPPoE discovery", 0x8864: "PPPoE", 0x888E: "EAPOL", 0x88A8: "QinQ",
+    0x88BE: "ERSPAN", 0x88CC: "LLDP", 0x88E5: "MACsec", 0x88F7: "PTP", 0x22EB: "ERSPAN", 0x9100: "QinQ",
+}  # fmt: skip
+IP_PROTOCOLS = {
+    1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE tunnel", 50: "IPsec ESP",
+    58: "ICMPv6", 89: "OSPF", 103: "PIM",
+    112: "VRRP", 115: "L2TP", 132: "SCTP",
+}  # fmt: skip
+LINK_TYPES = {
+    0: "loopback", 1: "Ethernet", 9: "PPP", 101: "raw IP", 105: "802.11", 108: "loopback", 113: "Linux cooked",
+    127: "802.11 with radiotap", 147: "user-defined", 189: "USB", 220: "USB", 228: "raw IPv4", 229: "raw IPv6",
+    253: "Netlink", 276: "Linux cooked v2",
+}  # fmt: skip
+FIRST_ETHERTYPE = 0x600  # smaller numbers are lengths of IEEE 802.3 frames
+
+
+def name_of(kind: int) -> str:
+    """What packets are that ended up as `kind`."""
+    name, reason = _subject(kind & ~REASON), kind & REASON
+    if reason == CUT:
+        return f"{name} header cut by snaplen"
+    if reason == INCOMPLETE:
+        return f"{name} header incomplete"
+    if reason == MALFORMED:
+        return f"{name} malformed"
+    if reason == FRAGMENT:
+        return f"{name} fragment"
+    if kind & SPACE == LINK_TYPE:
+        number = kind & 0xFFFF
+        return f"link type {number} ({name}) not decoded" if number in LINK_TYPES else f"{name} not known"
+    return name
+
+
+def link_type_name(number: int) -> str:
+    """What a LINKTYPE_… number is called."""
+    return LINK_TYPES.get(number, f"link type {number}")
+
+
+def _subject(kind: int) -> str:
+    number = kind & 0xFFFF
+    match kind & SPACE:
+        case 0 if number < FIRST_ETHERTYPE:
+            return "IEEE 802.3"
+        case 0:
+            return ETHERTYPES.get(number, f"EtherType 0x{number:04x}")
+        case x if x == IP_PROTOCOL:
+            return IP_PROTOCOLS.get(number, f"IP protocol {number}")
+        case x if x == LINK_TYPE:
+            return link_type_name(number)
+        case x if x == PPP_PROTOCOL:
+            return f"PPP protocol 0x{number:04x}"
+        case _:
+            return f"loopback family {number}"

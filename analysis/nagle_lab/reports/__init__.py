@@ -1,0 +1,1 @@
+"""Views of a result; each format is a module, and none of them decides anything."""

@@ -1,0 +1,143 @@
+"""The result of one capture: the one model behind every report, and the contract "nagle-lab/1" of ``--json``.
+
+The field names are the contract (docs/result.md, schema/result.schema.json); times are in the unit the name ends
+with. The same file gives the same result, byte for byte, wherever and whenever it is analysed.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEMA = "nagle-lab/1"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One end of a connection; role "client" or "server"."""
+
+    ip: str
+    port: int
+    role: str
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The capture file."""
+
+    file: str  # its name without folders, so that the result does not depend on where it lies
+    sha256: str
+    format: str
+    link_type: list[str]
+    packets: int
+    tcp_packets: int
+    first_time: str | None  # UTC, ISO 8601, nanoseconds
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What may weaken a verdict."""
+
+    damage: list[str]  # what is wrong with the file
+    not_decoded: dict[str, int]  # packets left out, by what they are
+    handshakes: int  # connections whose handshake is in the capture
+    rejected: dict[str, int]  # trigger, late ACK and data in sequence, but not a stall, and why
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Percentiles (nearest rank: values that were observed) and maximum."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The whole capture."""
+
+    connections: int
+    exchanges: int
+    repeat_exchanges: int  # those that follow another on their connection
+    stalled_exchanges: int
+    stalls: int
+    stalled_share: float
+    delayed_acks: int
+    delayed_acks_by: dict[str, int]  # by role: "client", "server"
+    segments_by: dict[str, int]  # TCP segments sent as a kernel counts them (super-segments in parts), by role
+    wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
+    release_us: Spread | None
+    request_to_ack_ms: Spread | None
+    request_to_response_ms: Spread | None
+    exchange_ms: Spread | None
+    lost_ms_total: float
+    packets_per_exchange: float
+    held_by: str | None
+    delayed_by: str | None
+    remedy: str | None
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One connection."""
+
+    id: int
+    client: Endpoint
+    server: Endpoint
+    first_frame: int
+    packets: int
+    handshake: bool
+    mss: int  # payload bytes of a full segment
+    exchanges: int
+    stalled_exchanges: int
+    stalls: int
+    first_stalled_exchange: int | None  # counted from 1
+
+
+@dataclass(frozen=True)
+class Stall:
+    """One proved stall; frames are 1-based positions in the file, as in Wireshark."""
+
+    connection: int
+    exchange: int  # counted from 1
+    held_by: Endpoint
+    delayed_by: Endpoint
+    trigger_frame: int
+    ack_frame: int
+    release_frame: int
+    wait_ms: float
+    release_us: float
+    trigger_bytes: int
+    released_bytes: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one capture shows."""
+
+    schema: str
+    source: Source
+    quality: Quality
+    verdict: str
+    reason: str
+    summary: Summary
+    connections: list[Connection]
+    stalls: list[Stall]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """One line, ending in a newline; the same bytes for the same capture."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+    def typical_stall(self) -> Stall | None:
+        """The stall whose wait is the median one: the one to show."""
+        ranked = sorted(self.stalls, key=lambda s: (s.wait_ms, s.trigger_frame))
+        return ranked[len(ranked) // 2] if ranked else None

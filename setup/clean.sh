@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Remove what the lab made: containers and networks of ended runs, images, .venv, caches. Captures stay.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# A run's containers and networks name, in labels, its host and the file it holds locked while it lives.
+readonly LABELS='{{.ID}}|{{.Label "nagle-lab.host"}}|{{.Label "nagle-lab.lock"}}'
+in_use=no
+
+# over LOCK HOST: true when the run is known to have ended; not when it was started by hand or on another host.
+over() { [[ -n $1 && $2 == "$(uname -n)" ]] && { [[ ! -e $1 ]] || flock --nonblock "$1" true; }; }
+
+# Read lines of LABELS; leave the ids of what has ended in $ended.
+find_ended() {
+  local id host lock
+  ended=()
+  while IFS='|' read -r id host lock; do
+    if over "$lock" "$host"; then ended+=("$id"); else in_use=yes; fi
+  done
+}
+
+remove_leftovers() {
+  local ended
+  find_ended < <(docker ps --all --filter label=nagle-lab.lock --format "$LABELS")
+  ((${#ended[@]} == 0)) || docker rm --force --volumes "${ended[@]}" >/dev/null
+  find_ended < <(docker network ls --filter label=nagle-lab.lock --format "$LABELS")
+  ((${#ended[@]} == 0)) || docker network rm "${ended[@]}" >/dev/null
+}
+
+remove_images() {
+  local images
+  mapfile -t images < <(docker image ls --filter 'reference=nagle-lab/*' --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>')
+  ((${#images[@]} == 0)) || docker image rm "${images[@]}" >/dev/null
+}
+
+if timeout 10 docker version >/dev/null 2>&1; then
+  remove_leftovers
+  if [[ $in_use == yes ]]; then
+    say "containers of a run that is going on, or that you started yourself, stay, and so do the images"
+  else
+    remove_images
+  fi
+elif command -v docker >/dev/null; then
+  say "no Docker engine answers: containers, networks and images, if any, stay"
+fi
+
+cd "$checkout"
+rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
+find analysis tests -name __pycache__ -type d -prune -exec rm -rf {} +

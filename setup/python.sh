@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# python.sh [run|dev]: make sure that .venv holds nagle-lab and its pinned dependencies.
+#
+# `run` is what the lab needs, `dev` adds what tests and lint need. A stamp in .venv says what it
+# holds; without one (half made, or made by hand), or moved, or on another Python, it is made anew.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+readonly VENV=$checkout/.venv STAMP=$checkout/.venv/nagle-lab.stamp
+readonly VERSIONS="3.11, 3.12 or 3.13"
+
+requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }
+
+# digest SET: changes with the pinned versions and with the project's description.
+digest() {
+  cat "$checkout/analysis/$(requirements "$1")" "$checkout/analysis/pyproject.toml" | sha256sum | cut -d ' ' -f 1
+}
+
+# Where the environment is and which Python runs it: if this changed, nothing in it can be kept.
+identity() {
+  "$VENV/bin/python" -ISc 'import sys; print("python %d.%d.%d" % sys.version_info[:3], "in", sys.argv[1])' "$VENV" 2>/dev/null
+}
+
+stamp_says() { grep -Fqsx "$1" "$STAMP"; }
+
+# The larger set satisfies who asks for the smaller.
+holds() {
+  stamp_says "$(identity)" || return
+  stamp_says "dev $(digest dev)" || { [[ $1 == run ]] && stamp_says "run $(digest run)"; }
+}
+
+supported() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
+
+find_python() {
+  local candidate
+  for candidate in python3 python3.13 python3.12 python3.11; do
+    if supported "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  die "Python $VERSIONS is needed; python3 here is $(python3 -V 2>/dev/null || echo missing)." \
+    "Install one of them so that it runs as python3.13, python3.12 or python3.11."
+}
+
+# Debian and Ubuntu ship the module that puts pip into an environment as a package of its own.
+ensure_venv_module() { # PYTHON
+  "$1" -c 'import venv, ensurepip' 2>/dev/null && return
+  local package
+  package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+  if is_root && is_debian && installing_allowed; then
+    apt_update
+    apt_install "$package"
+  fi
+  "$1" -c 'import venv, ensurepip' 2>/dev/null ||
+    die "this Python cannot make virtual environments. Run: sudo apt-get install -y $package"
+}
+
+make_venv() {
+  local python said
+  python=$(find_python)
+  ensure_venv_module "$python"
+  say "making .venv with $("$python" -V)"
+  rm -rf "$VENV"
+  said=$("$python" -m venv "$VENV" 2>&1) || die "cannot make .venv: $(last_line <<<"$said")"
+}
+
+pip_install() {
+  local said
+  said=$(PIP_USER=0 "$VENV/bin/python" -m pip --disable-pip-version-check --no-input install --quiet "$@" 2>&1 </dev/null) ||
+    die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Is a package index in reach?"
+}
+
+fill_venv() { # SET
+  rm -f "$STAMP"
+  say "installing the pinned Python packages ($(requirements "$1")) into .venv"
+  pip_install --require-hashes --requirement "$checkout/analysis/$(requirements "$1")"
+  pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
+  printf '%s\n' "$(identity)" "$1 $(digest "$1")" >"$STAMP"
+}
+
+set_wanted=${1:-run}
+[[ $set_wanted == run || $set_wanted == dev ]] || die "unknown set of packages: $set_wanted. Say run or dev."
+holds "$set_wanted" && exit
+one_at_a_time "$checkout/setup/python.sh"
+holds "$set_wanted" && exit
+stamp_says "$(identity)" || make_venv
+fill_venv "$set_wanted"

@@ -1,0 +1,62 @@
+"""Helpers of the lab's tests: recordings in a process of their own, and what is left of them on the engine."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+class Recording:
+    """A running driver.py; ``said`` holds the stages it has announced."""
+
+    def __init__(
+        self,
+        runs_dir: Path,
+        variant: str = "nodelay-off",
+        scenarios: Path = REPOSITORY / "scenarios",
+        **environment: str,
+    ) -> None:
+        self.said: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, DRIVER, scenarios, runs_dir, variant],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for(self, stage: str) -> None:
+        """Return once the stage that begins with ``stage`` is announced."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.said.append(line.strip())
+            if line.startswith(stage):
+                return
+        raise AssertionError(f"never came to {stage!r}; it said {self.said} and {self.end()}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its whole process group, as a terminal does."""
+        os.killpg(self._process.pid, number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; return exit code, last line on stdout (the run folder), stderr."""
+        stdout, stderr = self._process.communicate(timeout=90)
+        self.said += stdout.split("\n")
+        return self._process.returncode, "".join(stdout.splitlines()[-1:]), stderr
+
+
+def docker(*arguments: str) -> str:
+    """Return the stdout of one docker command."""
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def left_on_engine(runs_dir: Path) -> list[str]:
+    """Return the containers and networks of runs that recorded into ``runs_dir``."""
+    rows = docker("ps", "--all", "--format", '{{.Names}} {{.Label "nagle-lab.lock"}}').splitlines()
+    rows += docker("network", "ls", "--format", '{{.Name}} {{.Label "nagle-lab.lock"}}').splitlines()
+    return [row for row in rows if f" {runs_dir}/" in row]

@@ -1,0 +1,1 @@
+"""What the tests are written with: synthetic captures with known truth, and the reference dissectors."""

@@ -1,0 +1,142 @@
+"""Conversations of the kinds the analyzer must tell apart, each as it looks on the wire."""
+
+from collections.abc import Callable
+
+from support.synthetic import MS, SECOND, US, Conversation
+
+REQUEST, HEADER, BODY = 84, 238, 615  # bytes, as in the nginx incident
+LATE = 40 * MS + 300 * US  # a delayed-ACK timer of 40 ms, seen with a little noise
+RELEASE = 15 * US
+
+
+def talk(
+    exchange: Callable[[Conversation, int], None],
+    exchanges: int = 20,
+    **settings: object,
+) -> Conversation:
+    """A connection with ``exchanges`` exchanges; the first is always fast (quick ACKs)."""
+    conversation = Conversation(**settings)  # type: ignore[arg-type]
+    conversation.handshake()
+    for number in range(exchanges):
+        (exchange if number else prompt)(conversation, number)
+        conversation.pause(2 * MS)
+    conversation.close()
+    return conversation
+
+
+def prompt(c: Conversation, _: int) -> None:
+    """Two writes, the first acknowledged at once."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=10 * US)
+    c.server_sends(BODY, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+
+
+def server_held(c: Conversation, number: int) -> None:
+    """The nginx incident: the body waits behind the header until the client's late ACK."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + (number % 5) * MS)
+    c.server_sends(BODY, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+
+
+def client_held(c: Conversation, number: int) -> None:
+    """Write-write-read: the second half of the request waits for the server's late ACK."""
+    c.client_sends(3)
+    c.server_acks(after_ns=LATE + (number % 5) * MS)
+    c.client_sends(3, after_ns=RELEASE)
+    c.server_sends(BODY, after_ns=100 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def message_queue(c: Conversation, number: int) -> None:
+    """The SDK's next message waits behind its own confirm of the last one."""
+    c.client_sends(12, after_ns=50 * US)
+    c.server_acks(after_ns=LATE + (number % 5) * MS)
+    c.client_sends(30, after_ns=RELEASE)
+    c.server_sends(19, after_ns=100 * US)
+
+
+def three_writes(c: Conversation, number: int) -> None:
+    """Header, half of the body, the other half: two holds in one exchange."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE)
+    c.server_sends(300, after_ns=RELEASE)
+    c.client_acks(after_ns=LATE + (number % 5) * MS)
+    c.server_sends(315, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+
+
+def nodelay(c: Conversation, _: int) -> None:
+    """The fix: the body follows its header at once."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.server_sends(BODY, after_ns=20 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def thinks_then_one_write(c: Conversation, _: int) -> None:
+    """The server takes 45 ms; the client's request is acknowledged late meanwhile, and nothing is held."""
+    c.client_sends(REQUEST)
+    c.server_acks(after_ns=LATE)
+    c.server_sends(BODY, after_ns=5 * MS)
+    c.client_acks(after_ns=10 * US)
+
+
+def pauses_with_nodelay(c: Conversation, number: int) -> None:
+    """The server pauses 30-60 ms between its two writes: some pauses end right behind the late ACK by chance."""
+    pause = 30 * MS + number * 1_500 * US  # 30.0, 31.5 … ms
+    c.client_sends(REQUEST)
+    header = c.server_sends(HEADER, after_ns=200 * US)
+    if pause < LATE:
+        c.server_sends(BODY, at_ns=header.ts_ns + pause)
+    else:
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, at_ns=header.ts_ns + max(pause, LATE + RELEASE))
+    c.client_acks(after_ns=10 * US)
+
+
+def pauses_a_little_longer_than_the_timer(c: Conversation, number: int) -> None:
+    """The server always pauses 45 ms: its data always follows the late ACK, 1 to 5 ms later, timed by itself."""
+    c.client_sends(REQUEST)
+    header = c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + (number % 5) * 700 * US)
+    c.server_sends(BODY, at_ns=header.ts_ns + 45 * MS)
+    c.client_acks(after_ns=10 * US)
+
+
+def full_segment_first(c: Conversation, _: int) -> None:
+    """One write of 1.5 MSS: Nagle on Linux never holds a small segment behind a full one."""
+    c.client_sends(REQUEST)
+    c.server_writes(c.full_segment * 3 // 2, after_ns=200 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def tail_lost(c: Conversation, _: int) -> None:
+    """The reply's first segment is lost and sent again after an RTO; the ACK of that is not a delayed one."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US, lost=True)
+    c.server_retransmits(after_ns=45 * MS)
+    c.client_acks(after_ns=10 * US)
+    c.server_sends(BODY, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+
+
+def zero_window(c: Conversation, _: int) -> None:
+    """The client's window was closed; what follows is flow control, not Nagle."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE, window=0)
+    c.server_sends(BODY, after_ns=200 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+STALLED = (server_held, client_held, message_queue, three_writes)
+CLEAN = (
+    prompt, nodelay, thinks_then_one_write, pauses_with_nodelay, pauses_a_little_longer_than_the_timer,
+    full_segment_first, tail_lost, zero_window,
+)  # fmt: skip
+__all__ = ["CLEAN", "MS", "SECOND", "STALLED", "US", "talk"]

@@ -1,0 +1,172 @@
+"""What the analyzer says of every kind of conversation, from wherever it was captured."""
+
+import pytest
+
+from nagle_lab.analysis import analyze
+from nagle_lab.result import Result
+from support.stories import (
+    CLEAN,
+    STALLED,
+    message_queue,
+    server_held,
+    talk,
+    three_writes,
+)
+from support.synthetic import MS, US, Conversation, merge, pcap_bytes
+
+
+@pytest.fixture
+def diagnose(tmp_path):
+    def of(segments, **format_) -> Result:
+        path = tmp_path / "some.pcap"
+        path.write_bytes(pcap_bytes(segments, **format_))
+        return analyze(path)
+
+    return of
+
+
+@pytest.mark.parametrize("story", STALLED, ids=lambda s: s.__name__)
+def test_every_kind_of_stall_is_proved(diagnose, story):
+    result = diagnose(talk(story).segments)
+    assert result.verdict == "STALL"
+    assert result.summary.stalled_exchanges == 19  # all but the connection's first
+    held = "server" if story in (server_held, three_writes) else "client"
+    assert {(s.held_by.role, s.delayed_by.role) for s in result.stalls} == {
+        (held, "client" if held == "server" else "server")
+    }
+    assert result.connections[0].first_stalled_exchange == 2
+
+
+@pytest.mark.parametrize("story", CLEAN, ids=lambda s: s.__name__)
+def test_no_look_alike_is_taken_for_a_stall(diagnose, story):
+    result = diagnose(talk(story).segments)
+    assert (result.verdict, result.stalls) == ("CLEAN", [])
+    assert result.summary.exchanges == 20
+
+
+@pytest.mark.parametrize("position", ["client", "middle", "server"])
+@pytest.mark.parametrize("story", STALLED + CLEAN, ids=lambda s: s.__name__)
+def test_the_capture_position_does_not_matter(diagnose, story, position):
+    """On a path of 20 ms every triple is a round trip wider, and at the receiver so is the release."""
+    near, far = (
+        diagnose(talk(story).segments),
+        diagnose(talk(story, rtt_ns=20 * MS).seen_at(position)),
+    )
+    assert far.verdict == near.verdict
+    assert far.summary.stalled_exchanges == near.summary.stalled_exchanges
+
+
+def test_a_path_of_40_ms_is_not_a_delayed_ack(diagnose):
+    def held_for_a_round_trip(c: Conversation, _: int) -> None:
+        c.client_sends(84)
+        c.server_sends(238)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(615, after_ns=15 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(held_for_a_round_trip, rtt_ns=40 * MS).seen_at("server"))
+    assert result.verdict == "CLEAN"
+    assert result.summary.delayed_acks == 0
+
+
+def test_the_proof_names_the_frames_and_the_sizes(diagnose):
+    c = Conversation()
+    c.handshake()  # frames 1-3
+    c.client_sends(84)  # 4
+    c.server_sends(238)  # 5: trigger
+    c.client_acks(after_ns=41 * MS)  # 6: late ACK
+    c.server_sends(615, after_ns=12 * US)  # 7: release
+    result = diagnose(c.segments)
+    (stall,) = result.stalls
+    assert (stall.trigger_frame, stall.ack_frame, stall.release_frame) == (5, 6, 7)
+    assert (stall.trigger_bytes, stall.released_bytes) == (238, 615)
+    assert (stall.wait_ms, stall.release_us) == (41.0, 12.0)
+    assert (str(stall.held_by), stall.held_by.role) == ("10.0.0.2:80", "server")
+    assert (str(stall.delayed_by), stall.delayed_by.role) == (
+        "10.0.0.1:40000",
+        "client",
+    )
+
+
+def test_numbers_that_wrap_change_nothing(diagnose):
+    near_the_end = 2**32 - 3_000
+    plain = diagnose(talk(server_held).segments)
+    wrapped = diagnose(talk(server_held, client_isn=near_the_end, server_isn=near_the_end).segments)
+    assert wrapped.stalls == plain.stalls
+
+
+def test_connections_do_not_disturb_each_other(diagnose):
+    one = talk(server_held).segments
+    many = merge(
+        *(talk(server_held, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 37 * US).segments for i in range(30))
+    )
+    result = diagnose(many)
+    assert result.summary.connections == 30
+    assert result.summary.stalls == 30 * diagnose(one).summary.stalls
+    assert {c.stalled_exchanges for c in result.connections} == {19}
+
+
+def test_a_reused_port_is_another_connection(diagnose):
+    first = talk(server_held, client_isn=1000, server_isn=5000)
+    second = talk(
+        server_held,
+        client_isn=90_000_000,
+        server_isn=70_000_000,
+        t0_ns=first.segments[-1].ts_ns + 1000,
+    )
+    result = diagnose(first.segments + second.segments)
+    assert [c.stalled_exchanges for c in result.connections] == [19, 19]
+
+
+def test_the_share_of_a_few_stalls_among_many_exchanges(diagnose):
+    from support.stories import nodelay
+
+    stalled = talk(server_held, exchanges=3, client=("10.0.0.9", 999))
+    result = diagnose(merge(talk(nodelay, exchanges=100).segments, stalled.segments))
+    assert result.verdict == "STALL"
+    assert (result.summary.stalled_exchanges, result.summary.exchanges) == (2, 103)
+    assert result.reason.startswith("2 of 103 exchanges")
+
+
+def test_too_few_exchanges_are_not_called_clean(diagnose):
+    from support.stories import nodelay
+
+    result = diagnose(talk(nodelay, exchanges=9).segments)
+    assert result.verdict == "INCONCLUSIVE"
+    assert "9 answered exchanges" in result.reason
+    assert diagnose(talk(nodelay, exchanges=10).segments).verdict == "CLEAN"
+
+
+def test_a_capture_without_its_handshake_is_diagnosed(diagnose):
+    segments = talk(message_queue).segments[3:]
+    result = diagnose(segments)
+    assert result.verdict == "STALL"
+    assert result.summary.held_by == "client"  # who sent data first
+    assert result.quality.handshakes == 0
+
+
+# The published capture of a message-queue SDK: time, who, bytes, ack. Frame 3 triggers, 4 is late, 5 was held.
+LISTING = (
+    (49_736_897, "sdk", 30), (49_737_763, "broker", 19), (49_744_738, "sdk", 12), (49_784_810, "broker", 0),
+    (49_785_438, "sdk", 30), (49_785_450, "broker", 0), (49_786_147, "broker", 19), (49_790_470, "sdk", 30),
+)  # fmt: skip
+
+
+def test_the_published_listing(diagnose):
+    c = Conversation(
+        ("100.84.52.90", 58237),
+        ("100.84.73.45", 9090),
+        timestamps=False,
+        client_isn=71,
+        server_isn=20,
+    )
+    c.server.can_ack, c.client.can_ack = 71, 20
+    for us, who, length in LISTING:
+        send = c.client_sends if who == "sdk" else c.server_sends
+        send(length, flags="PA" if length else "A", at_ns=us * US)
+    result = diagnose(c.segments, nanosecond=False)
+    assert result.verdict == "STALL"
+    (stall,) = result.stalls
+    assert (stall.trigger_frame, stall.ack_frame, stall.release_frame) == (3, 4, 5)
+    assert stall.wait_ms == 40.072
+    assert str(stall.held_by) == "100.84.52.90:58237"

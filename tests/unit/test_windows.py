@@ -1,0 +1,61 @@
+"""A capture that arrives in pieces gives what it gives whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nagle_lab.analysis import Analysis
+from nagle_lab.capture import open_capture
+from nagle_lab.packets import Packets, Tally, decode
+from support.stories import CLEAN, STALLED, talk
+from support.synthetic import MS, US, merge, pcap_bytes
+
+
+@pytest.fixture(scope="module")
+def packets(tmp_path_factory) -> Packets:
+    """Twelve conversations of every kind, interleaved."""
+    path = tmp_path_factory.mktemp("whole") / "all.pcap"
+    talks = [
+        talk(story, exchanges=6, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 777 * US, rtt_ns=i % 3 * 10 * MS)
+        for i, story in enumerate(STALLED + CLEAN)
+    ]
+    path.write_bytes(pcap_bytes(merge(*(t.seen_at("middle") for t in talks))))
+    with open_capture(path) as capture:
+        (whole,) = (decode(records, Tally()) for records in capture)
+    return whole
+
+
+def found(packets: Packets, cuts: list[int]):
+    analysis = Analysis()
+    edges = [0, *sorted(cuts), len(packets)]
+    for begin, end in zip(edges, edges[1:], strict=False):
+        analysis.follow(packets.take(np.arange(begin, end)))
+    findings = analysis.findings()
+    stalls, exchanges = findings.proof.stalls, findings.exchanges
+    return {
+        "stalls": [stalls.trigger_frame.tolist(), stalls.ack_frame.tolist(), stalls.release_frame.tolist()],
+        "exchange of each stall": stalls.exchange.tolist(),
+        "exchanges": exchanges.key.tolist(),
+        "totals": exchanges.total.tolist(),
+        "acks": np.nan_to_num(exchanges.to_ack, nan=-1).tolist(),
+        "delayed": findings.delayed_acks(),
+        "segments": findings.segments_sent(),
+    }
+
+
+def test_the_whole_has_stalls_and_clean_connections(packets):
+    whole = found(packets, [])
+    assert len(whole["stalls"][0]) == 5 * 5  # five exchanges each, three_writes stalls twice
+    assert len(set(whole["exchanges"])) == 6 * len(STALLED + CLEAN)
+
+
+def test_one_packet_at_a_time(packets):
+    assert found(packets, list(range(1, len(packets)))) == found(packets, [])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_any_cuts(packets, data):
+    cuts = data.draw(st.lists(st.integers(1, len(packets) - 1), max_size=12, unique=True))
+    assert found(packets, cuts) == found(packets, [])
