@@ -67,8 +67,8 @@ class Timeline:
     @property
     def is_pure_ack(self) -> Bools:
         """Rows with the ACK flag and nothing else to say."""
-        only_ack: Bools = (self.flags & (SYN | FIN | RST | ACK)) == ACK
-        return np.logical_and(only_ack, self.length == 0)
+        pure: Bools = ((self.flags & (SYN | FIN | RST | ACK)) == ACK) & (self.length == 0)
+        return pure
 
     @cached_property
     def answers(self) -> tuple[Ints, Ints]:

@@ -117,5 +117,5 @@ def test_a_run_that_was_cut_off_is_refused_with_its_reason(stalled):
 @pytest.mark.parametrize("content", ["", "{", "[]", '"text"'])
 def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
     (stalled / "manifest.json").write_text(content)
-    with pytest.raises(NagleLabError, match="manifest.json"):
+    with pytest.raises(NagleLabError, match=r"manifest\.json"):
         judge(stalled)

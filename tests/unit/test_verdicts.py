@@ -119,8 +119,6 @@ def test_a_reused_port_is_another_connection(diagnose):
 
 
 def test_the_share_of_a_few_stalls_among_many_exchanges(diagnose):
-    from support.stories import nodelay
-
     stalled = talk(server_held, exchanges=3, client=("10.0.0.9", 999))
     result = diagnose(merge(talk(nodelay, exchanges=100).segments, stalled.segments))
     assert result.verdict == "STALL"
@@ -129,8 +127,6 @@ def test_the_share_of_a_few_stalls_among_many_exchanges(diagnose):
 
 
 def test_too_few_exchanges_are_not_called_clean(diagnose):
-    from support.stories import nodelay
-
     result = diagnose(talk(nodelay, exchanges=9).segments)
     assert result.verdict == "INCONCLUSIVE"
     assert "9 answered exchanges" in result.reason

@@ -1,5 +1,7 @@
 """A capture that arrives in pieces gives what it gives whole."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,7 +31,7 @@ def packets(tmp_path_factory) -> Packets:
 def found(packets: Packets, cuts: list[int]):
     analysis = Analysis()
     edges = [0, *sorted(cuts), len(packets)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         analysis.follow(packets.take(np.arange(begin, end)))
     findings = analysis.findings()
     stalls, exchanges = findings.proof.stalls, findings.exchanges

@@ -14,6 +14,12 @@ from nagle_lab.result import Result, Spread
 from nagle_lab.runs import ENDS, Run, grown
 
 WIDTH = 100
+_TIMES = (
+    ("wait for the late ACK", "wait_ms"),
+    ("request → ACK", "request_to_ack_ms"),
+    ("request → response", "request_to_response_ms"),
+    ("whole exchange", "exchange_ms"),
+)
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
 
 
@@ -103,7 +109,8 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
         ("load", f"{v['load']}: {load['command']}"),
         (
             "on",
-            f"Linux {v['kernel']}, {server['congestion_control']}, MTU {server['mtu']} · Docker {v['docker']}, Compose {v['compose']}",
+            f"Linux {v['kernel']}, {server['congestion_control']}, MTU {server['mtu']} · "
+            f"Docker {v['docker']}, Compose {v['compose']}",
         ),
         (
             f"{load['tool']} saw",
@@ -132,8 +139,7 @@ def _evidence(run: Run) -> RenderableType:
         row(f"delayed ACKs of the {end}", seen, str(grown(counters[end], "TcpExt.DelayedACKs")))
     row("exchanges", [str(r.summary.exchanges) for r in by_end])
     row("stalled", [f"{r.summary.stalled_exchanges} ({r.summary.stalled_share:.1%})" for r in by_end])
-    for name, key in (("wait for the late ACK", "wait_ms"), ("request → ACK", "request_to_ack_ms"),
-                      ("request → response", "request_to_response_ms"), ("whole exchange", "exchange_ms")):  # fmt: skip
+    for name, key in _TIMES:
         row(f"{name}, ms p50 / p99", [_middle_and_tail(getattr(r.summary, key)) for r in by_end])
     row("packets per exchange", [f"{r.summary.packets_per_exchange:.1f}" for r in by_end])
     return table
