@@ -8,6 +8,7 @@ from support.stories import (
     CLEAN,
     STALLED,
     message_queue,
+    nodelay,
     server_held,
     talk,
     three_writes,
