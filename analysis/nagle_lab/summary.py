@@ -22,7 +22,7 @@ def summarize(capture: Capture, tally: Tally, found: Findings) -> Result:
     """The result of a capture that was read to its end."""
     stalls = _stalls(found)
     summary = _summary(found, stalls)
-    verdict, reason = decide(found.tcp_packets, summary.exchanges, summary.stalls, list(capture.trouble))
+    verdict, reason = decide(found.tcp_packets, summary.exchanges, summary.stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
         source=_source(capture, found),
@@ -33,6 +33,14 @@ def summarize(capture: Capture, tally: Tally, found: Findings) -> Result:
         connections=_connections(found),
         stalls=stalls,
     )
+
+
+def _damage(capture: Capture) -> list[str]:
+    """What is wrong with the input; files by their names without folders, as in ``source``."""
+    texts = [str(trouble) for trouble in capture.trouble]
+    for name in capture.names:
+        texts = [text.replace(name, Path(name).name) for text in texts]
+    return texts
 
 
 def _source(capture: Capture, found: Findings) -> Source:
@@ -52,7 +60,7 @@ def _source(capture: Capture, found: Findings) -> Source:
 def _quality(capture: Capture, tally: Tally, found: Findings) -> Quality:
     p = found.proof
     return Quality(
-        damage=list(capture.trouble),
+        damage=_damage(capture),
         not_decoded=tally.as_dict(),
         handshakes=int(found.connections.handshakes().sum()),
         rejected={

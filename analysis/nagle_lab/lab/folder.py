@@ -17,6 +17,7 @@ from typing import IO, Self
 from nagle_lab.errors import NagleLabError
 
 _PCAP_HEADER_BYTES = 24
+_RESERVE = ".reserve"
 _RESERVE_BYTES = 1 << 16  # room for the manifest of a run that filled the disk
 
 
@@ -37,13 +38,13 @@ class RunFolder:
             runs_dir.mkdir(parents=True, exist_ok=True)
             folder = cls._new(runs_dir, what)
         except OSError as error:
-            raise disk_problem(error, runs_dir) from error
+            raise disk_problem(error, "the run folder", runs_dir) from error
         try:
             with folder._reserve.open("wb") as reserve:
                 os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
         except OSError as error:
             folder.discard()
-            raise disk_problem(error, folder.path) from error
+            raise disk_problem(error, "the run folder", runs_dir) from error
         return folder
 
     @classmethod
@@ -57,7 +58,7 @@ class RunFolder:
 
     @property
     def _reserve(self) -> Path:
-        return self.path / ".reserve"
+        return self.path / _RESERVE
 
     def free_reserve(self) -> None:
         """Give back the space held for the manifest."""
@@ -91,11 +92,11 @@ class RunFolder:
         self._lock.close()
 
 
-def disk_problem(error: OSError, path: Path) -> NagleLabError:
-    """Return the error that says why ``path``, or something in it, cannot be written."""
+def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
+    """Return the error that says why ``what`` cannot be written under ``runs_dir``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NagleLabError(f"disk full while writing {path}: make room there")
-    return NagleLabError(f"cannot write {path}: {error.strerror}")
+        return NagleLabError(f"disk full while writing {what}: make room in {runs_dir}")
+    return NagleLabError(f"cannot write {what} in {runs_dir}: {error.strerror}")
 
 
 def anything_recorded(folder: Path) -> bool:
@@ -129,6 +130,7 @@ def put_away_abandoned(runs_dir: Path) -> None:
             if not over:
                 continue
             if anything_recorded(partial):
+                (partial / _RESERVE).unlink(missing_ok=True)
                 partial.rename(runs_dir / f"{partial.stem.removeprefix('.')}.failed")
             else:
                 shutil.rmtree(partial)

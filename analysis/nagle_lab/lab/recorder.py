@@ -71,7 +71,7 @@ class Recorder:
     def check(self) -> None:
         """Raise NagleLabError if the capture cannot be written."""
         if self._disk_error is not None:
-            raise disk_problem(self._disk_error, self._file)
+            raise disk_problem(self._disk_error, self._file.name, self._file.parent.parent)
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar says."""

@@ -98,7 +98,7 @@ class _Session:
             folder.discard()
             raise
         except OSError as error:
-            raise self._failed(folder, disk_problem(error, folder.path)) from error
+            raise self._failed(folder, disk_problem(error, "the run folder", runs_dir)) from error
         except NagleLabError as error:
             raise self._failed(folder, error) from error
         return folder.complete()
@@ -132,6 +132,7 @@ class _Session:
                 for recorder in recorders.values():
                     abandoned.callback(recorder.abandon)
                 option = self._ready(lab, recorders, bases, folder)
+                self._manifest.write(folder)
             before = {end: parse_counters(recorder.counters()) for end, recorder in recorders.items()}
             load = self._load(lab, recorders, folder / "load.txt")
             if self._stop == "lossless":

@@ -1,0 +1,171 @@
+"""The command line: exit codes, one line of error, machine output alone on stdout."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.stories import client_held, nodelay, server_held, talk
+from support.synthetic import pcap_bytes
+
+from nagle_lab import cli
+from nagle_lab.errors import Exit
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
+CLEAN = REFERENCE / "nginx-static-nodelay-on" / "server.pcap"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run nagle-lab with arguments; gives exit code, stdout, stderr."""
+
+    def main(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nagle-lab", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("capture", "expect", "code"),
+    [
+        (STALLED, None, Exit.OK),
+        (STALLED, "stall", Exit.OK),
+        (STALLED, "clean", Exit.CONTRADICTED),
+        (CLEAN, None, Exit.OK),
+        (CLEAN, "clean", Exit.OK),
+        (CLEAN, "stall", Exit.CONTRADICTED),
+    ],
+)
+def test_the_exit_code_is_the_verdict_against_the_expectation(run, capture, expect, code):
+    got, _, err = run("analyze", capture, *(["--expect", expect] if expect else []))
+    assert got == code
+    assert ("expected" in err) is (code is Exit.CONTRADICTED)
+
+
+def test_json_is_alone_on_stdout_one_line_per_file(run):
+    code, out, err = run("analyze", "--json", STALLED, CLEAN)
+    assert (code, err) == (0, "")
+    first, second = map(json.loads, out.splitlines())
+    assert (first["verdict"], second["verdict"]) == ("STALL", "CLEAN")
+
+
+def test_the_result_does_not_depend_on_where_the_file_lies(run, tmp_path, monkeypatch):
+    (tmp_path / "server.pcap").write_bytes(STALLED.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run("analyze", "--json", "server.pcap")
+    assert out == STALLED.with_suffix(".json").read_text()
+
+
+def test_the_worst_of_several_files_decides_the_exit_code(run, tmp_path):
+    short = tmp_path / "short.pcap"
+    short.write_bytes(pcap_bytes(talk(nodelay, exchanges=3).segments))
+    assert run("analyze", CLEAN, short)[0] == Exit.INCONCLUSIVE
+    assert run("analyze", short, STALLED, CLEAN, "--expect", "clean")[0] == Exit.CONTRADICTED
+
+
+UNUSABLE = {
+    "missing.pcap": None,
+    "empty.pcap": b"",
+    "text.pcap": b"this is not a capture, it is a sentence",
+    "half-a-header.pcap": STALLED.read_bytes()[:20],
+    "header-only.pcap": STALLED.read_bytes()[:24],
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_unusable_file_is_one_line_and_exit_2(run, tmp_path, name):
+    content = UNUSABLE[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code, out, err = run("analyze", "--json", tmp_path / name)
+    assert code == Exit.UNUSABLE
+    assert (name in err and err.count("\n") == 1) or json.loads(out)["verdict"] == "INVALID"
+    assert "Traceback" not in err
+
+
+def test_a_cut_capture_is_never_called_clean(run, tmp_path):
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(CLEAN.read_bytes()[:-10])
+    code, out, _ = run("analyze", "--json", cut)
+    result = json.loads(out)
+    assert (code, result["verdict"]) == (Exit.UNUSABLE, "INVALID")
+    assert result["quality"]["damage"]
+
+
+def test_a_stall_in_a_cut_capture_is_still_proved(run, tmp_path):
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(STALLED.read_bytes()[:-10])
+    code, out, _ = run("analyze", "--json", cut)
+    assert (code, json.loads(out)["verdict"]) == (Exit.OK, "STALL")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "no-such", "nodelay-off"], "nginx-static"),
+        (["run", "nginx-static", "no-such"], "nodelay-off, nodelay-on, no-keepalive"),
+        (["run", "nginx-static", "nodelay-off", "--set", "REQUESTS"], "not NAME=VALUE"),
+        (["run", "nginx-static", "nodelay-off", "--set", "TCP_NODELAY=maybe"], "TCP_NODELAY"),
+        (["run", "nginx-static", "nodelay-off", "--set", "REQUESTS=many"], "REQUESTS"),
+        (["run", "nginx-static", "nodelay-off", "--set", "REQUESTS=5"], "CONCURRENCY"),
+        (["run", "nginx-static", "nodelay-off", "--set", "COLOUR=red"], "COLOUR"),
+        (["show", "."], "not a run folder"),
+        (["analyze"], "Missing argument"),
+        (["analyze", "--expect", "maybe", "x"], "--expect"),
+        (["dance"], "dance"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what(run, arguments, says):
+    code, out, err = run(*arguments)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_the_environment_is_checked_like_the_command_line(run, monkeypatch):
+    monkeypatch.setenv("TCP_NODELAY", "maybe")
+    code, _, err = run("run", "nginx-static", "nodelay-off")
+    assert code == Exit.UNUSABLE
+    assert "maybe" in err
+    assert err.count("\n") == 1
+
+
+def test_every_line_of_the_screen_fits_100_columns(run):
+    for what in (STALLED, STALLED.parent, CLEAN.parent):
+        _, out, _ = run("analyze", what)
+        assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_ladder_tells_the_story_in_order(run):
+    _, out, _ = run("analyze", STALLED)
+    lines = [line for line in out.splitlines() if "│" in line or "┊" in line]
+    words = ["trigger", "holds 615 B", "client delays its ACK", "late ACK", "release"]
+    at = [next(i for i, line in enumerate(lines) if word in line and "STALL" not in line) for word in words]
+    assert at == sorted(at)
+    trigger, late, release = lines[at[0]], lines[at[3]], lines[at[4]]
+    assert "◀" in trigger and "238 B" in trigger
+    assert "▶" in late and " ACK " in late
+    assert "◀" in release and "615 B" in release
+
+
+def test_a_stored_run_shows_what_was_recorded(run):
+    code, out, _ = run("show", STALLED.parent)
+    assert code == 0
+    for said in ("nginx/1.26.3", "tcp_nodelay off;", "ab -n 100 -c 4 -k", "96 (96.0%)", "as expected"):
+        assert said in out
+
+
+def test_a_client_that_is_held_gets_the_remedy_at_the_client(run, tmp_path):
+    path = tmp_path / "c.pcap"
+    path.write_bytes(pcap_bytes(talk(client_held).segments))
+    _, out, _ = run("analyze", "--json", path)
+    assert json.loads(out)["summary"]["remedy"].startswith("Set TCP_NODELAY on the client (10.0.0.1:40000)")
+    path.write_bytes(pcap_bytes(talk(server_held).segments))
+    _, out, _ = run("analyze", "--json", path)
+    assert json.loads(out)["summary"]["remedy"].startswith("Set TCP_NODELAY on the server (10.0.0.2:80)")
