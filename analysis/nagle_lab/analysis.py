@@ -45,6 +45,7 @@ class Analysis:
         self._triples: list[proof.Triples] = []
         self._late: list[proof.LateAcks] = []
         self._nagle_off = np.zeros((0, 2), np.int64)
+        self._packets = np.zeros((0, 2), np.int64)
         self._segments = np.zeros((0, 2), np.int64)
 
     def follow(self, packets: Packets) -> None:
@@ -61,6 +62,7 @@ class Analysis:
         self._late.append(proof.late_acks(rows))
         self._nagle_off = _add(self._nagle_off, rows, proof.small_behind_small(rows, size), self.connections.count)
         new = np.flatnonzero(~rows.carried)
+        self._packets = _add(self._packets, rows, new, self.connections.count)
         parts = np.maximum(1, -(-rows.length[new] // size[rows.conn[new]]))
         self._segments = _add(self._segments, rows, new, self.connections.count, parts)
 
@@ -71,6 +73,7 @@ class Analysis:
             exchanges=self._exchanges.exchanges(),
             proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off, self.connections),
             late_acks=proof.LateAcks.join(self._late),
+            packets=self._packets,
             segments=self._segments,
             tcp_packets=self.tcp_packets,
             first_ts=self.first_ts,

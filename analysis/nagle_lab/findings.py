@@ -22,7 +22,8 @@ class Findings:
     exchanges: Exchanges
     proof: Proof
     late_acks: LateAcks
-    segments: NDArray[np.int64]  # (connections, 2) TCP segments sent by each side, super-segments in parts
+    packets: NDArray[np.int64]  # (connections, 2) sent by each side
+    segments: NDArray[np.int64]  # (connections, 2) the same, packets made by segmentation offload counted in parts
     tcp_packets: int
     first_ts: int | None
     last_ts: int
@@ -48,10 +49,17 @@ class Findings:
         kept = is_late(late.conn, late.side, late.wait, self.connections)
         return self._by_role(late.conn[kept], late.side[kept])
 
+    def packets_sent(self) -> dict[str, int]:
+        """Packets sent by each role: what the receiving kernel counts as InSegs."""
+        return self._sent(self.packets)
+
     def segments_sent(self) -> dict[str, int]:
-        """TCP segments sent by each role."""
-        conn, side = np.nonzero(self.segments)
-        return self._by_role(conn, side, self.segments[conn, side])
+        """Segments sent by each role: what the sending kernel counts as OutSegs."""
+        return self._sent(self.segments)
+
+    def _sent(self, counts: NDArray[np.int64]) -> dict[str, int]:
+        conn, side = np.nonzero(counts)
+        return self._by_role(conn, side, counts[conn, side])
 
     def _by_role(self, conn: Ints, side: Ints, counts: Ints | None = None) -> dict[str, int]:
         is_server = (side != self.client[conn]).astype(np.int64)

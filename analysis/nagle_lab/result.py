@@ -69,7 +69,8 @@ class Summary:
     stalled_share: float
     delayed_acks: int
     delayed_acks_by: dict[str, int]  # by role: "client", "server"
-    segments_by: dict[str, int]  # TCP segments sent as a kernel counts them (super-segments in parts), by role
+    packets_by: dict[str, int]  # sent, by role
+    segments_by: dict[str, int]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
     release_us: Spread | None
     request_to_ack_ms: Spread | None

@@ -85,6 +85,7 @@ def _summary(found: Findings, stalls: list[Stall]) -> Summary:
         stalled_share=round(len(found.stalled) / total, 4) if total else 0.0,
         delayed_acks=sum(delayed_acks.values()),
         delayed_acks_by=delayed_acks,
+        packets_by=found.packets_sent(),
         segments_by=found.segments_sent(),
         wait_ms=_spread(proved.wait, 1e6),
         release_us=_spread(proved.release, 1e3),

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.stories import client_held, nodelay, server_held, talk
-from support.synthetic import pcap_bytes
 
 from nagle_lab import cli
 from nagle_lab.errors import Exit
+from support.stories import client_held, nodelay, server_held, talk
+from support.synthetic import pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"

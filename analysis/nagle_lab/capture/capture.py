@@ -194,7 +194,7 @@ class _File:
             self._decompressed = Decompressed(self._stored, compression, head)
             window = Window(self._decompressed, size=window_bytes)
         else:
-            window = Window(self._stored, head, window_bytes)
+            window = Window(self._stored, head, min(window_bytes, self._stored.expected_bytes or window_bytes))
         self._refuse_nothing(window)
         head = bytes(window.raw[:MAGIC_BYTES])
         if head[:4] in pcap.MAGICS:
@@ -214,14 +214,12 @@ class _File:
         return bytes(head[:have])
 
     def _refuse_nothing(self, window: Window) -> None:
-        if window.end:
-            return
-        if self._stored.error:
+        if self._stored.error and not window.end:
             raise NagleLabError(f"{self.name}: cannot be read: {self._stored.error}")
-        if self._decompressed and self._decompressed.problem:
-            problem = self._decompressed.problem
-            raise NagleLabError(f"{self.name}: its compressed data {problem}, before any packet")
-        raise NagleLabError(f"{self.name}: empty: nothing was recorded, record it again")
+        if self._decompressed and self._decompressed.problem and window.end < pcap.FILE_HEADER:
+            raise NagleLabError(f"{self.name}: its compressed data {self._decompressed.problem}, before any packet")
+        if not window.end:
+            raise NagleLabError(f"{self.name}: empty: nothing was recorded, record it again")
 
     def _explain(self, stopped: StoppedError | None, packets: int) -> None:
         """Say why the records ended, the deepest cause only, and whether someone was still writing."""

@@ -95,7 +95,7 @@ def _gunzip(pieces: _Input) -> Iterator[bytes]:
     while head := pieces.peek(len(GZIP_MAGIC)):
         if head != GZIP_MAGIC:
             if head.strip(b"\0"):
-                raise DamagedStreamError("is followed by something else")
+                raise DamagedStreamError(ENDS_EARLY if head == GZIP_MAGIC[:1] else "is followed by something else")
             pieces.take(len(head))
             continue
         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)

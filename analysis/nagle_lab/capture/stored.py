@@ -64,6 +64,11 @@ class Stored:
         self._file = _open(path)
         self._before = os.fstat(self._file.fileno())
 
+    @property
+    def expected_bytes(self) -> int:
+        """The size of a file; 0 where none is known."""
+        return self._before.st_size if stat.S_ISREG(self._before.st_mode) else 0
+
     def readinto(self, view: memoryview) -> int:
         """Fill `view` from its start as far as one read goes; 0 at the end of the file."""
         try:

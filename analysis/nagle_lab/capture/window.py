@@ -7,6 +7,7 @@ from nagle_lab.capture.compression import Source
 from nagle_lab.capture.records import PADDING
 
 WINDOW_BYTES = 4 << 20
+SMALLEST = 64  # holds any file header
 
 
 class Window:
@@ -21,10 +22,10 @@ class Window:
         self.end = len(head)
         self.at_end = False  # no more to come
         self._source = source
-        self._size = max(size, len(head))
+        self._size = max(size, SMALLEST)
         self.raw = _room(self._size)
         self.raw[: self.end] = head
-        self._spare = _room(self._size)
+        self._spare = bytearray()  # most captures never need it
         self._fill()
 
     @property
@@ -36,10 +37,11 @@ class Window:
         """Drop the first `used` bytes and read on. If none could be used, the window grows instead."""
         if used == 0:
             self._size *= 2
+        if len(self._spare) != self._size + PADDING:
             self._spare = _room(self._size)
         kept = self.end - used
         self._spare[:kept] = memoryview(self.raw)[used : self.end]
-        self.raw, self._spare = self._spare, self.raw if used else _room(self._size)
+        self.raw, self._spare = self._spare, self.raw
         self.base += used
         self.end = kept
         self._fill()

@@ -38,7 +38,7 @@ class Compose:
     def build(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
         """Build the images of ``file``; a signal kills the build."""
         force = ["--force-rm"] if self.v1 else []  # leave no container behind a failed step
-        return run(self._line(file, project, "build", "--quiet", *force), self._environment(variables))
+        return run(self._line(file, project, "build", *force), self._environment(variables))
 
     def up(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
         """Create and start the containers of ``file``.
@@ -65,6 +65,16 @@ class ComposeSearch:
             if answer.exit_code == 0 and _numbers(version) >= _OLDEST:
                 return Compose(command, version)
         raise NagleLabError("there is neither `docker compose` nor docker-compose from 1.29: run `make setup`")
+
+
+def complaint(finished: Finished) -> str:
+    """Return the line of Compose's output that says best why it failed."""
+    lines = [line.strip() for line in (finished.stdout + "\n" + finished.stderr).splitlines()]
+    by_apt = [
+        found[0] for line in lines if (found := re.search(r"\bE: .+", line))
+    ]  # in the middle of a build's output
+    errors = [line for line in lines if "error" in line.lower() and not line.startswith("Encountered errors")]
+    return next(reversed(by_apt or errors), finished.last_words())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

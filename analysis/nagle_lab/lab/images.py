@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import Compose
+from nagle_lab.lab.compose import Compose, complaint
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import run
@@ -46,7 +46,7 @@ def ready_images(
             progress("building images")
             built = compose.build(scenario.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
             if built.exit_code != 0:
-                raise NagleLabError(f"building the images failed: {built.last_words()}")
+                raise NagleLabError(f"building the images failed: {complaint(built)}")
     return tag, bases
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import Compose
+from nagle_lab.lab.compose import Compose, complaint
 from nagle_lab.lab.docker import SERVICE_LABEL, container_details, containers, last_log_lines, remove_project
 from nagle_lab.lab.interrupts import pause
 from nagle_lab.lab.process import Child
@@ -35,7 +35,7 @@ class LiveLab:
         self._ids = containers(self._project)
         if up.exit_code != 0:
             self._require_server()
-            raise NagleLabError(f"the containers did not start: {up.last_words()}")
+            raise NagleLabError(f"the containers did not start: {complaint(up)}")
 
     def remove(self) -> None:
         """Remove every container and network, whatever signals arrive."""
@@ -68,7 +68,7 @@ class LiveLab:
             pause(_POLL_S)
 
     def _require_server(self) -> None:
-        state = self.details()["server"]["State"] if "server" in self._ids else {"Running": True}
-        if not state["Running"]:
+        state = self.details()["server"]["State"] if "server" in self._ids else {"Status": "never created"}
+        if state["Status"] in ("exited", "dead"):
             log = last_log_lines(self._ids["server"])
             raise NagleLabError(f"the server ended with exit code {state['ExitCode']}: {log}")

@@ -32,6 +32,7 @@ from nagle_lab.lab.table import Table
 
 Verdict = Literal["STALL", "CLEAN"]
 End = Literal["server", "client"]
+LOAD_TOOLS = ("ab",)  # those whose reports nagle_lab.lab.load can read
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -217,7 +218,7 @@ def _server(table: Table, parameters: Mapping[str, Parameter]) -> Server:
 
 def _load(table: Table, parameters: Mapping[str, Parameter]) -> Load:
     with table:
-        return Load(table.line("tool"), _template(table, "command", parameters))
+        return Load(table.word("tool", LOAD_TOOLS), _template(table, "command", parameters))
 
 
 def _template(table: Table, key: str, parameters: Mapping[str, Parameter]) -> str:

@@ -52,7 +52,7 @@ def record(
     """
     session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop)
     with deferred():
-        return session.run(runs_dir)
+        return session.run(runs_dir.absolute())  # its path goes into labels that other runs read
 
 
 class _Session:

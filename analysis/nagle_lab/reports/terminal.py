@@ -11,7 +11,7 @@ from rich.text import Text
 from nagle_lab.excerpt import around
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.result import Result, Spread
-from nagle_lab.runs import ENDS, Run, grown
+from nagle_lab.runs import ENDS, Run, grown, segments_sent
 
 WIDTH = 100
 _TIMES = (
@@ -131,9 +131,11 @@ def _evidence(run: Run) -> RenderableType:
     def row(name: str, values: list[str], kernel: str = "") -> None:
         table.add_row(name, *values, kernel)
 
-    segments = {e: sum(grown(counters[e], f"Tcp.{c}") for c in ("InSegs", "OutSegs", "RetransSegs")) for e in ENDS}
-    kernel = " / ".join(str(n) for n in sorted(set(segments.values())))
-    row("TCP segments", [str(sum(r.summary.segments_by.values())) for r in by_end], kernel)
+    lossless = [run.witnesses["captures"][end] for end in ("server", "client")]
+    row("captured / received / dropped", [f"{c['captured']} / {c['received']} / {c['dropped']}" for c in lossless])
+    for end in ENDS:
+        seen = [str(r.summary.segments_by.get(end, 0)) for r in by_end]
+        row(f"segments sent by the {end}", seen, str(segments_sent(counters[end])))
     for end in ENDS:
         seen = [str(r.summary.delayed_acks_by.get(end, 0)) for r in by_end]
         row(f"delayed ACKs of the {end}", seen, str(grown(counters[end], "TcpExt.DelayedACKs")))

@@ -1,0 +1,104 @@
+"""The lab itself, on Docker: every variant gives its verdict, whatever the sizes, alone and beside another run."""
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from lab.recording import REPOSITORY, left_on_engine
+
+from nagle_lab.lab import record, scenarios
+from nagle_lab.runs import grown, judge
+from support.schemas import check
+
+NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
+
+
+def run(runs: Path, variant: str, **parameters: str) -> subprocess.CompletedProcess[str]:
+    command = [NAGLE_LAB, "run", "nginx-static", variant, "--json", "--runs", runs]
+    return subprocess.run(
+        command, env=os.environ | parameters, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def folder_of(runs: Path, variant: str) -> Path:
+    return (runs / f"latest-nginx-static-{variant}").resolve(strict=True)
+
+
+@pytest.mark.parametrize(
+    ("variant", "verdict"), [("nodelay-off", "STALL"), ("nodelay-on", "CLEAN"), ("no-keepalive", "CLEAN")]
+)
+def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
+    """As published: 1000 requests on 100 connections; all but the first of a connection stall, or none does."""
+    done = run(tmp_path, variant)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    check("run", result)
+    assert (result["verdict"], result["as_expected"]) == (verdict, True)
+    assert [c["name"] for c in result["checks"] if not c["ok"]] == []
+    folder = folder_of(tmp_path, variant)
+    counters = json.loads((folder / "witnesses.json").read_text())["counters"]
+    for end in ("server", "client"):
+        summary = result["captures"][end]["summary"]
+        assert summary["exchanges"] == 1000
+        expected = summary["repeat_exchanges"] if verdict == "STALL" else 0
+        assert summary["stalled_exchanges"] == expected
+        assert abs(grown(counters["client"], "TcpExt.DelayedACKs") - expected) <= 2
+        stored = (folder / f"{end}.json").read_text()
+        again = subprocess.run(
+            [NAGLE_LAB, "analyze", "--json", folder / f"{end}.pcap"], capture_output=True, text=True, check=True
+        )
+        assert again.stdout == stored
+    assert (folder / "result.json").read_text() == done.stdout
+    assert left_on_engine(tmp_path) == []
+
+
+def test_the_parameters_reach_the_load(tmp_path):
+    done = run(tmp_path, "nodelay-off", REQUESTS="40", CONCURRENCY="1", PAGE_BYTES="100")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    summary = result["captures"]["server"]["summary"]
+    assert (summary["connections"], summary["exchanges"], summary["stalled_exchanges"]) == (1, 40, 39)
+    assert "ab -n 40 -c 1 -k" in result["load"]["command"]
+    stalls = json.loads((folder_of(tmp_path, "nodelay-off") / "server.json").read_text())["stalls"]
+    assert {s["released_bytes"] for s in stalls} == {100}
+
+
+@pytest.mark.parametrize("parameters", [{"PAGE_BYTES": "4000"}, {"KEEPALIVE": "off"}], ids=["full segments", "no -k"])
+def test_a_contradicted_expectation_is_exit_1_and_says_where_the_captures_are(tmp_path, parameters):
+    """A full segment is never held, and a connection's first exchange never stalls: CLEAN where STALL is expected."""
+    done = run(tmp_path, "nodelay-off", REQUESTS="100", CONCURRENCY="4", **parameters)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["verdict"] == "CLEAN"
+    last = done.stderr.splitlines()[-1]
+    assert "expected STALL, found CLEAN" in last
+    assert str(folder_of(tmp_path, "nodelay-off")) in last
+
+
+def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
+    """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
+    scenario = scenarios()["nginx-static"]
+    folder = record(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, stop="naive")
+    judged = judge(folder)
+    assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
+    assert "lossless at the" in judged.reason
+    assert (folder / "server.pcap").stat().st_size > 24
+
+
+def test_two_runs_at_once(tmp_path):
+    with ThreadPoolExecutor(2) as both:
+        off, on = both.map(lambda v: run(tmp_path / v, v), ["nodelay-off", "nodelay-on"])
+    assert (off.returncode, on.returncode) == (0, 0), off.stderr + on.stderr
+    assert json.loads(off.stdout)["verdict"] == "STALL"
+    assert json.loads(on.stdout)["verdict"] == "CLEAN"
+
+
+@pytest.mark.parametrize(("target", "verdict"), [("repro-nodelay-off", "STALL"), ("repro-nodelay-on", "CLEAN")])
+def test_the_readme_commands(target, verdict):
+    done = subprocess.run(["make", target], cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f" {verdict} " in done.stdout
+    assert f"as expected   {verdict}" in done.stdout
+    assert ("  trigger" in done.stdout) is (verdict == "STALL")

@@ -1,0 +1,358 @@
+"""Hostile and damaged input: a one-line error or a correct beginning that says what it is; never anything else."""
+
+import gzip
+import os
+import random
+import struct
+import time
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nagle_lab.capture import Trouble, TroubleKind, open_capture
+from nagle_lab.capture.pcapng import MOST_INTERFACES
+from nagle_lab.capture.stored import Stored
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.packets import Tally, decode
+from support.rows import our_rows, rows_of, truth
+from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
+
+
+def talk() -> Conversation:
+    t = Conversation()
+    t.handshake()
+    t.client_sends(100)
+    t.server_sends(238)
+    t.client_acks(after_ns=40 * MS)
+    t.server_sends(615)
+    t.close()
+    return t
+
+
+TALK = talk().segments
+TRUTH = truth(TALK)
+PCAP, PCAPNG = pcap_bytes(TALK), pcapng_bytes(TALK, byte_order=">")
+# Flushed after every third of it, so that what is whole before a cut can be had.
+GZIP = b"".join(gzip.compress(PCAP[i : i + 400]) for i in range(0, len(PCAP), 400))
+ZSTD = b"".join(zstandard.compress(PCAPNG[i : i + 400]) for i in range(0, len(PCAPNG), 400))
+STORED = {"pcap": PCAP, "pcapng": PCAPNG, "gzip": GZIP, "zstd": ZSTD}
+
+
+def attempt(path, **options):
+    """Rows and trouble of a capture; None and the error if nothing of it is usable."""
+    rows = []
+    try:
+        with open_capture(path, **options) as capture:
+            for records in capture:
+                rows += rows_of(decode(records, Tally()))
+            return rows, capture.trouble
+    except NagleLabError as error:
+        assert not rows
+        assert str(error).startswith(str(path))
+        assert "\n" not in str(error)
+        assert error.exit_code is Exit.UNUSABLE
+        return None, error
+
+
+@pytest.mark.parametrize("form", STORED)
+def test_cut_at_every_byte(tmp_path, form):
+    """What is left is a prefix, and is called one; how far it reaches only grows; windows do not show."""
+    content, path, reach = STORED[form], tmp_path / "cut", 0
+    ends = cuts_between_records(form)
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        rows, trouble = attempt(path)
+        assert attempt(path, window_bytes=100)[0] == rows
+        if rows is None:
+            assert reach == 0
+            continue
+        assert rows == TRUTH[: len(rows)]
+        assert len(rows) >= reach
+        reach = len(rows)
+        assert [t.kind for t in trouble] == ([] if size in ends else [TroubleKind.TRUNCATED])
+        assert not trouble or f"kept the {len(rows)} packets" in trouble[0]
+    assert reach >= len(TRUTH) - (1 if form in ("pcap", "pcapng") else 4)
+
+
+def cuts_between_records(form: str) -> set[int]:
+    """Sizes at which a cut cannot show: exactly between two records (for gzip and zstd: where both end)."""
+    if form == "pcap":
+        return {len(pcap_bytes(TALK[:n])) for n in range(len(TALK))}
+    if form == "pcapng":
+        interface = len(pcapng_bytes([], interfaces=[Interface(resolution=9)]))
+        return {28, interface} | {len(pcapng_bytes(TALK[:n], byte_order=">")) for n in range(len(TALK))}
+    return set()
+
+
+@given(
+    seed=st.integers(0, 2**32), form=st.sampled_from(list(STORED)), window_bytes=st.sampled_from([64, 500, 1 << 22])
+)
+def test_random_damage(tmp_path_factory, seed, form, window_bytes):
+    """Overwritten, removed and inserted bytes raise nothing but NagleLabError, whatever the window the same."""
+    rng, content = random.Random(seed), bytearray(STORED[form])
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(content))
+        match rng.randrange(3):
+            case 0:
+                content[at : at + rng.randrange(1, 9)] = rng.randbytes(rng.randrange(1, 9))
+            case 1:
+                content[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+            case _:
+                del content[at : at + rng.randrange(1, 40)]
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(content)
+    rows, trouble = attempt(path, window_bytes=window_bytes)
+    again, same_trouble = attempt(path)
+    assert rows == again
+    assert str(trouble) == str(same_trouble)
+
+
+def test_random_bytes_behind_each_magic(tmp_path):
+    rng, path = random.Random(5), tmp_path / "noise"
+    heads = [content[:size] for content in STORED.values() for size in (4, 12, 24, 28, 60)]
+    for head in heads * 5:
+        path.write_bytes(head + rng.randbytes(rng.randrange(3000)))
+        rows, _ = attempt(path)
+        assert rows is None or rows == TRUTH[: len(rows)]
+
+
+# ------------------------------------------------------------------------------- what a person is told
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty: nothing was recorded"),
+        (PCAP[:23], "ends within the file header"),
+        (PCAPNG[:27], "ends within the file header"),
+        (PCAPNG[:8] + bytes(4) + PCAPNG[12:], "no byte-order magic"),
+        (PCAPNG[:12] + b"\0\2" + PCAPNG[14:], "pcapng version 2.0 is not 1.x: convert it with editcap"),
+        (PCAP[:6] + b"\x03\0" + PCAP[8:], "pcap version 2.3 is not 2.4: convert it with editcap"),
+        (b"hello, world", "not a capture: give a pcap or pcapng file"),
+        (bytes(1000), "not a capture"),
+        (b"\xfd7zXZ\0 and so on", "compressed with xz: decompress it first"),
+        (b"snoop\0\0\0 and so on", "a snoop file: convert it with editcap"),
+        (gzip.compress(PCAP)[:15], "its compressed data ends early, before any packet"),
+        (gzip.compress(PCAP)[:10] + b"\xff" * 20, "its compressed data is damaged, before any packet"),
+        (zstandard.compress(PCAP)[:-1], "its compressed data ends early, before any packet"),
+        (gzip.compress(b""), "empty: nothing was recorded"),
+        (gzip.compress(gzip.compress(PCAP)), "not a capture"),
+    ],
+)
+def test_nothing_usable(tmp_path, content, says):
+    path = tmp_path / "useless"
+    path.write_bytes(content)
+    rows, error = attempt(path)
+    assert rows is None
+    assert says in str(error)
+
+
+def test_no_file_to_read(tmp_path):
+    for path, says in [
+        (tmp_path / "absent", "no such file"),
+        (tmp_path, "is a directory"),
+        ("a\0b", "cannot be opened"),
+    ]:
+        with pytest.raises(NagleLabError, match=says):
+            open_capture(path)
+    with pytest.raises(NagleLabError, match="no capture file given"):
+        open_capture([])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_one_may_not_read(tmp_path):
+    path = tmp_path / "secret"
+    path.write_bytes(PCAP)
+    path.chmod(0)
+    with pytest.raises(NagleLabError, match="may not be read"):
+        open_capture(path)
+
+
+def header(captured: int, original: int = 0) -> bytes:
+    return struct.pack("<IIII", 1_700_000_000, 0, captured, original)
+
+
+def epb(interface: int = 0, captured: int = 0) -> bytes:
+    return pcapng_block(6, struct.pack(">IIIII", interface, 0, 0, captured, captured), ">")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "says"),
+    [
+        (PCAP[:-1], "truncated", "the file ends in the middle of the record: kept the 9 packets"),
+        (
+            PCAP + bytes(50),
+            "damaged",
+            f"at byte {len(PCAP):,} there are zeros instead of a record: kept the 10 packets",
+        ),
+        (PCAP + PCAP, "damaged", "another capture file begins (give joined files one by one)"),
+        (PCAP + b"\xff" * 20, "damaged", "there is something else than a record"),
+        (PCAP + header(2**31), "damaged", "there is something else than a record"),
+        (PCAPNG + bytes(50), "damaged", "a block says it is 0 bytes long"),
+        (PCAPNG + struct.pack(">II", 6, 4), "damaged", "a block says it is 4 bytes long"),
+        (PCAPNG + struct.pack(">II", 99, 2**32 - 4), "damaged", "a block says it is 4,294,967,292 bytes long"),
+        (PCAPNG + struct.pack(">III", 99, 12, 16), "damaged", "a block's two lengths differ"),
+        (PCAPNG + struct.pack(">IIIBI", 99, 17, 0, 0, 17), "damaged", "a block's two lengths differ"),
+        (PCAPNG + pcapng_block(6, bytes(4), ">"), "damaged", "a block is too short for its type"),
+        (PCAPNG + epb(captured=1), "damaged", "a packet is longer than its block"),
+        (PCAPNG + epb(interface=1), "damaged", "a packet names an interface never described"),
+        (PCAPNG + PCAPNG[:28] + epb(), "damaged", "a packet names an interface never described"),
+        (PCAPNG + PCAPNG[:12] + b"\0\2" + PCAPNG[14:], "damaged", "a section header is not one of pcapng 1.x"),
+        (PCAPNG + PCAPNG[:8] + bytes(20), "damaged", "a block's two lengths differ"),
+        (PCAPNG + PCAPNG[:9], "truncated", "the file ends in the middle of a block"),
+        (PCAPNG + PCAP, "damaged", "a block says it is"),
+        (gzip.compress(PCAP) + b"tail", "damaged", "its compressed data is followed by something else"),
+        (zstandard.compress(PCAP) + b"tail", "damaged", "its compressed data is followed by something else"),
+        (gzip.compress(PCAP)[:-4], "truncated", "its compressed data ends early"),
+        (gzip.compress(PCAP)[:-1] + b"\xff", "damaged", "its compressed data is damaged"),
+        (gzip.compress(PCAP[:-1]), "truncated", f"at byte {len(PCAP) - len(PCAP[-82:]):,} of its decompressed data"),
+    ],
+)
+def test_a_partial_result_says_why(tmp_path, content, kind, says):
+    path = tmp_path / "partial"
+    path.write_bytes(content)
+    rows, trouble = attempt(path)
+    whole = TRUTH[: len(rows)]
+    assert rows == whole
+    assert len(rows) >= len(TRUTH) - 1
+    assert [t.kind for t in trouble] == [kind]
+    assert isinstance(trouble[0], Trouble)
+    assert trouble[0].startswith(f"{path}: ")
+    assert says in trouble[0]
+
+
+def test_padding_after_gzip_is_not_damage(tmp_path):
+    path = tmp_path / "padded"
+    path.write_bytes(gzip.compress(PCAP) + bytes(512))
+    assert attempt(path) == (TRUTH, [])
+
+
+def test_skippable_zstd_frames(tmp_path):
+    path = tmp_path / "skippable"
+    path.write_bytes(b"\x53\x2a\x4d\x18\x05\0\0\0hello")
+    with pytest.raises(NagleLabError, match="not a capture"):
+        open_capture(path)
+    path.write_bytes(
+        zstandard.compress(PCAP[:500]) + b"\x53\x2a\x4d\x18\x05\0\0\0hello" + zstandard.compress(PCAP[500:])
+    )
+    assert attempt(path) == (TRUTH, [])
+
+
+def test_a_flush_point_saves_what_precedes_damage(tmp_path):
+    """Damage in the middle of one gzip member: everything that inflates before it is kept."""
+    rng, talk_long = random.Random(1), Conversation()
+    for _ in range(2000):
+        talk_long.client_sends(rng.randrange(1400))
+    segments, deflater = talk_long.segments, zlib.compressobj(wbits=31)
+    content = pcap_bytes(segments)
+    half = len(content) // 2
+    stored = deflater.compress(content[:half]) + deflater.flush(zlib.Z_SYNC_FLUSH)
+    path = tmp_path / "half"
+    path.write_bytes(stored + b"\xff" * 100)
+    rows, trouble = attempt(path)
+    assert rows == truth(segments)[: len(rows)]
+    assert len(rows) >= 998
+    assert [t.kind for t in trouble] == [TroubleKind.DAMAGED]
+
+
+def test_an_error_while_reading_is_a_partial_result(tmp_path, monkeypatch):
+    """A disk that fails in the middle of the file."""
+    path = tmp_path / "bad-disk"
+    path.write_bytes(PCAP)
+    left, real = [300], Stored.readinto
+
+    def fails(self, view):
+        if not left[0]:
+            self.error = "Input/output error"
+            return 0
+        count = real(self, view[: left[0]])
+        left[0] -= count
+        return count
+
+    monkeypatch.setattr(Stored, "readinto", fails)
+    rows, trouble = attempt(path)
+    assert rows == TRUTH[:3]
+    assert "cannot be read from byte 300 on (Input/output error): kept the 3 packets" in trouble[0]
+
+
+# ------------------------------------------------------------------------------- time and memory
+
+
+def measured(path) -> tuple[float, int, list[Trouble]]:
+    """Seconds, peak bytes of memory, trouble."""
+    tracemalloc.start()
+    begin = time.perf_counter()
+    with open_capture(path) as capture:
+        for _ in capture:
+            pass
+    seconds, (_, peak) = time.perf_counter() - begin, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return seconds, peak, capture.trouble
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_decompression_bomb_is_a_long_stream(tmp_path, compress):
+    """300 MB of blocks in 0.3 MB and less: read to the end, in the memory of a window."""
+    path = tmp_path / "bomb"
+    blocks = pcapng_block(0x55, bytes(1 << 20), ">") * 300
+    path.write_bytes(compress(PCAPNG + blocks))
+    assert path.stat().st_size < 1 << 20
+    _, peak, trouble = measured(path)
+    assert trouble == []
+    assert peak < 40 << 20
+
+
+def hostile_pcapng() -> dict[str, bytes]:
+    """Half a megabyte each of what a careless reader takes quadratic time, or all memory, for."""
+    little, big = pcapng_bytes([], byte_order="<"), pcapng_bytes([], byte_order=">")
+    section, interface = big[:28], big[28:]
+    return {
+        "sections": section * 20_000,
+        "sections with interfaces": big * 8_000,
+        "interfaces": section + interface * 13_000,
+        "sections of alternating byte order": (little + big) * 500,
+        "empty blocks": section + pcapng_block(0x55, b"", ">") * 40_000,
+        "tiny packets on many interfaces": section + interface * 5000 + b"".join(epb(i) for i in range(5000)),
+    }
+
+
+@pytest.mark.parametrize("case", hostile_pcapng())
+def test_hostile_blocks_take_linear_time(tmp_path, case):
+    path = tmp_path / "hostile"
+    path.write_bytes(hostile_pcapng()[case])
+    seconds, peak, trouble = measured(path)
+    assert trouble == []
+    assert seconds < 5
+    assert peak < 60 << 20
+
+
+def test_limits_that_no_honest_file_reaches(tmp_path):
+    path = tmp_path / "limits"
+    little, big = pcapng_bytes([], byte_order="<"), pcapng_bytes([], byte_order=">")
+    path.write_bytes((little + big) * 600)
+    assert "the byte order changes too often" in attempt(path)[1][0]
+    path.write_bytes(big[:28] + big[28:] * (MOST_INTERFACES + 1))
+    assert "a section has too many interfaces" in attempt(path)[1][0]
+
+
+def test_a_record_larger_than_the_window(tmp_path):
+    """The window grows for it, within limits."""
+    path = tmp_path / "jumbo"
+    jumbo = pcapng_block(0x55, bytes(12 << 20), ">")
+    path.write_bytes(PCAPNG[:28] + jumbo + PCAPNG[28:])
+    assert our_rows(path) == TRUTH
+    assert measured(path)[1] < 60 << 20
+
+
+def test_absurd_times(tmp_path):
+    """Time stamps that do not fit into int64 nanoseconds wrap; they do not raise."""
+    path = tmp_path / "times"
+    content = pcapng_bytes(TALK, interfaces=[Interface(resolution=0, offset_s=7)])
+    path.write_bytes(content.replace(struct.pack("<q", 7), struct.pack("<q", 2**62)))
+    rows, trouble = attempt(path)
+    assert [row._replace(ts_ns=0) for row in rows] == [row._replace(ts_ns=0) for row in TRUTH]
+    assert trouble == []
