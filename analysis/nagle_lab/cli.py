@@ -93,7 +93,8 @@ def _analyze_one(path: Path, expected: Verdict | None, as_json: bool) -> Exit:
     result = analyze("-" if str(path) == "-" else path)
     verdict = Verdict(result.verdict)
     if as_json:
-        click.echo(result.to_json(), nl=False)
+        for part in result.json_parts():
+            sys.stdout.write(part)
     else:
         terminal.show_capture(None if str(path) == "-" else path, result, terminal.console())
     code = exit_code(verdict, expected)

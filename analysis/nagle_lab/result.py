@@ -5,8 +5,9 @@ with. The same file gives the same result, byte for byte, wherever and whenever 
 """
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 SCHEMA = "nagle-lab/1"
 
@@ -117,6 +118,14 @@ class Stall:
     released_bytes: int
 
 
+class Stalls(Sequence[Stall]):
+    """The stalls of a result, in order of their late ACKs."""
+
+    @abstractmethod
+    def typical(self) -> Stall:
+        """The stall whose wait is the median one: the one to show."""
+
+
 @dataclass(frozen=True)
 class Result:
     """What one capture shows."""
@@ -127,18 +136,24 @@ class Result:
     verdict: str
     reason: str
     summary: Summary
-    connections: list[Connection]
-    stalls: list[Stall]
+    connections: Sequence[Connection]
+    stalls: Stalls
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object of the contract."""
-        return asdict(self)
+    def json_parts(self) -> Iterator[str]:
+        """The JSON object of the contract on one line, in parts; the same text for the same capture."""
+        scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("connections", "stalls")}
+        yield _json(scalars)[:-1]
+        for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
+            yield f',"{name}":['
+            for i, row in enumerate(rows):
+                yield ("," if i else "") + _json(row)
+            yield "]"
+        yield "}\n"
 
     def to_json(self) -> str:
-        """One line, ending in a newline; the same bytes for the same capture."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        """All parts of :meth:`json_parts`."""
+        return "".join(self.json_parts())
 
-    def typical_stall(self) -> Stall | None:
-        """The stall whose wait is the median one: the one to show."""
-        ranked = sorted(self.stalls, key=lambda s: (s.wait_ms, s.trigger_frame))
-        return ranked[len(ranked) // 2] if ranked else None
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -259,5 +259,10 @@ def _contradictions(manifest: dict[str, Any], verdict: Verdict, results: dict[st
 
 
 def _brief(result: Result) -> dict[str, Any]:
-    whole = result.to_dict()
-    return {key: whole[key] for key in ("source", "quality", "verdict", "reason", "summary")}
+    return {
+        "source": asdict(result.source),
+        "quality": asdict(result.quality),
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "summary": asdict(result.summary),
+    }

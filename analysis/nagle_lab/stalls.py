@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.connections import NO_REACTION, Connections
+from nagle_lab.keytable import endpoint_hash
 from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
 
 MS = 1_000_000  # ns
@@ -237,9 +238,9 @@ def _is_chance(excess: Ints, margin: int) -> bool:
 def _by_sender(triples: Triples, judged: Bools, connections: Connections) -> Iterator[Ints]:
     """The judged rows of each program that sent triggers: of one address, and one port where it is the server."""
     f, conn, side = connections.facts, triples.conn, triples.side
-    port = np.where(side != connections.client_side()[conn], f.port[conn, side].astype(np.int64), -1)
-    names = np.stack([f.hi[conn, side].astype(np.int64), f.lo[conn, side].astype(np.int64), port], axis=1)
+    port = np.where(side != connections.client_side()[conn], f.port[conn, side], np.uint16(0))
+    sender = endpoint_hash(f.hi[conn, side], f.lo[conn, side], port)
     rows = np.flatnonzero(judged)
-    _, sender = np.unique(names[rows], axis=0, return_inverse=True)
-    order = np.argsort(sender.reshape(-1), kind="stable")
-    yield from (np.split(rows[order], np.flatnonzero(np.diff(sender.reshape(-1)[order])) + 1) if len(rows) else ())
+    rows = rows[np.argsort(sender[rows], kind="stable")]
+    if len(rows):
+        yield from np.split(rows, np.flatnonzero(np.diff(sender[rows])) + 1)

@@ -1,7 +1,5 @@
 """Findings → result: the columns of a capture turned into the contract's fields."""
 
-import ipaddress
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,26 +10,25 @@ from nagle_lab.capture import Capture
 from nagle_lab.findings import ROLES, Findings
 from nagle_lab.packets import Tally
 from nagle_lab.packets.kinds import link_type_name
-from nagle_lab.result import SCHEMA, Connection, Endpoint, Quality, Result, Source, Spread, Stall, Summary
-from nagle_lab.stalls import Triples
+from nagle_lab.result import SCHEMA, Quality, Result, Source, Spread, Summary
+from nagle_lab.rows import ConnectionRows, StallRows, only_endpoint
 from nagle_lab.timeline import Ints
 from nagle_lab.verdict import Verdict, decide
 
 
 def summarize(capture: Capture, tally: Tally, found: Findings) -> Result:
     """The result of a capture that was read to its end."""
-    stalls = _stalls(found)
-    summary = _summary(found, stalls)
+    summary = _summary(found)
     verdict, reason = decide(found.tcp_packets, summary.exchanges, summary.stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
         source=_source(capture, found),
         quality=_quality(capture, tally, found),
         verdict=verdict,
-        reason=_stall_reason(summary, stalls) if verdict is Verdict.STALL else reason,
+        reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
-        connections=_connections(found),
-        stalls=stalls,
+        connections=ConnectionRows(found),
+        stalls=StallRows(found),
     )
 
 
@@ -72,8 +69,9 @@ def _quality(capture: Capture, tally: Tally, found: Findings) -> Quality:
     )
 
 
-def _summary(found: Findings, stalls: list[Stall]) -> Summary:
+def _summary(found: Findings) -> Summary:
     proved, exchanges = found.proof.stalls, found.exchanges
+    wait = _spread(proved.wait, 1e6)
     total = len(found.counted)
     delayed_acks = found.delayed_acks()
     return Summary(
@@ -81,55 +79,60 @@ def _summary(found: Findings, stalls: list[Stall]) -> Summary:
         exchanges=total,
         repeat_exchanges=int((found.counted % (1 << 32) > 0).sum()),
         stalled_exchanges=len(found.stalled),
-        stalls=len(stalls),
+        stalls=len(proved),
         stalled_share=round(len(found.stalled) / total, 4) if total else 0.0,
         delayed_acks=sum(delayed_acks.values()),
         delayed_acks_by=delayed_acks,
         packets_by=found.packets_sent(),
         segments_by=found.segments_sent(),
-        wait_ms=_spread(proved.wait, 1e6),
+        wait_ms=wait,
         release_us=_spread(proved.release, 1e3),
         request_to_ack_ms=_spread(exchanges.to_ack, 1e6),
         request_to_response_ms=_spread(exchanges.to_response, 1e6),
         exchange_ms=_spread(exchanges.total, 1e6),
         lost_ms_total=round(float(proved.wait.sum()) / 1e6, 3),
         packets_per_exchange=round(found.tcp_packets / total, 2) if total else 0.0,
-        held_by=_one({s.held_by.role for s in stalls}),
-        delayed_by=_one({s.delayed_by.role for s in stalls}),
-        remedy=_remedy(stalls),
+        held_by=_role(found, proved.conn, proved.side),
+        delayed_by=_role(found, proved.conn, 1 - proved.side),
+        remedy=_remedy(found, wait),
     )
 
 
-def _stall_reason(summary: Summary, stalls: list[Stall]) -> str:
+def _stall_reason(found: Findings, summary: Summary) -> str:
     assert summary.wait_ms
+    held, delayed = _ends(found)
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
-        f"{_ends({s.held_by for s in stalls})} held a small segment until {_ends({s.delayed_by for s in stalls})} "
-        f"acknowledged the one before it, {summary.wait_ms.p50:.1f} ms later (median)"
+        f"{held} held a small segment until {delayed} acknowledged the one before it, "
+        f"{summary.wait_ms.p50:.1f} ms later (median)"
     )
 
 
-def _ends(ends: set[Endpoint]) -> str:
-    """ "the server (10.0.0.2:80)" for one end, "the client" for many of one role, else "both ends"."""
-    role = _one({e.role for e in ends})
-    named = f"the {role} ({next(iter(ends))})" if len(ends) == 1 else f"the {role}"
-    return named if role in ROLES else "both ends"
+def _ends(found: Findings) -> tuple[str, str]:
+    """Who held and who delayed: "the server (10.0.0.2:80)" for one end, "the client" for many, else "both ends"."""
+    conn, side = found.proof.stalls.conn, found.proof.stalls.side
+    named = []
+    for s in (side, 1 - side):
+        role, only = _role(found, conn, s), only_endpoint(found, conn, s)
+        named.append("both ends" if role == "both" else f"the {role} ({only})" if only else f"the {role}")
+    return named[0], named[1]
 
 
-def _one(values: set[str]) -> str | None:
-    """The value all agree on; "both" when they do not; None when there is none."""
-    return next(iter(values)) if len(values) == 1 else ("both" if values else None)
-
-
-def _remedy(stalls: list[Stall]) -> str | None:
-    if not stalls:
+def _role(found: Findings, conn: Ints, side: Ints) -> str | None:
+    """The role all of those sides have; "both" when they differ; None when there is none."""
+    is_server = side != found.client[conn]
+    if not len(conn):
         return None
-    per_exchange = sorted(s.wait_ms for s in stalls)[len(stalls) // 2]
-    held = _ends({s.held_by for s in stalls})
-    delayed = _ends({s.delayed_by for s in stalls})
+    return ROLES[int(is_server[0])] if (is_server == is_server[0]).all() else "both"
+
+
+def _remedy(found: Findings, wait: Spread | None) -> str | None:
+    if not wait:
+        return None
+    held, delayed = _ends(found)
     return (
         f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
-        f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {per_exchange:.1f} ms per stalled exchange."
+        f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {wait.p50:.1f} ms per stalled exchange."
     )
 
 
@@ -139,72 +142,6 @@ def _spread(values: Ints | NDArray[np.float32], unit_ns: float) -> Spread | None
         return None
     at = np.percentile(seen, [50, 95, 99, 100], method="inverted_cdf") / unit_ns
     return Spread(*(round(float(v), 3) for v in at))
-
-
-def _connections(found: Findings) -> list[Connection]:
-    f, n = found.connections.facts, found.connections.count
-    conn = found.counted >> 32
-    exchanges = np.bincount(conn, minlength=n)
-    stalled_conn = found.stalled >> 32
-    stalled = np.bincount(stalled_conn, minlength=n)
-    stalls = np.bincount(found.proof.stalls.conn, minlength=n)
-    first = np.full(n, -1)
-    first[stalled_conn[::-1]] = (found.stalled & 0xFFFFFFFF)[::-1]  # reversed: the earliest is written last
-    size, handshake = found.connections.segment_size(), found.connections.handshakes()
-    return [
-        Connection(
-            id=i,
-            client=_endpoint(found, i, int(found.client[i])),
-            server=_endpoint(found, i, 1 - int(found.client[i])),
-            first_frame=int(f.first_frame[i]),
-            packets=int(f.packets[i]),
-            handshake=bool(handshake[i]),
-            mss=int(size[i]),
-            exchanges=int(exchanges[i]),
-            stalled_exchanges=int(stalled[i]),
-            stalls=int(stalls[i]),
-            first_stalled_exchange=int(first[i]) + 1 if first[i] >= 0 else None,
-        )
-        for i in range(n)
-    ]
-
-
-def _stalls(found: Findings) -> list[Stall]:
-    return [
-        Stall(
-            connection=conn,
-            exchange=exchange + 1,
-            held_by=_endpoint(found, conn, side),
-            delayed_by=_endpoint(found, conn, 1 - side),
-            trigger_frame=trigger,
-            ack_frame=ack,
-            release_frame=release,
-            wait_ms=round(wait / 1e6, 3),
-            release_us=round(gap / 1e3, 3),
-            trigger_bytes=size,
-            released_bytes=released,
-        )
-        for conn, side, exchange, trigger, ack, release, wait, gap, size, released in _rows(found.proof.stalls)
-    ]
-
-
-def _endpoint(found: Findings, conn: int, side: int) -> Endpoint:
-    f = found.connections.facts
-    ip = _address(int(f.hi[conn, side]), int(f.lo[conn, side]))
-    return Endpoint(ip, int(f.port[conn, side]), ROLES[int(side != found.client[conn])])
-
-
-def _rows(t: Triples) -> Iterable[tuple[int, ...]]:
-    columns = (
-        t.conn, t.side, t.exchange, t.trigger_frame, t.ack_frame, t.release_frame, t.wait, t.release,
-        t.trigger_bytes, t.released_bytes,
-    )  # fmt: skip
-    return zip(*(c.tolist() for c in columns), strict=True)
-
-
-def _address(hi: int, lo: int) -> str:
-    v6 = ipaddress.IPv6Address(hi << 64 | lo)
-    return str(v6.ipv4_mapped or v6)
 
 
 def _utc(ns: int) -> str:

@@ -118,9 +118,9 @@ def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenari
             "TCP_NODELAY=on contradicts variant nodelay-off, which fixes TCP_NODELAY=off",
         ),
         (
-            {"KEEPALIVE": "off"},
-            {},
-            "KEEPALIVE=off contradicts variant nodelay-off, which fixes KEEPALIVE=on",
+            {"TCP_NODELAY": "on"},
+            {"TCP_NODELAY": "off"},
+            "TCP_NODELAY=on contradicts variant nodelay-off, which fixes TCP_NODELAY=off",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import nagle_lab
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
     "errors", "capture", "packets", "timeline", "keytable", "connections", "exchanges", "stalls", "findings",
-    "verdict", "result", "summary", "analysis", "excerpt", "runs", "reports", "cli",
+    "verdict", "result", "rows", "summary", "analysis", "excerpt", "runs", "reports", "cli",
 )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def test_every_kind_of_stall_is_proved(diagnose, story):
 @pytest.mark.parametrize("story", CLEAN, ids=lambda s: s.__name__)
 def test_no_look_alike_is_taken_for_a_stall(diagnose, story):
     result = diagnose(talk(story).segments)
-    assert (result.verdict, result.stalls) == ("CLEAN", [])
+    assert (result.verdict, len(result.stalls)) == ("CLEAN", 0)
     assert result.summary.exchanges == 20
 
 
@@ -93,7 +93,7 @@ def test_numbers_that_wrap_change_nothing(diagnose):
     near_the_end = 2**32 - 3_000
     plain = diagnose(talk(server_held).segments)
     wrapped = diagnose(talk(server_held, client_isn=near_the_end, server_isn=near_the_end).segments)
-    assert wrapped.stalls == plain.stalls
+    assert list(wrapped.stalls) == list(plain.stalls)
 
 
 def test_connections_do_not_disturb_each_other(diagnose):

@@ -84,10 +84,9 @@ class Stored:
         """Read what is left of a file, for the checksum. What a pipe brings may never end."""
         if not stat.S_ISREG(self._before.st_mode):
             return
-        # Two buffers in turn: the checksum may still be busy with the one before.
-        buffers = [memoryview(bytearray(WORTH_A_THREAD)) for _ in range(2)]
-        while self.readinto(buffers[0]):
-            buffers.reverse()
+        buffer = memoryview(bytearray(1 << 16))
+        while self.readinto(buffer):
+            pass
 
     @property
     def changed(self) -> str:

@@ -150,21 +150,18 @@ def _evidence(run: Run) -> RenderableType:
 def _who(result: Result) -> list[tuple[str, str]]:
     s = result.summary
     assert s.remedy
-    first = [c.first_stalled_exchange for c in result.connections if c.first_stalled_exchange]
     return [
         (
             "held by",
             f"{_role_name(s.held_by)}: Nagle's algorithm, behind its own small unacknowledged segment",
         ),
         ("delayed by", f"{_role_name(s.delayed_by)}: delayed ACK"),
-        ("first stall", f"exchange {min(first)} of a connection" if first else ""),
         ("remedy", s.remedy),
     ]
 
 
 def _typical(path: Path, result: Result) -> list[RenderableType]:
-    stall = result.typical_stall()
-    assert stall
+    stall = result.stalls.typical()
     connection = result.connections[stall.connection]
     title = Text(
         f"\nA typical stall: connection {connection.id}, exchange {stall.exchange}; frames of {path.name}\n",

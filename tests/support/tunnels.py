@@ -1,0 +1,112 @@
+"""Packets inside packets: every tunnel and shim the decoder goes through, around a known segment."""
+
+import socket
+import struct
+from collections.abc import Callable
+
+from support.synthetic import ETHERNET, Frame, Segment, ip_bytes, packet_bytes, tcp_bytes
+
+ETHERNET_ADDRESSES = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
+Wrap = Callable[[Segment], bytes]
+
+
+def ethernet(ethertype: int, payload: bytes) -> bytes:
+    """A frame."""
+    return ETHERNET_ADDRESSES + struct.pack(">H", ethertype) + payload
+
+
+def ipv4(protocol: int, payload: bytes, options: bytes = b"", fragment: int = 0, length: int | None = None) -> bytes:
+    """A frame with an IPv4 packet; `fragment` is the whole field of flags and offset."""
+    header = 20 + len(options)
+    total = header + len(payload) if length is None else length
+    fixed = struct.pack(">BBHHHBBH", 0x40 | header // 4, 0, total, 77, fragment, 64, protocol, 0)
+    return ethernet(0x0800, fixed + socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2") + options + payload)
+
+
+def ipv6(following: int, payload: bytes, length: int | None = None) -> bytes:
+    """A frame with an IPv6 packet."""
+    length = len(payload) if length is None else length
+    addresses = socket.inet_pton(socket.AF_INET6, "2001:db8::1") + socket.inet_pton(socket.AF_INET6, "2001:db8::2")
+    return ethernet(0x86DD, struct.pack(">IHBB", 6 << 28, length, following, 64) + addresses + payload)
+
+
+def udp(port: int, payload: bytes) -> bytes:
+    """A frame with a UDP datagram over IPv4."""
+    return ipv4(17, struct.pack(">HHHH", 50000, port, 8 + len(payload), 0) + payload)
+
+
+def _ethertype(segment: Segment) -> int:
+    return 0x86DD if ":" in segment.src else 0x0800
+
+
+def _gre(flags: int, extra: bytes) -> Wrap:
+    return lambda s: ipv4(47, struct.pack(">HH", flags, _ethertype(s)) + extra + ip_bytes(s))
+
+
+def _pptp(segment: Segment) -> bytes:
+    ppp = struct.pack(">BBH", 0xFF, 3, _ppp_protocol(segment)) + ip_bytes(segment)
+    return ipv4(47, struct.pack(">HHHHII", 0x3081, 0x880B, len(ppp), 1, 5, 6) + ppp)
+
+
+def _ppp_protocol(segment: Segment) -> int:
+    return 0x0057 if ":" in segment.src else 0x0021
+
+
+def _pppoe(segment: Segment) -> bytes:
+    ppp = struct.pack(">H", _ppp_protocol(segment)) + ip_bytes(segment)
+    return ethernet(0x8864, struct.pack(">BBHH", 0x11, 0, 1, len(ppp)) + ppp)
+
+
+def _mpls(*labels: int) -> Wrap:
+    def wrap(segment: Segment) -> bytes:
+        stack = b"".join(
+            struct.pack(">I", label << 12 | (number == len(labels)) << 8 | 64)
+            for number, label in enumerate(labels, 1)
+        )
+        return ethernet(0x8847, stack + ip_bytes(segment))
+
+    return wrap
+
+
+TUNNELS: dict[str, Wrap] = {
+    "GRE": _gre(0, b""),
+    "GRE with checksum, key, sequence": _gre(0xB000, bytes(12)),
+    "GRE with Ethernet": lambda s: ipv4(47, struct.pack(">HH", 0, 0x6558) + packet_bytes(s, ETHERNET)),
+    "GRE over IPv6": lambda s: ipv6(47, struct.pack(">HH", 0, _ethertype(s)) + ip_bytes(s)),
+    "PPTP": _pptp,
+    "PPPoE": _pppoe,
+    "MPLS": _mpls(100),
+    "MPLS, three labels": _mpls(100, 200, 300),
+    "VXLAN": lambda s: udp(4789, struct.pack(">II", 8 << 24, 42 << 8) + packet_bytes(s, ETHERNET)),
+    "Geneve": lambda s: udp(6081, struct.pack(">BBHI", 2, 0, 0x6558, 42 << 8) + bytes(8) + packet_bytes(s, ETHERNET)),
+    "IP in IPv4": lambda s: ipv4(41 if ":" in s.src else 4, ip_bytes(s)),
+    "IP in IPv6": lambda s: ipv6(41 if ":" in s.src else 4, ip_bytes(s)),
+    "VXLAN in QinQ": lambda s: (
+        ethernet(0x88A8, struct.pack(">HHHH", 7, 0x8100, 8, 0x0800))
+        + udp(4789, struct.pack(">II", 8 << 24, 42 << 8) + packet_bytes(s, ETHERNET))[14:]
+    ),
+}
+
+
+def tunnelled(segments: list[Segment], wrap: Wrap) -> list[Frame]:
+    """The same segments inside that tunnel."""
+    return [Frame(segment.ts_ns, wrap(segment)) for segment in segments]
+
+
+# Between IP and TCP; the addresses are those of `ipv6`, so they are not tunnels around an IP packet of their own.
+EXTENSIONS: dict[str, tuple[int, Callable[[int], bytes]]] = {
+    "hop-by-hop": (0, lambda following: struct.pack(">BB6x", following, 0)),
+    "long destination options": (60, lambda following: struct.pack(">BB22x", following, 2)),
+    "routing": (43, lambda following: struct.pack(">BBBB20x", following, 2, 0, 0)),
+    "first and only fragment": (44, lambda following: struct.pack(">BBHI", following, 0, 0, 9)),
+    "authentication": (51, lambda following: struct.pack(">BBHII12x", following, 4, 0, 1, 1)),
+}
+
+
+def extended(segment: Segment, *names: str) -> bytes:
+    """An IPv6 frame of that segment's TCP with extension headers, outermost first."""
+    following, payload = 6, tcp_bytes(segment)
+    for name in reversed(names):
+        number, header = EXTENSIONS[name]
+        payload, following = header(following) + payload, number
+    return ipv6(following, payload)

@@ -1,0 +1,107 @@
+"""Run folders: hidden and locked while a run lives, whole when it is over, kept when it failed."""
+
+import errno
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab import folder as module
+from nagle_lab.lab.folder import RunFolder, claimed, put_away_abandoned
+
+
+def visible(runs_dir: Path) -> list[str]:
+    return sorted(path.name for path in runs_dir.iterdir() if not path.name.startswith("."))
+
+
+def hidden(runs_dir: Path) -> list[str]:
+    return sorted(path.suffix for path in runs_dir.iterdir() if path.name.startswith("."))
+
+
+def over(lock_path: Path) -> bool:
+    with claimed(lock_path) as is_over:
+        return is_over
+
+
+def killed(run: RunFolder) -> None:
+    """Let go of the lock without tidying up, as the kernel does for a killed process."""
+    run._lock.close()
+
+
+def test_a_complete_run_has_its_name_and_the_latest_link_is_relative(tmp_path: Path):
+    for _ in range(2):
+        run = RunFolder.create(tmp_path, "nginx-static-nodelay-off")
+        assert visible(tmp_path) == [name for name in visible(tmp_path) if name.startswith(("2", "latest"))]
+        (run.path / "server.pcap").write_bytes(bytes(25))
+        path = run.complete()
+        assert [file.name for file in path.iterdir()] == ["server.pcap"]
+        link = tmp_path / "latest-nginx-static-nodelay-off"
+        assert str(link.readlink()) == path.name
+        assert link.resolve() == path
+    assert len(visible(tmp_path)) == 3
+    assert hidden(tmp_path) == []
+
+
+def test_names_are_utc_times_in_milliseconds_and_never_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    times = iter(
+        [datetime(2026, 11, 21, 0, 40, 12, 123999, UTC)] * 2 + [datetime(2026, 11, 21, 0, 40, 12, 124000, UTC)]
+    )
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return next(times)
+
+    monkeypatch.setattr(module, "datetime", Clock)
+    first, second = RunFolder.create(tmp_path, "a-b"), RunFolder.create(tmp_path, "a-b")
+    assert first.path.name == ".20261121T004012.123Z-a-b.partial"
+    assert second.complete().name == "20261121T004012.124Z-a-b"
+    assert first.complete().name == "20261121T004012.123Z-a-b"
+
+
+def test_a_live_run_is_locked_until_it_ends(tmp_path: Path):
+    run = RunFolder.create(tmp_path, "a-b")
+    assert not over(run.lock_path)
+    put_away_abandoned(tmp_path)
+    assert run.path.is_dir()
+    assert run.fail().name.endswith("-a-b.failed")
+    assert over(run.lock_path)
+
+
+@pytest.mark.parametrize(("recorded", "kept"), [(24, False), (25, True)], ids=["file header only", "a packet"])
+def test_a_killed_run_is_kept_if_anything_was_recorded(tmp_path: Path, recorded: int, kept: bool):
+    run = RunFolder.create(tmp_path, "a-b")
+    (run.path / "client.pcap").write_bytes(bytes(recorded))
+    killed(run)
+    put_away_abandoned(tmp_path)
+    assert [name.endswith("-a-b.failed") for name in visible(tmp_path)] == [True] * kept
+    assert hidden(tmp_path) == []
+    put_away_abandoned(tmp_path)  # nothing more to do, and no error
+
+
+def test_a_lock_that_may_not_be_read_counts_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lock = tmp_path / "lock"
+    lock.touch()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    assert not over(lock)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.os, "posix_fallocate", full)
+    with pytest.raises(NagleLabError, match=f"disk full while writing the run folder: make room in {tmp_path}"):
+        RunFolder.create(tmp_path, "a-b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_no_folder_is_refused_in_one_line(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NagleLabError, match=r"cannot write the run folder in .*file: "):
+        RunFolder.create(tmp_path / "file", "a-b")

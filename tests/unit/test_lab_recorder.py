@@ -1,0 +1,127 @@
+"""The recorder and sidecar/record together; a stand-in for tcpdump keeps its last block as the kernel does."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.recorder import Recorder
+from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.witnesses import CaptureNumbers, parse_counters
+
+# 100 packets of one byte; the last 40 arrive only 0.4 s after the capture began, or never if it is stopped before.
+TCPDUMP = """#!/usr/bin/env python3
+import signal, sys, time
+if "--version" in sys.argv:
+    sys.exit(print("tcpdump version 4.99.5\\nlibpcap version 1.10.5"))
+started = time.monotonic()
+late = 40
+def counts(end):
+    print(f"{'' if end == ', ' else ''}{100 - late} packets captured", "100 packets received by filter",
+          "0 packets dropped by kernel", sep=end, file=sys.stderr, flush=True)
+def stop(*_):
+    counts("\\n")
+    sys.exit()
+signal.signal(signal.SIGUSR1, lambda *_: counts(", "))
+signal.signal(signal.SIGTERM, stop)
+sys.stdout.buffer.write(bytes(60)); sys.stdout.flush()
+print("tcpdump: listening on eth0, link-type EN10MB", file=sys.stderr, flush=True)
+while True:
+    time.sleep(0.05)
+    if late and time.monotonic() - started > 0.4:
+        sys.stdout.buffer.write(bytes(late)); sys.stdout.flush()
+        late = 0
+"""
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that starts a recorder; `docker exec` runs sidecar/record here, with the stand-in in PATH."""
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    docker = f'#!/bin/sh\nshift 3\nexec "{REPOSITORY}/sidecar/$@"\n'  # after: exec --interactive CONTAINER
+    started = []
+
+    def start(
+        tcpdump: str = TCPDUMP, interface: str = "eth0", file: Path = tmp_path / "run" / "server.pcap"
+    ) -> Recorder:
+        for name, script in {"docker": docker, "tcpdump": tcpdump}.items():
+            (bin_dir / name).write_text(script)
+            (bin_dir / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(bin_dir), prepend=":")
+        file.parent.mkdir(exist_ok=True)
+        started.append(Recorder("server", "container", interface, file))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.abandon()
+
+
+def test_settling_waits_for_the_last_block(recorder, tmp_path: Path):
+    capture = recorder()
+    capture.wait_until_capturing()
+    assert capture.numbers() == CaptureNumbers(60, 100, 0, 0)
+    capture.settle()
+    assert capture.stop() == CaptureNumbers(100, 100, 0, 0)
+    assert (tmp_path / "run" / "server.pcap").stat().st_size == 100
+
+
+def test_stopping_at_once_loses_it_and_the_numbers_say_so(recorder, tmp_path: Path):
+    capture = recorder()
+    capture.wait_until_capturing()
+    assert capture.stop() == CaptureNumbers(60, 100, 0, 0)
+    assert (tmp_path / "run" / "server.pcap").stat().st_size == 60
+
+
+def test_settling_gives_up_on_a_capture_that_stays_behind(recorder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("nagle_lab.lab.recorder._SETTLE_S", 0.3)
+    capture = recorder(TCPDUMP.replace("> 0.4", "> 60"))
+    capture.wait_until_capturing()
+    started = time.monotonic()
+    capture.settle()
+    assert time.monotonic() - started < 5
+    assert capture.stop().captured == 60
+
+
+def test_loopback_counts_every_packet_once(recorder):
+    capture = recorder(interface="lo")
+    capture.wait_until_capturing()
+    assert capture.stop().received == 50
+
+
+def test_the_sidecar_answers_for_its_namespace(recorder):
+    capture = recorder(interface="lo")
+    capture.wait_until_capturing()
+    assert {"Tcp.InSegs", "Tcp.OutSegs", "TcpExt.DelayedACKs"} <= parse_counters(capture.counters()).keys()
+    described = capture.describe()
+    assert "tcpdump tcpdump version 4.99.5, libpcap version 1.10.5" in described
+    assert any(line.startswith("sysctl net.ipv4.tcp_congestion_control ") for line in described)
+    assert not any("fastopen_key" in line for line in described)
+    assert capture.listening(1) is False
+
+
+def test_tcpdump_that_cannot_start_is_told_in_its_own_words(recorder):
+    capture = recorder("#!/bin/sh\necho 'tcpdump: eth0: No such device exists' >&2\nexit 1\n")
+    with pytest.raises(NagleLabError, match=r"the capture at the server ended by itself: .*No such device exists"):
+        capture.wait_until_capturing()
+
+
+def test_tcpdump_that_dies_is_noticed(recorder):
+    capture = recorder(TCPDUMP.replace("while True:", "while time.monotonic() - started < 0.2:"))
+    capture.wait_until_capturing()
+    time.sleep(0.5)
+    with pytest.raises(NagleLabError, match="the capture at the server ended by itself"):
+        capture.numbers()
+
+
+def test_a_full_disk_is_told_and_the_capture_can_still_be_stopped(recorder, tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "client.pcap").symlink_to("/dev/full")
+    capture = recorder(file=tmp_path / "run" / "client.pcap")
+    with pytest.raises(NagleLabError, match=f"disk full while writing client.pcap: make room in {tmp_path}$"):
+        capture.wait_until_capturing()
+        time.sleep(0.2)
+        capture.check()
+    capture.abandon()

@@ -1,0 +1,117 @@
+"""The lab's witnesses: tcpdump's counts, the kernel's counters, ab's report, the server's configuration."""
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.load import parse_ab
+from nagle_lab.lab.witnesses import CaptureNumbers, option_in_effect, parse_capture_numbers, parse_counters
+
+PROC = """\
+Ip: Forwarding DefaultTTL
+Ip: 1 64
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens InSegs OutSegs RetransSegs
+Tcp: 1 200 120000 -1 100 2400 2300 7
+Udp: InDatagrams NoPorts
+Udp: 3 0
+TcpExt: SyncookiesSent DelayedACKs DelayedACKLocked
+TcpExt: 0 900 2
+IpExt: InOctets OutOctets
+IpExt: 10 20
+"""
+
+AB = """\
+This is ApacheBench, Version 2.3 <$Revision: 1923142 $>
+Copyright 1996 Adam Twiss, Zeus Technology Ltd, http://www.zeustech.net/
+
+Benchmarking server (be patient)
+Completed 100 requests
+Finished 1000 requests
+
+
+Server Software:        nginx/1.26.3
+Concurrency Level:      100
+Time taken for tests:   0.419 seconds
+Complete requests:      1000
+Failed requests:        3
+   (Connect: 0, Receive: 0, Length: 3, Exceptions: 0)
+Non-2xx responses:      3
+Keep-Alive requests:    997
+Total transferred:      853000 bytes
+Requests per second:    2383.94 [#/sec] (mean)
+Time per request:       41.947 [ms] (mean)
+Time per request:       0.419 [ms] (mean, across all concurrent requests)
+
+Percentage of the requests served within a certain time (ms)
+  50%     44
+  99%     49
+ 100%     50 (longest request)
+"""
+COMMAND = ["ab", "-n", "1000", "-c", "100", "-k", "http://server:8080/"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (
+            "tcpdump: 5624 packets captured, 5700 packets received by filter, 0 packets dropped by kernel",
+            CaptureNumbers(5624, 5700, 0, 0),
+        ),
+        (
+            "1 packet captured 1 packet received by filter 2 packets dropped by kernel "
+            "3 packets dropped by interface",
+            CaptureNumbers(1, 1, 2, 3),
+        ),
+        ("tcpdump: listening on eth0, link-type EN10MB (Ethernet), snapshot length 128 bytes", None),
+        ("5624 packets captured", None),
+        ("", None),
+    ],
+)
+def test_tcpdumps_counts(text: str, numbers: CaptureNumbers | None):
+    assert parse_capture_numbers(text) == numbers
+
+
+def test_the_kernels_counters_are_those_of_tcp():
+    counters = parse_counters(PROC.splitlines())
+    assert counters["Tcp.InSegs"] == 2400
+    assert counters["Tcp.MaxConn"] == -1
+    assert counters["TcpExt.DelayedACKs"] == 900
+    assert {name.split(".")[0] for name in counters} == {"Tcp", "TcpExt"}
+
+
+def test_a_report_of_ab():
+    report = parse_ab(COMMAND, AB)
+    assert report.version == "ApacheBench 2.3"
+    assert (report.requests, report.complete, report.failed, report.non_2xx, report.keepalive) == (
+        1000,
+        1000,
+        3,
+        3,
+        997,
+    )
+    assert (report.requests_per_s, report.mean_ms, report.duration_s) == (2383.94, 41.947, 0.419)
+    assert report.percentiles_ms == {"50": 44.0, "99": 49.0, "100": 50.0}
+
+
+def test_lines_that_ab_leaves_out_are_zero():
+    lines = [line for line in AB.splitlines() if not line.startswith(("Non-2xx", "Keep-Alive"))]
+    report = parse_ab(COMMAND, "\n".join(lines))
+    assert (report.non_2xx, report.keepalive) == (0, 0)
+
+
+def test_what_is_not_a_report_of_ab_is_refused():
+    with pytest.raises(NagleLabError, match="ab's report has no line 'Complete requests'"):
+        parse_ab(COMMAND, "apr_socket_recv: Connection refused (111)\n")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "in_effect"),
+    [
+        ("http {\n    tcp_nodelay   off;\n}", True),
+        ("http {\n    tcp_nodelay on;\n}", False),
+        ("http {\n    tcp_nodelay off;\n    server { listen 1;\n tcp_nodelay on;\n }\n}", False),
+        ("# tcp_nodelay off;", False),
+        ("", False),
+    ],
+)
+def test_the_option_is_in_effect_only_where_no_line_says_otherwise(configuration: str, in_effect: bool):
+    assert option_in_effect(configuration, "tcp_nodelay off;") is in_effect

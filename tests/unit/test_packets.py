@@ -1,0 +1,325 @@
+"""The packet table: every column, through every layer; and the tally of all that is not in it."""
+
+import itertools
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nagle_lab.capture import open_capture
+from nagle_lab.packets import Packets, Tally, decode
+from nagle_lab.packets.decode import LAYERS
+from nagle_lab.packets.kinds import REASON, name_of
+from support.rows import rows_of, truth
+from support.synthetic import ETHERNET, MS, NULL, RAW, SLL, Conversation, Frame, Segment, merge, pcap_bytes, tcp_bytes
+from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
+
+ONE = Segment(10**18, "10.0.0.1", 40000, "10.0.0.2", 80, 1, 2, "PA", 100)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Packets → (table, tally), through a pcap file."""
+    path = tmp_path / "capture"
+
+    def read(packets, link_type=ETHERNET, snaplen=256) -> tuple[Packets, dict[str, int]]:
+        path.write_bytes(pcap_bytes(packets, link_type, snaplen=snaplen))
+        tally = Tally()
+        with open_capture(path) as capture:
+            (packets,) = (decode(records, tally) for records in capture)
+        assert len(packets) + tally.total == capture.packets
+        return packets, tally.as_dict()
+
+    return read
+
+
+def talk(client="10.0.0.1", server="10.0.0.2") -> list[Segment]:
+    t = Conversation((client, 40000), (server, 80))
+    t.handshake()
+    t.client_sends(100)
+    t.server_sends(238)
+    t.client_acks(after_ns=40 * MS)
+    t.close()
+    return t.segments
+
+
+BOTH = merge(talk(), talk("fd00::1", "fd00::2"))
+
+
+# ------------------------------------------------------------------------------------------- columns
+
+ports, u32 = st.integers(0, 0xFFFF), st.integers(0, 0xFFFF_FFFF)
+v4, v6 = st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).filter(lambda a: a.ipv4_mapped is None).map(str)
+optional = st.none()
+
+
+@st.composite
+def segments(draw):
+    addresses = draw(st.sampled_from([v4, v6]))
+    return Segment(
+        ts_ns=draw(st.integers(0, 2**32 * 10**9 - 1)), src=draw(addresses), dst=draw(addresses),
+        sport=draw(ports), dport=draw(ports), seq=draw(u32), ack=draw(u32),
+        flags="".join(draw(st.sets(st.sampled_from("FSRPAUEC")))), length=draw(st.integers(0, 65_000)),
+        window=draw(ports), mss=draw(optional | st.integers(1, 65_535)), wscale=draw(optional | st.integers(0, 127)),
+        sack_permitted=draw(st.booleans()), timestamps=draw(optional | st.tuples(u32, u32)),
+        sack=tuple(draw(st.lists(st.tuples(u32, u32), max_size=1))),
+    )  # fmt: skip
+
+
+@given(packets=st.lists(segments(), min_size=1, max_size=20), link_type=st.sampled_from([ETHERNET, SLL, RAW, NULL]))
+def test_every_column(packets, link_type, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "columns"
+    path.write_bytes(pcap_bytes(packets, link_type))
+    with open_capture(path) as capture:
+        (got,) = (decode(records, Tally()) for records in capture)
+    assert rows_of(got) == truth(packets)
+    assert got.sack.tolist() == [bool(packet.sack) for packet in packets]
+    assert got.has_ts.tolist() == [packet.timestamps is not None for packet in packets]
+
+
+def test_dtypes_and_operations(table):
+    packets, _ = table(BOTH)
+    kinds = {name: getattr(packets, name).dtype.name for name in vars(packets)}
+    assert kinds == {
+        "frame": "int64", "ts": "int64", "src_hi": "uint64", "src_lo": "uint64", "dst_hi": "uint64",
+        "dst_lo": "uint64", "sport": "uint16", "dport": "uint16", "seq": "uint32", "ack": "uint32", "flags": "uint16",
+        "window": "uint16", "length": "int32", "mss": "uint16", "wscale": "int8", "has_ts": "bool", "tsval": "uint32",
+        "tsecr": "uint32", "sack": "bool", "ip_id": "uint16", "interface": "uint32",
+    }  # fmt: skip
+    none, tally = table([Frame(1, ethernet(0x0806, bytes(28)))])
+    assert {name: getattr(none, name).dtype.name for name in vars(none)} == kinds
+    assert (len(none), tally) == (0, {"ARP": 1})
+    order = np.arange(len(packets))[::-1]
+    assert rows_of(packets.take(order)) == rows_of(packets)[::-1]
+    assert rows_of(Packets.join([packets.take(slice(0, 3)), none, packets.take(slice(3, None))])) == rows_of(packets)
+
+
+def test_flags_keep_twelve_bits_and_ip_id_is_kept(table):
+    tcp = bytearray(tcp_bytes(ONE))
+    tcp[12] |= 0x0F
+    packets, _ = table([Frame(1, ipv4(6, bytes(tcp)))])
+    assert packets.flags.tolist() == [0xF18]
+    assert packets.ip_id.tolist() == [77]
+
+
+def test_the_frame_may_be_longer_than_the_packet(table):
+    """Ethernet pads short frames: the payload's length comes from IP."""
+    packets, _ = table([Frame(1, ipv4(6, tcp_bytes(ONE)[:20]) + b"\0" * 6)])
+    assert packets.length.tolist() == [0]
+
+
+def test_segments_of_more_than_64_kb(table):
+    """Captured before the card cuts them up; the length fields say 0. IPv6 may have a jumbo payload option."""
+    large = [
+        Segment(1, "10.0.0.1", 1, "10.0.0.2", 2, 3, length=150_000, timestamps=(1, 2)),
+        Segment(2, "fd00::1", 1, "fd00::2", 2, 3, length=150_000),
+    ]
+    hop_by_hop = struct.pack(">BBBBI", 6, 0, 0xC2, 4, 70_028)
+    jumbo = ipv6(0, hop_by_hop + tcp_bytes(large[1])[:20] + bytes(70_000), length=0)
+    packets, _ = table([*large, Frame(3, jumbo)])
+    assert packets.length.tolist() == [150_000, 150_000, 70_000]
+
+
+# -------------------------------------------------------------------------------------------- layers
+
+
+@pytest.mark.parametrize("tunnel", TUNNELS)
+def test_tunnels_are_gone_through(table, tunnel):
+    """Alone, and mixed with packets outside any tunnel."""
+    inside = tunnelled(BOTH, TUNNELS[tunnel])
+    packets, tally = table(inside)
+    assert rows_of(packets) == truth(BOTH)
+    assert tally == {}
+    mixed = list(itertools.chain(*zip(inside, BOTH, strict=True)))
+    packets, tally = table(mixed)
+    assert rows_of(packets) == truth(itertools.chain(*zip(BOTH, BOTH, strict=True)))
+    assert tally == {}
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations(EXTENSIONS, 1), tuple(EXTENSIONS), ("routing",) * 5])
+def test_ipv6_extension_headers(table, names):
+    segment = Segment(1, "2001:db8::1", 5, "2001:db8::2", 6, 7, 8, "PA", 50, mss=1400)
+    packets, tally = table([Frame(1, extended(segment, *names)), segment])
+    assert rows_of(packets) == truth([segment, segment])
+    assert tally == {}
+
+
+def test_ipv4_options(table):
+    packets, _ = table([Frame(1, ipv4(6, tcp_bytes(ONE), options=bytes([1] * 12)))])
+    assert packets.length.tolist() == [100]
+
+
+@pytest.mark.parametrize("family", [10, 24, 28, 30])
+@pytest.mark.parametrize("byte_order", "<>")
+def test_loopback_families(table, family, byte_order):
+    (six,) = tunnelled([Segment(1, "::1", 1, "::1", 2, 3)], lambda s: ipv6(6, tcp_bytes(s))[14:])
+    packets, _ = table([Frame(1, struct.pack(byte_order + "I", family) + six.data)], NULL)
+    assert len(packets) == 1
+
+
+# ------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (b"\x02\x04\x05\xb4", {"mss": 1460}),
+        (b"\x03\x03\x07\x00", {"wscale": 7}),
+        (b"\x08\x0a" + struct.pack(">II", 5, 6) + b"\0\0", {"tsval": 5, "tsecr": 6}),
+        (b"\x01" * 36 + b"\x02\x04\x05\xb4", {"mss": 1460}),
+        (b"\x00\x00\x00\x00\x02\x04\x05\xb4", {}),  # nothing after the end of options
+        (b"\x02\x03\x05\xb4", {}),  # wrong size
+        (b"\x02\x00\x05\xb4\x02\x04\x05\xb4", {}),  # size 0 must not loop
+        (b"\x02\x01\x05\xb4\x02\x04\x05\xb4", {}),
+        (b"\xfe\x06abcd\x02\x04\x05\xb4\x01\x01", {"mss": 1460}),  # unknown ones are stepped over
+        (b"\x01\x01\x08\x0b" + bytes(8), {}),  # longer than the header
+        (b"\x01\x01\x08\x0a" + struct.pack(">II", 7, 8) + b"\x01\x01\x05\x0a" + bytes(8), {"tsval": 7, "tsecr": 8}),
+    ],
+)
+def test_options(table, options, expected):
+    options += bytes(-len(options) % 4)
+    header = struct.pack(">HHIIHHHH", 1, 2, 3, 4, (20 + len(options)) // 4 << 12 | 0x10, 5, 0, 0)
+    packets, _ = table([Frame(1, ipv4(6, header + options))])
+    (row,) = rows_of(packets)
+    found = {name: getattr(row, name) for name in ("mss", "wscale", "tsval", "tsecr")}
+    assert {name: value for name, value in found.items() if value is not None} == expected
+    assert row.length == 0
+
+
+def test_what_follows_a_packet_is_never_read_as_part_of_it(table):
+    """Cut at every byte, between packets full of plausible bytes: a row, or a reason, from the packet alone."""
+    segment = Segment(1, "10.0.0.1", 1, "10.0.0.2", 2, 3, 4, "S", mss=1460, wscale=7, timestamps=(5, 6))
+    frame = ethernet(0x0800, b"")[:14] + ipv4(6, tcp_bytes(segment))[14:]
+    for size in range(len(frame)):
+        for noise in (b"\xff", b"\x02\x04\x05\xb4\x03\x03\x09\x08\x0a"):
+            neighbour = Frame(2, (noise * 200)[:200])
+            cut = Frame(1, frame[:size], original_length=len(frame))
+            packets, tally = table([cut, neighbour])
+            assert (len(packets) == 1) == (size >= 54)
+            if len(packets):
+                (row,) = rows_of(packets)
+                assert row.mss == (1460 if size >= 58 else None)
+                assert row.tsval == (5 if size >= 70 else None)
+                assert row.wscale == (7 if size >= 74 else None)
+                assert row.length == 0
+            else:
+                layer = "Ethernet" if size < 14 else "IPv4" if size < 34 else "TCP"
+                assert tally[f"{layer} header cut by snaplen"] == 1
+
+
+# --------------------------------------------------------------------------------------------- tally
+
+TCP = tcp_bytes(ONE)
+
+
+@pytest.mark.parametrize(
+    ("what", "frame"),
+    [
+        ("ARP", ethernet(0x0806, bytes(28))),
+        ("LLDP", ethernet(0x88CC, bytes(28))),
+        ("EtherType 0x1234", ethernet(0x1234, bytes(28))),
+        ("IEEE 802.3", ethernet(38, bytes(38))),
+        ("PPPoE discovery", ethernet(0x8863, bytes(28))),
+        ("MPLS", ethernet(0x8847, struct.pack(">I", 1 << 8 | 64) + bytes(30))),
+        ("PPP protocol 0xc021", ethernet(0x8864, bytes(6) + b"\xc0\x21" + bytes(9))),
+        ("UDP", udp(53, bytes(40))),
+        ("UDP", udp(4789, bytes(40))),  # VXLAN without its valid flag
+        ("UDP", udp(6081, b"\xff" + bytes(40))),  # Geneve of a version to come
+        ("UDP", udp(4789, b"\x08")),
+        ("ICMP", ipv4(1, bytes(8) + ipv4(6, TCP)[14:])),  # an error that quotes a TCP header
+        ("ICMPv6", ipv6(58, bytes(8))),
+        ("SCTP", ipv4(132, bytes(20))),
+        ("IPsec ESP", ipv4(50, bytes(20))),
+        ("IP protocol 99", ipv4(99, bytes(20))),
+        ("GRE tunnel", ipv4(47, b"\x40\0\x08\0" + bytes(20))),  # source routed
+        ("GRE tunnel", ipv4(47, b"\0\x07\x08\0" + bytes(20))),
+        ("ERSPAN", ipv4(47, b"\x10\0\x88\xbe" + bytes(20))),
+        ("IPv4 fragment", ipv4(6, TCP, fragment=0x0001)),
+        ("IPv6 fragment", ipv6(44, struct.pack(">BBHI", 6, 0, 8, 1) + TCP)),
+        ("IPv4 malformed", ethernet(0x0800, b"\x95" + bytes(39))),
+        ("IPv4 malformed", ethernet(0x0800, b"\x44" + bytes(39))),
+        ("IPv4 malformed", ipv4(6, TCP, length=19)),
+        ("IPv6 malformed", ethernet(0x86DD, bytes(60))),
+        ("TCP malformed", ipv4(6, TCP[:12] + b"\x40" + TCP[13:])),
+        ("TCP malformed", ipv4(6, TCP, length=39)),  # IP ends before the TCP header does
+        ("TCP malformed", ipv4(6, TCP[:12] + b"\xf0" + TCP[13:20])),
+        ("TCP header incomplete", ipv4(6, TCP[:19])),
+        ("IPv4 header incomplete", ethernet(0x0800, b"\x45" + bytes(18))),
+        ("Ethernet header incomplete", bytes(13)),
+        ("VLAN header incomplete", ethernet(0x8100, b"\0")),
+        ("VLAN", ethernet(0x8100, struct.pack(">HH", 1, 0x8100) * 40)),  # nested without end
+    ],
+)
+def test_everything_else_is_counted_by_name(table, what, frame):
+    """Beside packets that are decoded, which it leaves alone."""
+    packets, tally = table([ONE, Frame(2, frame), ONE])
+    assert rows_of(packets) == [row for row in truth([ONE, ONE, ONE]) if row.frame != 2]
+    assert tally == {what: 1}
+
+
+def test_first_fragments_have_a_header_to_read(table):
+    packets, tally = table([Frame(1, ipv4(6, TCP, fragment=0x2000))])
+    assert packets.sport.tolist() == [40000]
+    assert tally == {}
+
+
+@pytest.mark.parametrize(
+    ("link_type", "data", "what"),
+    [
+        (147, bytes(60), "link type 147 (user-defined) not decoded"),
+        (105, bytes(60), "link type 105 (802.11) not decoded"),
+        (9999, bytes(60), "link type 9999 not known"),
+        (NULL, struct.pack("<I", 7) + bytes(40), "loopback family 7"),
+        (RAW, bytes(40), "raw IP malformed"),
+        (RAW, b"", "raw IP header incomplete"),
+        (SLL, bytes(15), "Linux cooked header incomplete"),
+        (9, b"\xff\x03\xc0\x21" + bytes(20), "PPP protocol 0xc021"),
+    ],
+)
+def test_link_layers_without_ip(table, link_type, data, what):
+    packets, tally = table([Frame(1, data, original_length=max(1, len(data)))], link_type)
+    assert len(packets) == 0
+    assert list(tally.values()) == [1]
+    assert what.replace("incomplete", "") in next(iter(tally)).replace("cut by snaplen", "")
+
+
+def test_ppp(table):
+    frames = [Frame(1, head + ipv4(6, TCP)[14:]) for head in (b"\xff\x03\0\x21", b"\0\x21", b"\x21", b"\xff\x03\x21")]
+    packets, tally = table(frames, 9)
+    assert len(packets) == 4
+    assert tally == {}
+
+
+def test_tally_adds_up_and_sorts():
+    tally = Tally()
+    for what, count in [("UDP", 1), ("ARP", 5), ("ICMP", 1), ("UDP", 2), ("LLDP", 1)]:
+        tally.add(what, count)
+    assert list(tally.as_dict().items()) == [("ARP", 5), ("UDP", 3), ("ICMP", 1), ("LLDP", 1)]
+    assert tally.total == 10
+
+
+def test_every_kind_has_a_name():
+    for kind in LAYERS:
+        for reason in range(0, REASON + 1, 0x100000):
+            assert name_of(kind | reason)
+
+
+@given(
+    content=st.binary(max_size=200),
+    head=st.sampled_from([b"", ethernet(0x0800, b"\x45\0"), ethernet(0x86DD, b"\x60")]),
+    link_type=st.sampled_from([0, 1, 9, 12, 101, 108, 113, 228, 229, 276, 147]),
+)
+def test_any_bytes_are_a_row_or_counted(tmp_path_factory, content, head, link_type):
+    """And what is read of a packet does not depend on what lies around it."""
+    path, alone = tmp_path_factory.getbasetemp() / "any", []
+    frame = Frame(1, head + content)
+    for packets in ([frame], [Frame(0, b"\xff" * 99), frame, Frame(0, bytes(99)), ONE]):
+        path.write_bytes(pcap_bytes(packets, link_type))
+        tally = Tally()
+        with open_capture(path) as capture:
+            got = [row for records in capture for row in rows_of(decode(records, tally))]
+        assert len(got) + tally.total == capture.packets
+        alone.append([row._replace(frame=0) for row in got if row.ts_ns == 1])
+    assert alone[0] == alone[1]
