@@ -37,6 +37,7 @@ class _Facts:
     wscale: Ints  # (n, 2) window scale in that side's SYN; -1 unknown
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
+    closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
     packets: Ints  # (n,)
     first_frame: Ints  # (n,)
@@ -56,6 +57,7 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "wscale": (np.int64, 2, -1),
     "stamps": (np.bool_, 2, 0),
     "syn": (np.int64, 2, -1),
+    "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
     "packets": (np.int64, 1, 0),
     "first_frame": (np.int64, 1, 0),
@@ -281,12 +283,15 @@ class Connections:
         np.maximum.at(f.longest, (rows.conn[data], rows.side[data]), rows.length[data])
         silent = data[f.opener[rows.conn[data]] < 0][::-1]  # reversed: the earliest row is written last
         f.opener[rows.conn[silent]] = rows.side[silent]
+        ends = np.flatnonzero(new & (rows.flags & (FIN | RST) != 0))
+        f.closed[rows.conn[ends], rows.side[ends]] = True
+        f.closed[rows.conn[ends], 1 - rows.side[ends]] |= rows.flags[ends] & RST != 0
         acker, acked = rows.answers
         shortest = rows.ts[acker] - rows.ts[acked]
         np.minimum.at(f.reaction, (rows.conn[acker], rows.side[acker]), np.maximum(shortest, 0))
 
     def _keep_context(self) -> None:
-        """Of the previous window keep, per connection, the last row and the last of each kind of each side."""
+        """Of the previous window keep, per open connection, the last row and the last of each kind of each side."""
         rows = self._previous
         if rows is None:
             return
@@ -296,6 +301,7 @@ class Connections:
             for kind in (rows.end > rows.start, rows.is_data, rows.is_pure_ack):
                 last = rows.last_until(kind & (rows.side == side))[rows.lasts]
                 keep[last[last >= 0]] = True
+        keep &= ~self.facts.closed[rows.conn].all(1)
         kept = rows.take(np.flatnonzero(keep))
         self._context = kept if self._context is None else Timeline.join(self._context, kept)
 

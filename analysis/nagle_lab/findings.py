@@ -41,7 +41,8 @@ class Findings:
     @cached_property
     def counted(self) -> Ints:
         """Keys of the exchanges that count, sorted: the answered ones, and stalled ones whose answer is cut off."""
-        return np.union1d(self.exchanges.key, self.stalled)
+        both = np.sort(np.concatenate([self.exchanges.key, self.stalled]))
+        return both[np.diff(both, prepend=-1) != 0]
 
     def delayed_acks(self) -> dict[str, int]:
         """Delayed ACKs sent by each role."""

@@ -17,6 +17,7 @@ class Recording:
         self,
         runs_dir: Path,
         variant: str = "nodelay-off",
+        *,
         scenarios: Path = REPOSITORY / "scenarios",
         **environment: str,
     ) -> None:
@@ -46,8 +47,13 @@ class Recording:
     def end(self) -> tuple[int, str, str]:
         """Wait for its end; return exit code, last line on stdout (the run folder), stderr."""
         stdout, stderr = self._process.communicate(timeout=90)
-        self.said += stdout.split("\n")
+        self.said += stdout.splitlines()
         return self._process.returncode, "".join(stdout.splitlines()[-1:]), stderr
+
+    def interrupt(self) -> tuple[int, str, str]:
+        """Press Ctrl-C and wait for the end."""
+        self.signal(signal.SIGINT)
+        return self.end()
 
 
 def docker(*arguments: str) -> str:
@@ -55,8 +61,17 @@ def docker(*arguments: str) -> str:
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
 
 
+def engine_holds(runs_dir: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the containers, and of the networks, of runs that record into ``runs_dir``."""
+    rows = [
+        docker(*command, "--format", '{{.Label "nagle-lab.lock"}} {{.%s}}' % name).splitlines()
+        for command, name in ((("ps", "--all"), "Names"), (("network", "ls"), "Name"))
+    ]
+    containers, networks = ([row.split(" ")[1] for row in each if row.startswith(f"{runs_dir}/")] for each in rows)
+    return containers, networks
+
+
 def left_on_engine(runs_dir: Path) -> list[str]:
     """Return the containers and networks of runs that recorded into ``runs_dir``."""
-    rows = docker("ps", "--all", "--format", '{{.Names}} {{.Label "nagle-lab.lock"}}').splitlines()
-    rows += docker("network", "ls", "--format", '{{.Name}} {{.Label "nagle-lab.lock"}}').splitlines()
-    return [row for row in rows if f" {runs_dir}/" in row]
+    containers, networks = engine_holds(runs_dir)
+    return containers + networks

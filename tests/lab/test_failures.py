@@ -1,0 +1,155 @@
+"""What can go wrong with a run: one line, the right exit code, and nothing recorded is lost."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.recording import Recording, docker, engine_holds
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab import ChoiceParameter, Scenario, live, record, scenarios
+
+SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
+
+
+@pytest.fixture
+def nginx() -> Scenario:
+    return scenarios()["nginx-static"]
+
+
+def failure(scenario: Scenario, runs_dir: Path, variant: str = "nodelay-off", **settings: str) -> str:
+    """Record, which must fail with exit code 2 and one line; return the line."""
+    with pytest.raises(NagleLabError) as failed:
+        record(scenario, scenario.variant(variant), {**SMALL, **settings}, runs_dir, lambda _: None)
+    assert failed.value.exit_code is Exit.UNUSABLE
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
+
+
+def kept(runs_dir: Path) -> tuple[Path, dict[str, object]]:
+    """Return the one failed run folder and its manifest."""
+    (folder,) = runs_dir.iterdir()
+    assert folder.name.endswith(".failed")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["complete"] is False
+    return folder, manifest
+
+
+def test_a_server_that_refuses_its_configuration_is_quoted(nginx: Scenario, runs_dir: Path):
+    maybe = ChoiceParameter("TCP_NODELAY", "x", "maybe", {"maybe": "maybe"})
+    variant = replace(nginx.variant("nodelay-off"), fixed={})
+    broken = replace(nginx, parameters={**nginx.parameters, "TCP_NODELAY": maybe}, variants={"nodelay-off": variant})
+    told = failure(broken, runs_dir)
+    assert told == (
+        "the server ended with exit code 64: nagle-lab server: TCP_NODELAY is 'maybe': set it to on or off"
+    )
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_a_server_that_does_not_listen_is_waited_for_and_quoted(nginx: Scenario, runs_dir: Path, monkeypatch):
+    monkeypatch.setattr(live, "_LISTENING_S", 0.3)
+    told = failure(replace(nginx, server=replace(nginx.server, port=81)), runs_dir)
+    assert told == "the server does not listen on port 81 after 0.3 s: it logged nothing"
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_a_load_that_fails_is_quoted_and_what_was_recorded_is_kept(nginx: Scenario, runs_dir: Path):
+    told = failure(replace(nginx, load=replace(nginx.load, command="ab -n 1 -c 1 http://server:9/")), runs_dir)
+    assert told.startswith(
+        "ab ended with exit code 111: apr_socket_recv: Connection refused (111); what was recorded"
+    )
+    folder, manifest = kept(runs_dir)
+    assert told.endswith(f"is in {folder}")
+    assert "Connection refused" in str(manifest["failure"])
+    assert {"server.pcap", "client.pcap", "load.txt", "server.conf", "witnesses.json"} <= manifest["files"].keys()
+    assert json.loads((folder / "witnesses.json").read_text())["load"]["exit_code"] == 111
+
+
+def test_a_server_that_dies_under_the_load(nginx: Scenario, runs_dir: Path):
+    def kill_the_server(stage: str) -> None:
+        if stage.startswith("ab "):
+            (server,) = [name for name in engine_holds(runs_dir)[0] if "server" in name and "capture" not in name]
+            threading.Timer(0.5, docker, ["kill", server]).start()
+
+    settings = {"REQUESTS": "1000", "CONCURRENCY": "2"}
+    with pytest.raises(NagleLabError, match="ab ended with exit code"):
+        record(nginx, nginx.variant("nodelay-off"), settings, runs_dir, kill_the_server)
+    folder, _ = kept(runs_dir)
+    assert (folder / "client.pcap").stat().st_size > 1000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 300 KiB; a run of 1000 requests records four times as much."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    options = f"size=300k,uid={os.getuid()}"
+    mounted = subprocess.run([*sudo, "mount", "-t", "tmpfs", "-o", options, "none", disk], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("only root, or sudo without a password, can mount the small disk this test fills")
+    yield disk
+    subprocess.run([*sudo, "umount", disk], check=True)
+
+
+def test_a_disk_that_fills_up_while_capturing(nginx: Scenario, small_disk: Path):
+    told = failure(nginx, small_disk, REQUESTS="1000", CONCURRENCY="100")
+    assert told.startswith("disk full while writing ")
+    assert f".pcap: make room in {small_disk}; what was recorded is in {small_disk}/" in told
+    folder, manifest = kept(small_disk)
+    assert str(manifest["failure"]).startswith("disk full")
+    assert (folder / "server.pcap").stat().st_size > 4096
+    assert engine_holds(small_disk) == ([], [])
+
+
+def test_a_disk_that_is_full_from_the_start(nginx: Scenario, small_disk: Path):
+    (small_disk / "rest").write_bytes(bytes(280 << 10))
+    assert failure(nginx, small_disk) == f"disk full while writing the run folder: make room in {small_disk}"
+    assert [path.name for path in small_disk.iterdir()] == ["rest"]
+
+
+def test_another_server_image_is_used_as_it_is(nginx: Scenario, runs_dir: Path, monkeypatch):
+    """SERVER_IMAGE brings nginx and envsubst: nothing is installed into it."""
+    with_nginx = docker("image", "ls", "nagle-lab/nginx", "--format", "{{.Repository}}:{{.Tag}}").split()[0]
+    monkeypatch.setenv("SERVER_IMAGE", with_nginx)
+    folder = record(nginx, nginx.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["images"]["server"]["base"]["name"] == with_nginx
+    assert manifest["images"]["client"]["base"]["name"] == "nagle-lab/base"
+    assert json.loads((folder / "witnesses.json").read_text())["option"]["in_effect"] is True
+
+
+def test_an_image_that_cannot_be_had(nginx: Scenario, runs_dir: Path, monkeypatch):
+    monkeypatch.setenv("SERVER_IMAGE", "localhost:1/no/such:image")
+    told = failure(nginx, runs_dir)
+    assert told.startswith("SERVER_IMAGE=localhost:1/no/such:image is neither here nor can it be pulled: ")
+    assert not runs_dir.exists()
+
+
+def test_an_image_that_cannot_be_built_is_told_in_the_builders_words(runs_dir: Path, tmp_path: Path):
+    for name in ("nginx", "client", "sidecar", "scenarios"):
+        shutil.copytree(Path(__file__).parents[2] / name, tmp_path / name)
+    shutil.copy(Path(__file__).parents[2] / "compose.yaml", tmp_path)
+    with (tmp_path / "nginx" / "Dockerfile").open("a") as dockerfile:
+        dockerfile.write("USER root\nRUN apt-get install --yes there-is-no-such-package\n")
+    code, _, errors = Recording(runs_dir, scenarios=tmp_path / "scenarios").end()
+    assert code == 2
+    assert errors == "nagle-lab: building the images failed: E: Unable to locate package there-is-no-such-package\n"
+
+
+def test_the_images_own_check_of_its_settings(nginx: Scenario):
+    """Compose by hand, without nagle-lab's checks: the server says in one line what is wrong, and ends."""
+    image = docker("image", "ls", "nagle-lab/nginx", "--format", "{{.Repository}}:{{.Tag}}").split()[0]
+    for setting, told in {
+        "TCP_NODELAY=maybe": "TCP_NODELAY is 'maybe': set it to on or off",
+        "PAGE_BYTES=big": "PAGE_BYTES is 'big': set it to a number of bytes",
+    }.items():
+        command = ["docker", "run", "--rm", "--network", "none", "--env", "TCP_NODELAY=on", "--env", setting, image]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert (ended.returncode, ended.stderr) == (64, f"nagle-lab server: {told}\n")

@@ -1,0 +1,109 @@
+"""Ctrl-C, SIGTERM and SIGKILL at every stage: nothing stays on the engine, nothing half-written in the runs."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.recording import REPOSITORY, Recording, docker, left_on_engine
+
+LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("stage", ["starting server", "starting the captures", "ab ", "waiting for the last packets"])
+def test_a_signal_before_the_captures_are_complete_leaves_nothing(runs_dir: Path, stage: str, number: signal.Signals):
+    recording = Recording(runs_dir, **({} if stage.startswith("waiting") else LONG))
+    recording.wait_for(stage)
+    recording.signal(number)
+    code, _, errors = recording.end()
+    assert (code, errors) == (130, "")
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_a_second_ctrl_c_does_not_stop_the_clean_up(runs_dir: Path):
+    recording = Recording(runs_dir, **LONG)
+    recording.wait_for("ab ")
+    recording.signal(signal.SIGINT)
+    recording.wait_for("removing")
+    recording.signal(signal.SIGINT)
+    assert recording.end()[0] == 130
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_after_the_captures_are_complete_the_run_is_finished_first(runs_dir: Path):
+    recording = Recording(runs_dir)
+    recording.wait_for("removing")
+    assert recording.interrupt()[0] == 130
+    folder = (runs_dir / "latest-nginx-static-nodelay-off").resolve(strict=True)
+    assert json.loads((folder / "manifest.json").read_text())["complete"] is True
+
+
+def test_ctrl_c_while_building_stops_the_build(runs_dir: Path, tmp_path: Path):
+    for name in ("nginx", "client", "sidecar", "scenarios"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name)
+    shutil.copy(REPOSITORY / "compose.yaml", tmp_path)
+    seconds = f"36{os.getpid()}"  # recognisable among the machine's processes
+    with (tmp_path / "nginx" / "Dockerfile").open("a") as dockerfile:
+        dockerfile.write(f"USER root\nRUN sleep {seconds}\n")
+    recording = Recording(runs_dir, scenarios=tmp_path / "scenarios")
+    recording.wait_for("building images")
+    assert within(30, lambda: _sleeps(seconds))
+    assert recording.interrupt()[0] == 130
+    assert within(15, lambda: not _sleeps(seconds))
+    assert within(
+        15, lambda: f"sleep {seconds}" not in docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
+    )
+    assert not runs_dir.exists()
+
+
+def _sleeps(seconds: str) -> bool:
+    return subprocess.run(["pgrep", "-f", f"sleep {seconds}"], check=False, capture_output=True).returncode == 0
+
+
+def within(seconds: float, condition) -> bool:
+    """Return whether the condition comes true within that time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_what_a_killed_run_leaves_is_swept_by_the_next_and_a_live_run_is_not_touched(runs_dir: Path):
+    killed, live = Recording(runs_dir, **LONG), Recording(runs_dir, "nodelay-on", CONCURRENCY="1", REQUESTS="60000")
+    killed.wait_for("ab ")
+    live.wait_for("ab ")
+    time.sleep(1)  # long enough for the first packets to reach the capture
+    killed.signal(signal.SIGKILL)
+    killed.end()
+    assert len(left_on_engine(runs_dir)) == 10
+
+    third = Recording(runs_dir, REQUESTS="20", CONCURRENCY="5")
+    code, folder, errors = third.end()
+    assert code == 0, errors
+    assert len(left_on_engine(runs_dir)) == 5  # those of the live run
+    (failed,) = runs_dir.glob("*.failed")
+    manifest = json.loads((failed / "manifest.json").read_text())
+    assert (manifest["complete"], manifest["failure"]) == (False, "nagle-lab was killed")
+    assert (failed / "server.pcap").stat().st_size > 24
+    code, folder, errors = live.end()
+    assert code == 0, errors
+    captures = json.loads((Path(folder) / "witnesses.json").read_text())["captures"]
+    assert all(numbers["captured"] == numbers["received"] for numbers in captures.values())
+
+
+def test_nothing_in_a_sidecar_outlives_a_killed_run(runs_dir: Path):
+    recording = Recording(runs_dir, **LONG)
+    recording.wait_for("ab ")
+    recording.signal(signal.SIGKILL)
+    recording.end()
+    (sidecar,) = [name for name in left_on_engine(runs_dir) if "server-capture" in name]
+    assert within(5, lambda: "tcpdump" not in docker("top", sidecar))
+    assert Recording(runs_dir, REQUESTS="20", CONCURRENCY="5").end()[0] == 0  # and sweeps
