@@ -41,6 +41,9 @@ UNKNOWN_ROUND_TRIP = 1 * MS
 # likely coincidence is.
 PAUSE = 40 * MS
 
+# What queues between the sender and the capture point are believed to add to a release, at most.
+QUEUEING = 5 * MS
+
 # So many triples of one sender show whether its releases follow the ACK or its own clock.
 POPULATION = 10
 
@@ -209,16 +212,18 @@ def _before_the_ack(triples: Triples, connections: Connections) -> Bools:
 def _margin(since_trigger: Ints, excess: Ints) -> int:
     """How much slower than its fastest reaction a sender's release may be, ns; one sender's triples, (n,) ns.
 
-    Away from the sender, queues add to the release what they add to everything, so many releases are compared: one
-    that an ACK caused keeps its distance from the ACK while the time since the trigger varies with the timer; one
-    that the application timed keeps its distance from the trigger while the time since the ACK varies.
+    Away from the sender, queues add to the release what they add to everything, so many releases are compared, each
+    with the next: one that an ACK caused keeps its distance from the ACK while the time since the trigger varies
+    with the timer; one that the application timed keeps its distance from the trigger instead.
     """
     near = excess <= PAUSE
     if near.sum() < POPULATION:
         return RELEASE_MARGIN
+    step_from_ack, step_from_trigger = (np.median(abs(np.diff(t[near]))) for t in (excess, since_trigger))
+    if 3 * step_from_ack > step_from_trigger:
+        return RELEASE_MARGIN
     low, high = np.percentile(excess[near], [10, 90])
-    follows_ack = 3 * (high - low) <= np.subtract(*np.percentile(since_trigger[near], [90, 10]))
-    return max(RELEASE_MARGIN, int(high + 3 * (high - low))) if follows_ack else RELEASE_MARGIN
+    return int(np.clip(high + 3 * (high - low), RELEASE_MARGIN, QUEUEING))
 
 
 def _is_chance(excess: Ints, margin: int) -> bool:
@@ -236,7 +241,10 @@ def _is_chance(excess: Ints, margin: int) -> bool:
 
 
 def _by_sender(triples: Triples, judged: Bools, connections: Connections) -> Iterator[Ints]:
-    """The judged rows of each program that sent triggers: of one address, and one port where it is the server."""
+    """The judged rows of each program that sent triggers, in order of their ACKs.
+
+    A program is one address, with its port where it is the server.
+    """
     f, conn, side = connections.facts, triples.conn, triples.side
     port = np.where(side != connections.client_side()[conn], f.port[conn, side], np.uint16(0))
     sender = endpoint_hash(f.hi[conn, side], f.lo[conn, side], port)

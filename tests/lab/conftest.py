@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from lab.recording import left_on_engine
+
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.docker import engine_version
 

@@ -63,9 +63,10 @@ def docker(*arguments: str) -> str:
 
 def engine_holds(runs_dir: Path) -> tuple[list[str], list[str]]:
     """Return the names of the containers, and of the networks, of runs that record into ``runs_dir``."""
+    label = '{{.Label "nagle-lab.lock"}}'
     rows = [
-        docker(*command, "--format", '{{.Label "nagle-lab.lock"}} {{.%s}}' % name).splitlines()
-        for command, name in ((("ps", "--all"), "Names"), (("network", "ls"), "Name"))
+        docker("ps", "--all", "--format", label + " {{.Names}}").splitlines(),
+        docker("network", "ls", "--format", label + " {{.Name}}").splitlines(),
     ]
     containers, networks = ([row.split(" ")[1] for row in each if row.startswith(f"{runs_dir}/")] for each in rows)
     return containers, networks

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from lab.recording import Recording, docker, engine_holds
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from lab.recording import Recording, docker, engine_holds
+
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import ChoiceParameter, Scenario, live, record, scenarios
 
@@ -61,9 +61,8 @@ def test_a_server_that_does_not_listen_is_waited_for_and_quoted(nginx: Scenario,
 
 def test_a_load_that_fails_is_quoted_and_what_was_recorded_is_kept(nginx: Scenario, runs_dir: Path):
     told = failure(replace(nginx, load=replace(nginx.load, command="ab -n 1 -c 1 http://server:9/")), runs_dir)
-    assert told.startswith(
-        "ab ended with exit code 111: apr_socket_recv: Connection refused (111); what was recorded"
-    )
+    assert told.startswith("ab ended with exit code 111: ")
+    assert "apr_socket_recv: Connection refused (111); what was recorded" in told
     folder, manifest = kept(runs_dir)
     assert told.endswith(f"is in {folder}")
     assert "Connection refused" in str(manifest["failure"])
@@ -78,7 +77,7 @@ def test_a_server_that_dies_under_the_load(nginx: Scenario, runs_dir: Path):
             threading.Timer(0.5, docker, ["kill", server]).start()
 
     settings = {"REQUESTS": "1000", "CONCURRENCY": "2"}
-    with pytest.raises(NagleLabError, match="ab ended with exit code"):
+    with pytest.raises(NagleLabError, match="the server ended with exit code 137: "):
         record(nginx, nginx.variant("nodelay-off"), settings, runs_dir, kill_the_server)
     folder, _ = kept(runs_dir)
     assert (folder / "client.pcap").stat().st_size > 1000

@@ -44,7 +44,7 @@ def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
         summary = result["captures"][end]["summary"]
         assert summary["exchanges"] == 1000
         expected = summary["repeat_exchanges"] if verdict == "STALL" else 0
-        assert summary["stalled_exchanges"] == expected
+        assert expected * 0.97 <= summary["stalled_exchanges"] <= expected
         assert abs(grown(counters["client"], "TcpExt.DelayedACKs") - expected) <= 2
         stored = (folder / f"{end}.json").read_text()
         again = subprocess.run(

@@ -68,7 +68,7 @@ def segments(draw):
     )  # fmt: skip
 
 
-@given(packets=st.lists(segments(), min_size=1, max_size=20), link_type=st.sampled_from([ETHERNET, SLL, RAW, NULL]))
+@given(packets=st.lists(segments(), min_size=1, max_size=8), link_type=st.sampled_from([ETHERNET, SLL, RAW, NULL]))
 def test_every_column(packets, link_type, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "columns"
     path.write_bytes(pcap_bytes(packets, link_type))

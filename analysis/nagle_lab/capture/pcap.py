@@ -5,8 +5,10 @@ Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) f
 
 from collections.abc import Iterator
 from struct import unpack_from
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nagle_lab.capture.chain import ByteOrder, Framing, Guess, Offsets, walk
 from nagle_lab.capture.gather import gather
@@ -49,28 +51,23 @@ class PcapReader:
         while True:
             offsets, follows = walk(window.buffer, start, window.end, self._framing, self._guess(start))
             heads = gather(window.buffer, offsets, self._layout)
-            blank = (heads["captured"] == 0) & (heads["original"] == 0)
-            if blank.any():
-                follows = int(offsets[blank.argmax()])
-                offsets, heads = offsets[: blank.argmax()], heads[: blank.argmax()]
+            blank = np.flatnonzero((heads["captured"] == 0) & (heads["original"] == 0))
+            if len(blank):  # no packet has no bytes: whatever this is, the chain is broken
+                follows = int(offsets[blank[0]])
+                offsets, heads = offsets[: blank[0]], heads[: blank[0]]
             if len(offsets):
                 yield self._records(offsets, heads)
-            if blank.any():
+            if len(blank) or self._impossible_length(follows):
                 raise self._damage(follows)
-            if follows + self._framing.header <= window.end:
-                captured = unpack_from(self._framing.byte_order + "I", window.raw, follows + 8)[0]
-                if captured > LONGEST_PACKET:
-                    raise self._damage(follows)
             if window.at_end:
                 break
             window.slide(follows)
             start = 0
         if follows < window.end:
-            raise StoppedError(
-                TroubleKind.TRUNCATED, window.base + follows, "the file ends in the middle of the record"
-            )
+            what = "the file ends in the middle of the record"
+            raise StoppedError(TroubleKind.TRUNCATED, window.base + follows, what)
 
-    def _records(self, offsets: Offsets, heads: np.ndarray) -> Records:
+    def _records(self, offsets: Offsets, heads: NDArray[Any]) -> Records:
         count, first = len(offsets), self._facts.packets + 1
         self._facts.packets += count
         seconds, fraction = heads["seconds"].astype(np.int64), heads["fraction"].astype(np.int64)
@@ -84,6 +81,12 @@ class PcapReader:
             link_type=np.full(count, self._link_type, np.uint16),
             interface=np.zeros(count, np.uint32),
         )
+
+    def _impossible_length(self, offset: int) -> bool:
+        if offset + self._framing.header > self._window.end:
+            return False  # too little of it is there to tell
+        captured: int = unpack_from(self._framing.byte_order + "I", self._window.raw, offset + 8)[0]
+        return captured > LONGEST_PACKET
 
     def _damage(self, offset: int) -> StoppedError:
         buffer, position = self._window.buffer, self._window.base + offset

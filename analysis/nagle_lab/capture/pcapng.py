@@ -7,7 +7,6 @@ types from interface to interface.
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from struct import pack, unpack, unpack_from
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +58,13 @@ class _Blocks:
     offset: Offsets
     type: NDArray[np.uint32]
     length: NDArray[np.int64]
-    head: NDArray[Any]  # the first 28 bytes, laid out as a packet block's
     timed: NDArray[np.bool_]  # packets with a time stamp
     first: NDArray[np.int64]
     known: NDArray[np.int64]
-    interface: NDArray[np.int64]  # index of the interface of packets and statistics
+    interface: NDArray[np.int64]  # index of the interface (packets, statistics)
+    ticks: NDArray[np.uint64]  # time (packets), in the unit of the interface
+    captured: NDArray[np.int64]  # bytes (packets)
+    original: NDArray[np.int64]
 
 
 class PcapngReader:
@@ -121,14 +122,16 @@ class PcapngReader:
         names = ("type", "length", "interface", "high", "low", "captured", "original")
         head = gather(self._window.buffer, offsets, [(name, self._order + "u4") for name in names])
         kind, interface = head["type"].astype(np.uint32), head["interface"].astype(np.int64)
+        captured, original = head["captured"].astype(np.int64), head["original"].astype(np.int64)
+        ticks = head["high"].astype(np.uint64) << np.uint64(32) | head["low"]
         obsolete = kind == OBSOLETE_PACKET  # its interface id has 16 bits, then come 16 bits of drop count
         if obsolete.any():
             interface = np.where(obsolete, interface & 0xFFFF if self._order == "<" else interface >> 16, interface)
         known = len(self._interfaces) + np.cumsum(kind == INTERFACE)
         first = np.maximum.accumulate(np.where(kind == SECTION, known, 0))
         return _Blocks(
-            offsets, kind, head["length"].astype(np.int64), head, obsolete | (kind == PACKET), first, known,
-            first + interface,
+            offsets, kind, head["length"].astype(np.int64), obsolete | (kind == PACKET), first, known,
+            first + interface, ticks, captured, original,
         )  # fmt: skip
 
     def _sound(self, blocks: _Blocks) -> tuple[int, str]:
@@ -138,14 +141,11 @@ class PcapngReader:
         shortest = np.full(len(kind), 12)
         for special, size in SHORTEST.items():
             shortest[kind == special] = size
-        version = gather(buffer, blocks.offset + 12, order + "u2")
-        section = (blocks.head["interface"] == BYTE_ORDER_MAGIC) & (version == 1)
         faults = {
             "a block's two lengths differ": (trailer != length) | (length & 3 != 0),
             "a block is too short for its type": length < shortest,
-            "a section header is not one of pcapng 1.x": (kind == SECTION) & ~section,
-            "a packet is longer than its block": blocks.timed
-            & (blocks.head["captured"].astype(np.int64) + SHORTEST[PACKET] > length),
+            "a section header is not one of pcapng 1.x": self._strange_sections(blocks),
+            "a packet is longer than its block": blocks.timed & (blocks.captured + SHORTEST[PACKET] > length),
             "a packet names an interface never described": blocks.timed & (blocks.interface >= blocks.known),
             "a section has too many interfaces": blocks.known - blocks.first > MOST_INTERFACES,
         }
@@ -163,37 +163,53 @@ class PcapngReader:
             if blocks.interface[row] < blocks.known[row]:
                 interface = self._interfaces[blocks.interface[row]]
                 interface.dropped = self._dropped(int(blocks.offset[row]), int(blocks.length[row]))
-        untimed = blocks.type[:sound] == SIMPLE_PACKET
-        is_frame = blocks.timed[:sound] | untimed | np.isin(blocks.type[:sound], NUMBERED_TOO)
-        rows = np.flatnonzero(blocks.timed[:sound])
-        if len(rows):
-            head, interface_of = blocks.head[rows], blocks.interface[rows]
+        timed, kind = blocks.timed[:sound], blocks.type[:sound]
+        rows: slice | Offsets = slice(sound)
+        is_frame = timed
+        if not timed.all():
+            rows = np.flatnonzero(timed)
+            is_frame = timed | (kind == SIMPLE_PACKET) | np.isin(kind, NUMBERED_TOO)
+            self._facts.untimed += int((kind == SIMPLE_PACKET).sum())
+        if timed.any():
+            interface_of = blocks.interface[rows]
             link_type = np.array([interface.link_type for interface in self._interfaces], np.uint16)
             yield Records(
                 buffer=self._window.buffer,
                 offset=blocks.offset[rows] + PACKET_HEADER,
-                captured=head["captured"].astype(np.int64),
-                original=head["original"].astype(np.int64),
-                ts=self._times(head, interface_of),
+                captured=blocks.captured[rows],
+                original=blocks.original[rows],
+                ts=self._times(blocks.ticks[rows], interface_of),
                 frame=self._facts.packets + np.cumsum(is_frame)[rows],
                 link_type=link_type[interface_of],
                 interface=(interface_of - blocks.first[rows]).astype(np.uint32),
             )
         self._facts.packets += int(is_frame.sum())
-        self._facts.untimed += int(untimed.sum())
         if sound:
             self._forget(int(blocks.first[sound - 1]))
 
-    def _times(self, head: NDArray[Any], interface_of: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _strange_sections(self, blocks: _Blocks) -> NDArray[np.bool_]:
+        """Section headers of the other byte order, of none, or of a version to come."""
+        strange = np.zeros(len(blocks.type), np.bool_)
+        rows = np.flatnonzero(blocks.type == SECTION)
+        magic = gather(self._window.buffer, blocks.offset[rows] + 8, self._order + "u4")
+        version = gather(self._window.buffer, blocks.offset[rows] + 12, self._order + "u2")
+        strange[rows] = (magic != BYTE_ORDER_MAGIC) | (version != 1)
+        return strange
+
+    def _times(self, ticks: NDArray[np.uint64], interface_of: NDArray[np.int64]) -> NDArray[np.int64]:
         """Nanoseconds since 1970."""
-        ticks = head["high"].astype(np.uint64) << np.uint64(32) | head["low"]
-        resolution = np.array([interface.resolution for interface in self._interfaces])[interface_of]
-        offset_s = np.array([interface.offset_s for interface in self._interfaces])[interface_of]
+        clocks = [(interface.resolution, interface.offset_s * 1_000_000_000) for interface in self._interfaces]
+        if len(set(clocks)) == 1:
+            resolution, offset = clocks[0]
+            ts = nanoseconds(ticks, resolution)
+            ts += offset
+            return ts
+        resolutions, offsets = np.array(clocks, np.int64)[interface_of].T
         ts = np.empty(len(ticks), np.int64)
-        for code in range(256) if resolution.min() != resolution.max() else (int(resolution[0]),):
-            rows = resolution == code
-            ts[rows] = nanoseconds(ticks[rows], code)
-        ts += offset_s * 1_000_000_000
+        for resolution in range(256):
+            rows = resolutions == resolution
+            ts[rows] = nanoseconds(ticks[rows], resolution)
+        ts += offsets
         return ts
 
     def _learn(self, at: int, length: int) -> None:

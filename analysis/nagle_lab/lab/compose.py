@@ -69,7 +69,8 @@ class ComposeSearch:
 
 def complaint(finished: Finished) -> str:
     """Return the line of Compose's output that says best why it failed."""
-    lines = [line.strip() for line in (finished.stdout + "\n" + finished.stderr).splitlines()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", finished.stdout + "\n" + finished.stderr)
+    lines = [line.strip() for line in plain.splitlines()]
     by_apt = [
         found[0] for line in lines if (found := re.search(r"\bE: .+", line))
     ]  # in the middle of a build's output

@@ -36,7 +36,7 @@ def ready_images(
     The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
     host makes other tags, and unchanged images are found by one question to the engine.
     """
-    bases = {name: _base(name, progress) for name in filter(None, (BASE, variables.get("SERVER_IMAGE")))}
+    bases = {name: _base(name, progress) for name in filter(None, (BASE, os.environ.get("SERVER_IMAGE")))}
     tag = _digest(scenario.compose, scenario.images, [base.id for base in bases.values()])
     names = [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
     if len(image_details(names)) == len(names):

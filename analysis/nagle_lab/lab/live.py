@@ -30,11 +30,10 @@ class LiveLab:
         self._ids: dict[str, str] = {}
 
     def start(self) -> None:
-        """Create and start the containers; NagleLabError says in the server's words why it did not start."""
+        """Create and start the containers; NagleLabError says in Compose's words why they did not start."""
         up = self._compose.up(self._scenario.compose, self._project, self._variables)
         self._ids = containers(self._project)
         if up.exit_code != 0:
-            self._require_server()
             raise NagleLabError(f"the containers did not start: {complaint(up)}")
 
     def remove(self) -> None:
@@ -61,13 +60,14 @@ class LiveLab:
         """
         port, started = self._scenario.server.port, time.monotonic()
         while not watcher.listening(port):
-            self._require_server()
+            self.require_server()
             if time.monotonic() - started > _LISTENING_S:
                 log = last_log_lines(self._ids["server"])
                 raise NagleLabError(f"the server does not listen on port {port} after {_LISTENING_S:g} s: {log}")
             pause(_POLL_S)
 
-    def _require_server(self) -> None:
+    def require_server(self) -> None:
+        """Raise NagleLabError with the server's last log lines if it has ended."""
         state = self.details()["server"]["State"] if "server" in self._ids else {"Status": "never created"}
         if state["Status"] in ("exited", "dead"):
             log = last_log_lines(self._ids["server"])

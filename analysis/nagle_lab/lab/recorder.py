@@ -40,6 +40,7 @@ class Recorder:
         self._said: queue.Queue[str | None] = queue.Queue()
         self._heard: list[str] = []
         self._disk_error: OSError | None = None
+        self._stopping = False
         self._capture = file.open("wb", buffering=0)
         self._process = subprocess.Popen(
             ["docker", "exec", "--interactive", container, "record", interface],
@@ -48,10 +49,8 @@ class Recorder:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._pumps = [
-            threading.Thread(target=self._write_capture, daemon=True),
-            threading.Thread(target=self._read_messages, daemon=True),
-        ]
+        self._messages = threading.Thread(target=self._read_messages, daemon=True)
+        self._pumps = [threading.Thread(target=self._write_capture, daemon=True), self._messages]
         for pump in self._pumps:
             pump.start()
 
@@ -67,14 +66,20 @@ class Recorder:
                         self._disk_error = error
 
     def _read_messages(self) -> None:
-        for line in _pipe(self._process.stderr):
-            self._said.put(line.decode(errors="replace").rstrip("\n"))
+        for raw in _pipe(self._process.stderr):
+            line = raw.decode(errors="replace").rstrip("\n")
+            self._heard.append(line)
+            self._said.put(line)
         self._said.put(None)
 
     def check(self) -> None:
-        """Raise NagleLabError if the capture cannot be written."""
+        """Raise NagleLabError if the capture cannot be written, or has ended before it was told to."""
         if self._disk_error is not None:
             raise disk_problem(self._disk_error, self._file.name, self._file.parent.parent)
+        if self._process.poll() is not None and not self._stopping:
+            self._messages.join(_ANSWER_S)
+            words = [line for line in self._heard if line.strip() and "packet" not in line]  # not its final counts
+            raise NagleLabError(f"the capture at the {self.end} ended by itself: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar says."""
@@ -87,10 +92,8 @@ class Recorder:
                 except queue.Empty:
                     raise NagleLabError(f"the {self.end}'s capture sidecar does not answer") from None
             if line is None:
-                last = next((heard for heard in reversed(self._heard) if heard.strip()), "no message")
-                raise NagleLabError(f"the capture at the {self.end} ended by itself: {last}")
-            self._heard.append(line)
-            if (result := done(line)) is not None:
+                self._process.wait()  # its stderr is closed, so it is ending
+            elif (result := done(line)) is not None:
                 return result
 
     def _tell(self, command: str) -> None:
@@ -150,6 +153,7 @@ class Recorder:
 
     def stop(self) -> CaptureNumbers:
         """Stop tcpdump, wait until the capture is whole in its file, and return tcpdump's final counts."""
+        self._stopping = True
         self._tell("stop")
         with interruptible():
             for pump in self._pumps:

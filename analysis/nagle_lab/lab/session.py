@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -119,6 +119,9 @@ class _Session:
             with self._stage("start", "starting server and client"):
                 lab.start()
             self._measure(lab, bases, folder)
+        except NagleLabError:
+            lab.require_server()  # its end explains all that failed after it
+            raise
         finally:
             with self._stage("remove", "removing the containers"):
                 lab.remove()
@@ -126,11 +129,9 @@ class _Session:
         self._manifest.write(folder)
 
     def _measure(self, lab: LiveLab, bases: Mapping[str, Base], folder: Path) -> None:
-        with ExitStack() as abandoned:
-            with self._stage("ready", "starting the captures"):
-                recorders = {end: lab.recorder(end, folder / f"{end}.pcap") for end in _ENDS}
-                for recorder in recorders.values():
-                    abandoned.callback(recorder.abandon)
+        self._progress("starting the captures")
+        with _recorders(lab, folder) as recorders:
+            with self._stage("ready"):
                 option = self._ready(lab, recorders, bases, folder)
                 self._manifest.write(folder)
             before = {end: parse_counters(recorder.counters()) for end, recorder in recorders.items()}
@@ -192,6 +193,22 @@ class _Session:
         report = asdict(PARSERS[tool](shlex.split(command), finished.stdout))
         self._manifest.versions["load"] = report.pop("version")
         return witness | report
+
+
+@contextmanager
+def _recorders(lab: LiveLab, folder: Path) -> Iterator[dict[str, Recorder]]:
+    """Capture both ends within the block, by end; after a failure keep what the kernel still holds of them."""
+    recorders = {end: lab.recorder(end, folder / f"{end}.pcap") for end in _ENDS}
+    try:
+        yield recorders
+    except NagleLabError:
+        for recorder in recorders.values():
+            with suppress(NagleLabError):
+                recorder.settle()
+        raise
+    finally:
+        for recorder in recorders.values():
+            recorder.abandon()
 
 
 def _last_line(file: Path) -> str:

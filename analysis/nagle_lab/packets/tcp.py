@@ -1,11 +1,17 @@
 """TCP headers and options. Sources: RFC 9293; RFC 7323 (window scale, timestamps); RFC 2018 (SACK)."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from nagle_lab.capture.gather import gather
 from nagle_lab.packets import kinds
 from nagle_lab.packets.layers import Layers
 from nagle_lab.packets.table import Packets, Rows
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 SHORTEST = 20
 MOST_OPTIONS = 40  # there is no room for more
@@ -53,7 +59,7 @@ def segments(layers: Layers) -> Packets:
 class _Options:
     """The columns that come from options."""
 
-    def __init__(self, layers: Layers, rows: Rows, head: np.ndarray, header: np.ndarray) -> None:
+    def __init__(self, layers: Layers, rows: Rows, head: NDArray[Any], header: Ints) -> None:
         count = len(head)
         self.mss = np.zeros(count, np.uint16)
         self.wscale = np.full(count, -1, np.int8)
@@ -67,7 +73,7 @@ class _Options:
         other = np.flatnonzero(~usual & (header > SHORTEST))
         self._read(layers.buffer, other, start[other] + SHORTEST, end[other])
 
-    def _read(self, buffer: np.ndarray, rows: np.ndarray, at: np.ndarray, end: np.ndarray) -> None:
+    def _read(self, buffer: Bytes, rows: Ints, at: Ints, end: Ints) -> None:
         """The options of `rows` (n,), which lie from `at` to `end` in the buffer: one each per round."""
         for _ in range(MOST_OPTIONS):
             if not len(rows):
@@ -78,7 +84,7 @@ class _Options:
             self._take(buffer, rows, at, np.where(whole, kind, END), size)
             rows, at, end = rows[whole], (at + size)[whole], end[whole]
 
-    def _take(self, buffer: np.ndarray, rows: np.ndarray, at: np.ndarray, kind: np.ndarray, size: np.ndarray) -> None:
+    def _take(self, buffer: Bytes, rows: Ints, at: Ints, kind: Bytes, size: Ints) -> None:
         """Note one option of each of `rows`."""
         found = (kind == MSS) & (size == 4)
         self.mss[rows[found]] = gather(buffer, at[found] + 2, ">u2")
