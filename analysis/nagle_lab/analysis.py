@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import open_capture
 from nagle_lab.connections import Connections
@@ -44,6 +45,7 @@ class Analysis:
         self._exchanges = ExchangeLog()
         self._triples: list[proof.Triples] = []
         self._late: list[proof.LateAcks] = []
+        self._silences: list[silences.Silences] = []
         self._nagle_off = np.zeros((0, 2), np.int64)
         self._packets = np.zeros((0, 2), np.int64)
         self._segments = np.zeros((0, 2), np.int64)
@@ -60,6 +62,7 @@ class Analysis:
         size = self.connections.segment_size()
         self._triples.append(proof.find(rows, size))
         self._late.append(proof.late_acks(rows))
+        self._silences.append(silences.find(rows, size))
         self._nagle_off = _add(self._nagle_off, rows, proof.small_behind_small(rows, size), self.connections.count)
         new = np.flatnonzero(~rows.carried)
         self._packets = _add(self._packets, rows, new, self.connections.count)
@@ -73,6 +76,7 @@ class Analysis:
             exchanges=self._exchanges.exchanges(),
             proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off, self.connections),
             late_acks=proof.LateAcks.join(self._late),
+            silences=silences.Silences.join(self._silences),
             packets=self._packets,
             segments=self._segments,
             tcp_packets=self.tcp_packets,

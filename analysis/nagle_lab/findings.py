@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.connections import Connections
 from nagle_lab.exchanges import Exchanges, key_of
+from nagle_lab.silences import Silences
 from nagle_lab.stalls import LateAcks, Proof, is_late
 from nagle_lab.timeline import Ints
 
@@ -22,6 +23,7 @@ class Findings:
     exchanges: Exchanges
     proof: Proof
     late_acks: LateAcks
+    silences: Silences
     packets: NDArray[np.int64]  # (connections, 2) sent by each side
     segments: NDArray[np.int64]  # (connections, 2) the same, packets made by segmentation offload counted in parts
     tcp_packets: int
@@ -42,7 +44,7 @@ class Findings:
     def counted(self) -> Ints:
         """Keys of the exchanges that count, sorted: the answered ones, and stalled ones whose answer is cut off."""
         both = np.sort(np.concatenate([self.exchanges.key, self.stalled]))
-        return both[np.diff(both, prepend=-1) != 0]
+        return np.asarray(both[np.diff(both, prepend=-1) != 0])
 
     def delayed_acks(self) -> dict[str, int]:
         """Delayed ACKs sent by each role."""

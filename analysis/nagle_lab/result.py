@@ -85,6 +85,14 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Silence:
+    """Silences inside exchanges that have one cause in common."""
+
+    count: int
+    total_ms: float
+
+
+@dataclass(frozen=True)
 class Connection:
     """One connection."""
 
@@ -136,6 +144,7 @@ class Result:
     verdict: str
     reason: str
     summary: Summary
+    silences: dict[str, Silence]  # by cause: nagle_lab.silences.Cause
     connections: Sequence[Connection]
     stalls: Stalls
 

@@ -159,6 +159,7 @@ class Proof:
     """What :func:`prove` decided: the stalls, and why the other triples are none."""
 
     stalls: Triples
+    round_trips: Ints  # frames of ACKs that released what was held, but came after a round trip, not a timer
     nagle_off: int  # the sender is seen not to wait for ACKs: Nagle is off
     not_late: int  # the ACK took a round trip, not a delayed-ACK timer
     later_release: int  # the data came later than the ACK explains: the application's own pause
@@ -177,6 +178,7 @@ def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connectio
         chance[rows] = prompt[rows] & _is_chance(excess[rows], margin)
     return Proof(
         stalls=triples.where(prompt & ~chance),
+        round_trips=triples.ack_frame[~late & ~off & (excess <= RELEASE_MARGIN)],
         nagle_off=int(off.sum()),
         not_late=int((~late & ~off).sum()),
         later_release=int((judged & ~prompt).sum()),

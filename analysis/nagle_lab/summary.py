@@ -10,8 +10,9 @@ from nagle_lab.capture import Capture
 from nagle_lab.findings import ROLES, Findings
 from nagle_lab.packets import Tally
 from nagle_lab.packets.kinds import link_type_name
-from nagle_lab.result import SCHEMA, Quality, Result, Source, Spread, Summary
+from nagle_lab.result import SCHEMA, Quality, Result, Silence, Source, Spread, Summary
 from nagle_lab.rows import ConnectionRows, StallRows, only_endpoint
+from nagle_lab.silences import causes
 from nagle_lab.timeline import Ints
 from nagle_lab.verdict import Verdict, decide
 
@@ -27,6 +28,7 @@ def summarize(capture: Capture, tally: Tally, found: Findings) -> Result:
         verdict=verdict,
         reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
+        silences=_silences(found),
         connections=ConnectionRows(found),
         stalls=StallRows(found),
     )
@@ -96,6 +98,11 @@ def _summary(found: Findings) -> Summary:
         delayed_by=_role(found, proved.conn, 1 - proved.side),
         remedy=_remedy(found, wait),
     )
+
+
+def _silences(found: Findings) -> dict[str, Silence]:
+    by_cause = causes(found.silences, found.proof, found.connections)
+    return {cause.value: Silence(count, round(ns / 1e6, 3)) for cause, (count, ns) in by_cause.items()}
 
 
 def _stall_reason(found: Findings, summary: Summary) -> str:

@@ -7,8 +7,8 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
-    "errors", "capture", "packets", "timeline", "keytable", "connections", "exchanges", "stalls", "findings",
-    "verdict", "result", "rows", "summary", "analysis", "excerpt", "runs", "reports", "cli",
+    "errors", "capture", "packets", "timeline", "keytable", "connections", "exchanges", "stalls", "silences",
+    "findings", "verdict", "result", "rows", "summary", "analysis", "excerpt", "runs", "reports", "cli",
 )  # fmt: skip
 
 

@@ -167,3 +167,28 @@ def test_the_published_listing(diagnose):
     assert (stall.trigger_frame, stall.ack_frame, stall.release_frame) == (3, 4, 5)
     assert stall.wait_ms == 40.072
     assert str(stall.held_by) == "100.84.52.90:58237"
+
+
+CAUSES = {
+    "server_held": {"nagle_delayed_ack": 19},
+    "client_held": {"nagle_delayed_ack": 19},
+    "three_writes": {"nagle_delayed_ack": 38},
+    "nodelay": {},
+    "thinks_then_one_write": {"delayed_ack": 19},
+    "pauses_with_nodelay": {"delayed_ack": 13, "server_think": 6},
+    "full_segment_first": {},
+    "tail_lost": {"retransmission": 19},
+}
+
+
+@pytest.mark.parametrize("story", [s for s in STALLED + CLEAN if s.__name__ in CAUSES], ids=lambda s: s.__name__)
+def test_every_silence_has_its_cause(diagnose, story):
+    """On a path without delay; where a pause follows a late ACK, each is a silence of its own."""
+    silences = diagnose(talk(story).segments).silences
+    assert {cause: silence.count for cause, silence in silences.items()} == CAUSES[story.__name__]
+
+
+def test_a_hold_of_one_round_trip_is_not_a_delayed_ack(diagnose):
+    silences = diagnose(talk(CLEAN[0], rtt_ns=30 * MS).seen_at("server")).silences
+    assert silences["nagle_round_trip"].count == 20
+    assert "nagle_delayed_ack" not in silences
