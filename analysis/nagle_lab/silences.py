@@ -1,8 +1,8 @@
 """Every long silence inside an exchange, and its one cause.
 
 A silence is the time between two consecutive packets of a connection, at least :data:`MINIMUM`, from its first data
-on and without its closing. What ends a silence tells its cause; where an acknowledgement does, that takes the proof of
-the whole capture, so :func:`find` collects and :func:`causes` decides.
+on and without its closing. What ends a silence tells its cause; where an acknowledgement does, that takes the proof
+of the whole capture, so :func:`find` collects and :func:`causes` decides.
 """
 
 from dataclasses import dataclass, fields
