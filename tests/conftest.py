@@ -1,1 +1,19 @@
 """Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
+
+import shutil
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time, and no deadline: a busy machine must not fail a test.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def tshark() -> str:
+    """The reference dissector; its absence is a failure, not a reason to compare nothing."""
+    path = shutil.which("tshark")
+    if path is None:
+        pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
+    return path

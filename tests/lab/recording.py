@@ -1,10 +1,15 @@
 """Helpers of the lab's tests: recordings in a process of their own, and what is left of them on the engine."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from nagle_lab.lab.docker import image_details
+from nagle_lab.lab.images import image_names, image_tag
+from nagle_lab.lab.scenario import Scenario
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
@@ -70,6 +75,26 @@ def engine_holds(runs_dir: Path) -> tuple[list[str], list[str]]:
     ]
     containers, networks = ([row.split(" ")[1] for row in each if row.startswith(f"{runs_dir}/")] for each in rows)
     return containers, networks
+
+
+def copy_of_the_lab(place: Path, *server_lines: str) -> Path:
+    """Copy what the nginx lab is made of to ``place``, with lines added to the server's Dockerfile.
+
+    Returns the scenarios folder of the copy.
+    """
+    for name in ("nginx", "client", "sidecar", "scenarios"):
+        shutil.copytree(REPOSITORY / name, place / name)
+    shutil.copy(REPOSITORY / "compose.yaml", place)
+    with (place / "nginx" / "Dockerfile").open("a") as dockerfile:
+        dockerfile.write("".join(f"{line}\n" for line in server_lines))
+    return place / "scenarios"
+
+
+def remove_images(scenario: Scenario, *bases: str) -> None:
+    """Remove the images that a test had built for ``scenario`` on those bases, as far as they exist."""
+    tag = image_tag(scenario, [image["Id"] for image in image_details(bases)])
+    for name in image_names(scenario, tag):
+        subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
 
 
 def left_on_engine(runs_dir: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -10,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.recording import Recording, docker, engine_holds
+from lab.recording import Recording, copy_of_the_lab, docker, engine_holds, remove_images
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import ChoiceParameter, Scenario, live, record, scenarios
+from nagle_lab.lab.images import BASE
 
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 
@@ -83,6 +83,12 @@ def test_a_server_that_dies_under_the_load(nginx: Scenario, runs_dir: Path):
     assert (folder / "client.pcap").stat().st_size > 1000
 
 
+def nginx_image(scenario: Scenario, runs_dir: Path) -> str:
+    """Return the name of the lab's own server image."""
+    folder = record(scenario, scenario.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
+    return str(json.loads((folder / "manifest.json").read_text())["images"]["server"]["name"])
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 300 KiB; a run of 1000 requests records four times as much."""
@@ -115,13 +121,14 @@ def test_a_disk_that_is_full_from_the_start(nginx: Scenario, small_disk: Path):
 
 def test_another_server_image_is_used_as_it_is(nginx: Scenario, runs_dir: Path, monkeypatch):
     """SERVER_IMAGE brings nginx and envsubst: nothing is installed into it."""
-    with_nginx = docker("image", "ls", "nagle-lab/nginx", "--format", "{{.Repository}}:{{.Tag}}").split()[0]
+    with_nginx = nginx_image(nginx, runs_dir.parent / "first")
     monkeypatch.setenv("SERVER_IMAGE", with_nginx)
     folder = record(nginx, nginx.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["images"]["server"]["base"]["name"] == with_nginx
-    assert manifest["images"]["client"]["base"]["name"] == "nagle-lab/base"
+    assert manifest["images"]["client"]["base"]["name"] == BASE
     assert json.loads((folder / "witnesses.json").read_text())["option"]["in_effect"] is True
+    remove_images(nginx, BASE, with_nginx)
 
 
 def test_an_image_that_cannot_be_had(nginx: Scenario, runs_dir: Path, monkeypatch):
@@ -132,19 +139,16 @@ def test_an_image_that_cannot_be_had(nginx: Scenario, runs_dir: Path, monkeypatc
 
 
 def test_an_image_that_cannot_be_built_is_told_in_the_builders_words(runs_dir: Path, tmp_path: Path):
-    for name in ("nginx", "client", "sidecar", "scenarios"):
-        shutil.copytree(Path(__file__).parents[2] / name, tmp_path / name)
-    shutil.copy(Path(__file__).parents[2] / "compose.yaml", tmp_path)
-    with (tmp_path / "nginx" / "Dockerfile").open("a") as dockerfile:
-        dockerfile.write("USER root\nRUN apt-get install --yes there-is-no-such-package\n")
-    code, _, errors = Recording(runs_dir, scenarios=tmp_path / "scenarios").end()
+    folder = copy_of_the_lab(tmp_path, "USER root", "RUN apt-get install --yes there-is-no-such-package")
+    code, _, errors = Recording(runs_dir, scenarios=folder).end()
     assert code == 2
     assert errors == "nagle-lab: building the images failed: E: Unable to locate package there-is-no-such-package\n"
+    remove_images(scenarios(folder)["nginx-static"], BASE)
 
 
-def test_the_images_own_check_of_its_settings(nginx: Scenario):
+def test_the_images_own_check_of_its_settings(nginx: Scenario, tmp_path: Path):
     """Compose by hand, without nagle-lab's checks: the server says in one line what is wrong, and ends."""
-    image = docker("image", "ls", "nagle-lab/nginx", "--format", "{{.Repository}}:{{.Tag}}").split()[0]
+    image = nginx_image(nginx, tmp_path)
     for setting, told in {
         "TCP_NODELAY=maybe": "TCP_NODELAY is 'maybe': set it to on or off",
         "PAGE_BYTES=big": "PAGE_BYTES is 'big': set it to a number of bytes",

@@ -2,14 +2,16 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from lab.recording import REPOSITORY, Recording, docker, left_on_engine
+from lab.recording import Recording, copy_of_the_lab, docker, left_on_engine, remove_images
+
+from nagle_lab.lab import scenarios
+from nagle_lab.lab.images import BASE
 
 LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted
 
@@ -44,13 +46,9 @@ def test_after_the_captures_are_complete_the_run_is_finished_first(runs_dir: Pat
 
 
 def test_ctrl_c_while_building_stops_the_build(runs_dir: Path, tmp_path: Path):
-    for name in ("nginx", "client", "sidecar", "scenarios"):
-        shutil.copytree(REPOSITORY / name, tmp_path / name)
-    shutil.copy(REPOSITORY / "compose.yaml", tmp_path)
     seconds = f"36{os.getpid()}"  # recognisable among the machine's processes
-    with (tmp_path / "nginx" / "Dockerfile").open("a") as dockerfile:
-        dockerfile.write(f"USER root\nRUN sleep {seconds}\n")
-    recording = Recording(runs_dir, scenarios=tmp_path / "scenarios")
+    folder = copy_of_the_lab(tmp_path, "USER root", f"RUN sleep {seconds}")
+    recording = Recording(runs_dir, scenarios=folder)
     recording.wait_for("building images")
     assert within(30, lambda: _sleeps(seconds))
     assert recording.interrupt()[0] == 130
@@ -59,6 +57,7 @@ def test_ctrl_c_while_building_stops_the_build(runs_dir: Path, tmp_path: Path):
         15, lambda: f"sleep {seconds}" not in docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
     )
     assert not runs_dir.exists()
+    remove_images(scenarios(folder)["nginx-static"], BASE)
 
 
 def _sleeps(seconds: str) -> bool:

@@ -37,8 +37,8 @@ def ready_images(
     host makes other tags, and unchanged images are found by one question to the engine.
     """
     bases = {name: _base(name, progress) for name in filter(None, (BASE, os.environ.get("SERVER_IMAGE")))}
-    tag = _digest(scenario.compose, scenario.images, [base.id for base in bases.values()])
-    names = [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
+    tag = image_tag(scenario, [base.id for base in bases.values()])
+    names = image_names(scenario, tag)
     if len(image_details(names)) == len(names):
         return tag, bases
     with _locked(_BUILD_LOCK):
@@ -63,10 +63,17 @@ def _base(name: str, progress: Callable[[str], None]) -> Base:
     return Base(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
 
 
-def _digest(compose_file: Path, folders: Sequence[Path], base_ids: Sequence[str]) -> str:
+def image_names(scenario: Scenario, tag: str) -> list[str]:
+    """Return the names of the images of ``scenario``."""
+    return [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
+
+
+def image_tag(scenario: Scenario, base_ids: Sequence[str]) -> str:
+    """Return a digest of what the images are made of: base images, Compose file, and every file in their folders."""
     digest = hashlib.sha256("\n".join(base_ids).encode())
-    for file in [compose_file, *(file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())]:
-        name, content = os.path.relpath(file, compose_file.parent), file.read_bytes()
+    files = [file for folder in scenario.images for file in sorted(folder.rglob("*")) if file.is_file()]
+    for file in [scenario.compose, *files]:
+        name, content = os.path.relpath(file, scenario.compose.parent), file.read_bytes()
         digest.update(f"\n{name} {os.access(file, os.X_OK)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:12]
 

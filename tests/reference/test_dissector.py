@@ -1,6 +1,7 @@
 """Frame by frame, our packet table is Wireshark's."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +114,21 @@ def test_the_comparison_finds_differences(tmp_path):
     ]
     assert differences(rows, [*rows, rows[0]]) == ["a frame number occurs twice"]
     assert differences(rows, [rows[0]._replace(length=None), *rows[1:]]) == []
+
+
+REFERENCE = sorted((Path(__file__).parents[2] / "captures" / "reference").glob("*/*.pcap"))
+
+
+@pytest.mark.parametrize("capture", REFERENCE, ids=lambda c: f"{c.parent.name}/{c.stem}")
+def test_every_reference_capture_against_tshark(tshark, capture):
+    ours = our_rows(capture)
+    assert len(ours) > 400
+    assert differences(ours, tshark_rows(capture)) == []
+
+
+@pytest.mark.parametrize("variant", ["nodelay-off", "nodelay-on"])
+def test_both_modes_against_pyshark(tshark, variant):
+    (capture,) = (c for c in REFERENCE if c.parent.name == f"nginx-static-{variant}" and c.stem == "server")
+    ours = our_rows(capture)
+    assert len(ours) > 400
+    assert differences(ours, pyshark_rows(capture)) == []
