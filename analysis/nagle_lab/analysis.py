@@ -45,6 +45,7 @@ class Analysis:
         self._exchanges = ExchangeLog()
         self._triples: list[proof.Triples] = []
         self._late: list[proof.LateAcks] = []
+        self._late_fin: list[proof.LateAcks] = []
         self._silences: list[silences.Silences] = []
         self._nagle_off = np.zeros((0, 2), np.int64)
         self._packets = np.zeros((0, 2), np.int64)
@@ -62,6 +63,7 @@ class Analysis:
         size = self.connections.segment_size()
         self._triples.append(proof.find(rows, size))
         self._late.append(proof.late_acks(rows))
+        self._late_fin.append(proof.late_fin_acks(rows))
         self._silences.append(silences.find(rows, size))
         self._nagle_off = _add(self._nagle_off, rows, proof.small_behind_small(rows, size), self.connections.count)
         new = np.flatnonzero(~rows.carried)
@@ -76,6 +78,7 @@ class Analysis:
             exchanges=self._exchanges.exchanges(),
             proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off, self.connections),
             late_acks=proof.LateAcks.join(self._late),
+            late_fin_acks=proof.LateAcks.join(self._late_fin),
             silences=silences.Silences.join(self._silences),
             packets=self._packets,
             segments=self._segments,

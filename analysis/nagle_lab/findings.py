@@ -23,6 +23,7 @@ class Findings:
     exchanges: Exchanges
     proof: Proof
     late_acks: LateAcks
+    late_fin_acks: LateAcks
     silences: Silences
     packets: NDArray[np.int64]  # (connections, 2) sent by each side
     segments: NDArray[np.int64]  # (connections, 2) the same, packets made by segmentation offload counted in parts
@@ -51,6 +52,10 @@ class Findings:
         late = self.late_acks
         kept = is_late(late.conn, late.side, late.wait, self.connections)
         return self._by_role(late.conn[kept], late.side[kept])
+
+    def fin_acks(self) -> dict[str, int]:
+        """ACKs of bare FINs that each role's timer sent, but did not delay."""
+        return self._by_role(self.late_fin_acks.conn, self.late_fin_acks.side)
 
     def packets_sent(self) -> dict[str, int]:
         """Packets sent by each role: what the receiving kernel counts as InSegs."""

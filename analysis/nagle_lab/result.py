@@ -70,6 +70,7 @@ class Summary:
     stalled_share: float
     delayed_acks: int
     delayed_acks_by: dict[str, int]  # by role: "client", "server"
+    fin_acks_by_timer: dict[str, int]  # ACKs of bare FINs that the timer sent without delay, by role
     packets_by: dict[str, int]  # sent, by role
     segments_by: dict[str, int]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold

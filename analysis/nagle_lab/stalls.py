@@ -149,6 +149,19 @@ def late_acks(rows: Timeline) -> LateAcks:
     return LateAcks(rows.conn[acker[late]], rows.side[acker[late]].astype(np.int64), wait[late])
 
 
+def late_fin_acks(rows: Timeline) -> LateAcks:
+    """Every new pure ACK of a bare FIN that was not sent at once, but sooner than a late one.
+
+    Linux sends it from the delayed-ACK timer too, and counts it among TcpExtDelayedACKs; until data has come on the
+    connection that timer is set to zero (tcp_send_delayed_ack, icsk_ack.ato), so it holds nothing back.
+    """
+    acker, segment = rows.answers
+    wait = rows.ts[acker] - rows.ts[segment]
+    bare_fin = (rows.flags[segment] & FIN != 0) & (rows.length[segment] == 0)
+    by_timer = bare_fin & rows.is_pure_ack[acker] & (wait >= RELEASE_MARGIN) & (wait < LATE)
+    return LateAcks(rows.conn[acker[by_timer]], rows.side[acker[by_timer]].astype(np.int64), wait[by_timer])
+
+
 def is_late(conn: Ints, side: Ints, wait: Ints, connections: Connections) -> Bools:
     """Whether an ACK by ``side`` took :data:`LATE` longer than that side's fastest one at this capture point."""
     return wait - _reaction(connections, conn, side) >= LATE

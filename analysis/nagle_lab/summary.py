@@ -85,6 +85,7 @@ def _summary(found: Findings) -> Summary:
         stalled_share=round(len(found.stalled) / total, 4) if total else 0.0,
         delayed_acks=sum(delayed_acks.values()),
         delayed_acks_by=delayed_acks,
+        fin_acks_by_timer=found.fin_acks(),
         packets_by=found.packets_sent(),
         segments_by=found.segments_sent(),
         wait_ms=wait,

@@ -3,6 +3,7 @@
 assert differences(our_rows(path), tshark_rows(path)) == []
 """
 
+import signal
 import subprocess
 from decimal import Decimal
 from pathlib import Path
@@ -39,10 +40,14 @@ def tshark_rows(path: Path) -> list[Row]:
 
 def pyshark_rows(path: Path) -> list[Row]:
     """The same through pyshark: slow, for small captures."""
-    with pyshark.FileCapture(
-        str(path), display_filter=FILTER, override_prefs=PREFERENCES, keep_packets=False
-    ) as capture:
-        return [_row(_pyshark_fields(packet)) for packet in capture]
+    try:
+        with pyshark.FileCapture(
+            str(path), display_filter=FILTER, override_prefs=PREFERENCES, keep_packets=False
+        ) as capture:
+            return [_row(_pyshark_fields(packet)) for packet in capture]
+    finally:  # its event loop leaves a handler for SIGCHLD that complains about every later child
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _row(fields: dict[str, str]) -> Row:

@@ -3,12 +3,14 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nagle_lab.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.runs import judge, store
+from nagle_lab.runs import delayed_acks_check, judge, store
 from nagle_lab.verdict import Verdict
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -119,3 +121,12 @@ def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
     (stalled / "manifest.json").write_text(content)
     with pytest.raises(NagleLabError, match=r"manifest\.json"):
         judge(stalled)
+
+
+@pytest.mark.parametrize(("kernel", "ok"), [(97, False), (98, True), (100, True), (131, True), (135, False)])
+def test_how_far_delayed_acks_may_be_apart(kernel, ok):
+    """100 seen late and 31 ACKs of FINs that the timer sent: the kernel may count any of the latter."""
+    result = analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
+    summary = replace(result.summary, delayed_acks_by={"client": 100}, fin_acks_by_timer={"client": 31})
+    counters = {"before": {"TcpExt.DelayedACKs": 5}, "after": {"TcpExt.DelayedACKs": 5 + kernel}}
+    assert delayed_acks_check("client", counters, replace(result, summary=summary)).ok is ok

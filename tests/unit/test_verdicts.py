@@ -192,3 +192,17 @@ def test_a_hold_of_one_round_trip_is_not_a_delayed_ack(diagnose):
     silences = diagnose(talk(CLEAN[0], rtt_ns=30 * MS).seen_at("server")).silences
     assert silences["nagle_round_trip"].count == 20
     assert "nagle_delayed_ack" not in silences
+
+
+def test_an_ack_of_a_fin_from_the_timer_is_counted_apart(diagnose):
+    """Linux acknowledges the FIN of a connection without data from its timer, set to zero: within a jiffy."""
+    talks = [talk(nodelay).segments]
+    for port, after in ((5000, 2 * MS), (5001, 10 * US)):
+        c = Conversation(("10.0.0.1", port))
+        c.handshake()
+        c.client_sends(0, flags="FA")
+        c.server_acks(after_ns=after)
+        talks.append(c.segments)
+    summary = diagnose(merge(*talks)).summary
+    assert summary.fin_acks_by_timer == {"client": 0, "server": 1}
+    assert summary.delayed_acks == 0
