@@ -92,7 +92,7 @@ def copy_of_the_lab(place: Path, *server_lines: str) -> Path:
 
 def remove_images(scenario: Scenario, *bases: str) -> None:
     """Remove the images that a test had built for ``scenario`` on those bases, as far as they exist."""
-    tag = image_tag(scenario, [image["Id"] for image in image_details(bases)])
+    tag = image_tag(scenario, {name: image["Id"] for name, image in zip(bases, image_details(bases), strict=True)})
     for name in image_names(scenario, tag):
         subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
 

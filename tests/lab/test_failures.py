@@ -89,6 +89,13 @@ def nginx_image(scenario: Scenario, runs_dir: Path) -> str:
     return str(json.loads((folder / "manifest.json").read_text())["images"]["server"]["name"])
 
 
+def test_a_reader_of_the_progress_who_goes_away_does_not_stop_the_run(nginx: Scenario, runs_dir: Path):
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    assert record(nginx, nginx.variant("nodelay-off"), SMALL, runs_dir, gone).is_dir()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 300 KiB; a run of 1000 requests records four times as much."""

@@ -21,15 +21,15 @@ def scenario(tmp_path: Path) -> Scenario:
 
 
 def test_the_same_inputs_give_the_same_names(scenario: Scenario):
-    tag = image_tag(scenario, ["sha256:1"])
-    assert image_tag(scenario, ["sha256:1"]) == tag
+    tag = image_tag(scenario, {"base": "sha256:1"})
+    assert image_tag(scenario, {"base": "sha256:1"}) == tag
     assert image_names(scenario, tag) == [f"nagle-lab/{name}:{tag}" for name in ("nginx", "client", "sidecar")]
 
 
 @pytest.mark.parametrize("change", ["content", "new file", "mode", "renamed", "compose", "base"])
 def test_whatever_goes_into_an_image_changes_the_tag(scenario: Scenario, tmp_path: Path, change: str):
     (tmp_path / "sidecar" / "record").write_text("#!/bin/sh\n")
-    before = image_tag(scenario, ["sha256:1"])
+    before = image_tag(scenario, {"base": "sha256:1"})
     match change:
         case "content":
             (tmp_path / "sidecar" / "record").write_text("#!/bin/bash\n")
@@ -41,4 +41,4 @@ def test_whatever_goes_into_an_image_changes_the_tag(scenario: Scenario, tmp_pat
             (tmp_path / "sidecar" / "record").rename(tmp_path / "sidecar" / "capture")
         case "compose":
             (tmp_path / "compose.yaml").write_text("services: {a: {}}\n")
-    assert image_tag(scenario, ["sha256:2" if change == "base" else "sha256:1"]) != before
+    assert image_tag(scenario, {"base": "sha256:2" if change == "base" else "sha256:1"}) != before

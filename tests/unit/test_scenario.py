@@ -162,6 +162,7 @@ def edited(tmp_path: Path):
     ("old", "new", "message"),
     [
         ("title =", "titel =", "title is missing"),
+        ("default = 1000", "default = 0", "parameters.REQUESTS.default is less than min = 1"),
         ("question =", "surprise = 1\nquestion =", "surprise is not a known key"),
         (
             "port = 8080",

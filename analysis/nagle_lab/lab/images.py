@@ -3,7 +3,7 @@
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ def ready_images(
     host makes other tags, and unchanged images are found by one question to the engine.
     """
     bases = {name: _base(name, progress) for name in filter(None, (BASE, os.environ.get("SERVER_IMAGE")))}
-    tag = image_tag(scenario, [base.id for base in bases.values()])
+    tag = image_tag(scenario, {base.name: base.id for base in bases.values()})
     names = image_names(scenario, tag)
     if len(image_details(names)) == len(names):
         return tag, bases
@@ -68,9 +68,12 @@ def image_names(scenario: Scenario, tag: str) -> list[str]:
     return [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
 
 
-def image_tag(scenario: Scenario, base_ids: Sequence[str]) -> str:
-    """Return a digest of what the images are made of: base images, Compose file, and every file in their folders."""
-    digest = hashlib.sha256("\n".join(base_ids).encode())
+def image_tag(scenario: Scenario, bases: Mapping[str, str]) -> str:
+    """Return a digest of what the images are made of.
+
+    That is: ``bases`` (name → id), the Compose file, and every file in the images' folders.
+    """
+    digest = hashlib.sha256("\n".join(f"{name} {id_}" for name, id_ in sorted(bases.items())).encode())
     files = [file for folder in scenario.images for file in sorted(folder.rglob("*")) if file.is_file()]
     for file in [scenario.compose, *files]:
         name, content = os.path.relpath(file, scenario.compose.parent), file.read_bytes()
@@ -80,8 +83,12 @@ def image_tag(scenario: Scenario, base_ids: Sequence[str]) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise NagleLabError(f"cannot open {path} ({error.strerror}): remove it, or make it yours") from error
+    with file:
         with interruptible():
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

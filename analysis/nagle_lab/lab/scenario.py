@@ -250,7 +250,10 @@ def _parameter(name: str, table: Table) -> Parameter:
             low, high = table.take("min", int), table.optional("max", object)
             if isinstance(high, bool) or not isinstance(high, int | str | None):
                 raise table.wrong("max", f"must be a whole number or a parameter's name, not {high!r}")
-            return IntParameter(name, about, str(table.take("default", int)), low, high)
+            default = table.take("default", int)
+            if default < low:
+                raise table.wrong("default", f"is less than min = {low}")
+            return IntParameter(name, about, str(default), low, high)
         choices = table.texts("choices")
         return ChoiceParameter(name, about, table.word("default", tuple(choices)), choices)
 

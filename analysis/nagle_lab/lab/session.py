@@ -27,6 +27,7 @@ Stop = Literal["lossless", "naive"]
 
 _ENDS = ("server", "client")
 _CONFIGURATION = "server.conf"
+_WITNESSES = "witnesses.json"
 _LOAD_POLL_S = 0.05
 _ANSWER_S = 60.0
 
@@ -70,10 +71,14 @@ class _Session:
         self._progress, self._stop = progress, stop
         self._manifest = Manifest(scenario, variant, values)
 
+    def _announce(self, stage: str) -> None:
+        with suppress(OSError):  # whoever watched has gone away (`| head`): the run goes on
+            self._progress(stage)
+
     @contextmanager
     def _stage(self, name: str, announcement: str | None = None) -> Iterator[None]:
         if announcement:
-            self._progress(announcement)
+            self._announce(announcement)
         started = time.perf_counter()
         try:
             yield
@@ -89,13 +94,16 @@ class _Session:
             compose = search.result()
             self._manifest.versions["compose"] = compose.version
         with self._stage("images"):
-            tag, bases = ready_images(self._scenario, compose, self._values, self._progress)
+            tag, bases = ready_images(self._scenario, compose, self._values, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant.name}")
         variables = {**self._values, **labels(folder.lock_path), "NAGLE_LAB_TAG": tag}
         try:
             self._record(LiveLab(self._scenario, compose, variables), bases, folder.path)
         except KeyboardInterrupt:
-            folder.discard()
+            if (folder.path / _WITNESSES).exists():  # both captures are complete: the load had failed
+                self._failed(folder, NagleLabError("interrupted"))
+            else:
+                folder.discard()
             raise
         except OSError as error:
             raise self._failed(folder, disk_problem(error, "the run folder", runs_dir)) from error
@@ -129,7 +137,7 @@ class _Session:
         self._manifest.write(folder)
 
     def _measure(self, lab: LiveLab, bases: Mapping[str, Base], folder: Path) -> None:
-        self._progress("starting the captures")
+        self._announce("starting the captures")
         with _recorders(lab, folder) as recorders:
             with self._stage("ready"):
                 option = self._ready(lab, recorders, bases, folder)
@@ -146,7 +154,7 @@ class _Session:
         # From here on nothing waits for a signal: both captures are complete, so the run is finished.
         counters = {end: {"before": before[end], "after": after[end]} for end in _ENDS}
         witnesses = {"captures": captures, "counters": counters, "load": load, "option": option}
-        write_json(folder / "witnesses.json", witnesses)
+        write_json(folder / _WITNESSES, witnesses)
         if load["exit_code"] != 0:
             raise NagleLabError(
                 f"{load['tool']} ended with exit code {load['exit_code']}: {_last_line(folder / 'load.txt')}"
