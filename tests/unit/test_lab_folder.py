@@ -60,6 +60,22 @@ def test_names_are_utc_times_in_milliseconds_and_never_collide(tmp_path: Path, m
     assert first.complete().name == "20261121T004012.123Z-a-b"
 
 
+@pytest.mark.parametrize("end", [RunFolder.complete, RunFolder.fail])
+def test_a_run_that_ended_within_the_millisecond_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end):
+    times = iter([datetime(2026, 11, 21, 0, 40, 12, 123000, UTC)] * 2 + [datetime(2026, 11, 21, 0, 40, 13, 0, UTC)])
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return next(times)
+
+    monkeypatch.setattr(module, "datetime", Clock)
+    first = end(RunFolder.create(tmp_path, "a-b"))
+    second = RunFolder.create(tmp_path, "a-b")
+    assert second.path.name == ".20261121T004013.000Z-a-b.partial"
+    assert end(second) != first
+
+
 def test_a_live_run_is_locked_until_it_ends(tmp_path: Path):
     run = RunFolder.create(tmp_path, "a-b")
     assert not over(run.lock_path)

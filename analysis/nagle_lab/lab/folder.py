@@ -51,6 +51,8 @@ class RunFolder:
     def _new(cls, runs_dir: Path, what: str) -> Self:
         while True:
             name = f"{_stamp(datetime.now(UTC))}-{what}"
+            if (runs_dir / name).exists() or (runs_dir / f"{name}.failed").exists():
+                continue  # a run that began and ended within this millisecond
             with suppress(FileExistsError):  # two runs in one millisecond
                 folder = cls(runs_dir, what, name, _new_lock(_lock_path(runs_dir, name)))
                 folder.path.mkdir()
