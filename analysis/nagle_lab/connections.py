@@ -161,7 +161,8 @@ class Connections:
     def _new(self, p: Packets, rows: Ints) -> Ints:
         """Open a connection for each of those packets; side 0 is its sender, or for a SYN-ACK its receiver."""
         n = len(rows)
-        ids = np.arange(self.count, self.count + n)
+        ids = np.empty(n, np.int64)
+        ids[np.argsort(rows)] = np.arange(self.count, self.count + n)  # numbered by their first packet
         self.count += n
         if self.count > len(self.facts.packets):
             for name in _INITIAL:

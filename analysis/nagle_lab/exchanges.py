@@ -114,7 +114,8 @@ class ExchangeLog:
         first = np.diff(conn, prepend=-1) != 0
         asked_before = np.concatenate([[False], asks[:-1]])
         asked_before[first] = self._asking[conn[first]] & (self._number[conn[first]] >= 0)
-        begun = np.cumsum(asks & ~asked_before)
+        greets = first & (self._number[conn] < 0)  # a server that speaks first: its exchange has no request
+        begun = np.cumsum((asks & ~asked_before) | greets)
         starts = np.flatnonzero(first)
         base = self._number[conn[starts]] - np.concatenate([[0], begun])[starts]
         number: Ints = begun + np.repeat(base, np.diff(starts, append=len(conn)))

@@ -8,7 +8,8 @@ import nagle_lab
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
     "errors", "capture", "packets", "timeline", "keytable", "connections", "exchanges", "stalls", "silences",
-    "findings", "verdict", "result", "rows", "summary", "analysis", "excerpt", "runs", "reports", "cli",
+    "findings", "verdict", "result", "rows", "summary", "pair", "analysis", "excerpt", "dissect", "runs",
+    "reports", "cli",
 )  # fmt: skip
 
 

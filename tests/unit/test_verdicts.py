@@ -206,3 +206,20 @@ def test_an_ack_of_a_fin_from_the_timer_is_counted_apart(diagnose):
     summary = diagnose(merge(*talks)).summary
     assert summary.fin_acks_by_timer == {"client": 0, "server": 1}
     assert summary.delayed_acks == 0
+
+
+def test_a_greeting_can_stall_before_any_request(diagnose):
+    """The server speaks first, in two writes; or the requests are missing from the capture."""
+    c = Conversation()
+    c.handshake()
+    c.server_sends(238)
+    c.client_acks(after_ns=41 * MS)
+    c.server_sends(615, after_ns=15 * US)
+    c.client_acks(after_ns=41 * MS)
+    c.client_sends(84)
+    c.server_sends(100)
+    result = diagnose(c.segments)
+    assert result.verdict == "STALL"
+    (stall,) = result.stalls
+    assert (stall.connection, stall.exchange, stall.held_by.role) == (0, 1, "server")
+    assert result.summary.exchanges == 2  # the stalled greeting, and the answered request

@@ -11,14 +11,16 @@ from nagle_lab.analysis import Analysis
 from nagle_lab.capture import open_capture
 from nagle_lab.packets import Packets, Tally, decode
 from support.stories import CLEAN, STALLED, talk
-from support.synthetic import MS, US, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, merge, pcap_bytes
 
 
 @pytest.fixture(scope="module")
 def packets(tmp_path_factory) -> Packets:
     """Twelve conversations of every kind, interleaved."""
     path = tmp_path_factory.mktemp("whole") / "all.pcap"
-    talks = [
+    again = {"exchanges": 3, "client": ("10.0.0.7", 50_000)}
+    reused = [talk(STALLED[0], client_isn=7 + i, t0_ns=10**18 + i * SECOND, **again) for i in range(3)]
+    talks = reused + [
         talk(story, exchanges=6, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 777 * US, rtt_ns=i % 3 * 10 * MS)
         for i, story in enumerate(STALLED + CLEAN)
     ]
@@ -37,6 +39,7 @@ def found(packets: Packets, cuts: list[int]):
     stalls, exchanges = findings.proof.stalls, findings.exchanges
     return {
         "stalls": [stalls.trigger_frame.tolist(), stalls.ack_frame.tolist(), stalls.release_frame.tolist()],
+        "connections": findings.connections.facts.first_frame[: findings.connections.count].tolist(),
         "exchange of each stall": stalls.exchange.tolist(),
         "exchanges": exchanges.key.tolist(),
         "totals": exchanges.total.tolist(),
@@ -48,8 +51,10 @@ def found(packets: Packets, cuts: list[int]):
 
 def test_the_whole_has_stalls_and_clean_connections(packets):
     whole = found(packets, [])
-    assert len(whole["stalls"][0]) == 5 * 5  # five exchanges each, three_writes stalls twice
-    assert len(set(whole["exchanges"])) == 6 * len(STALLED + CLEAN)
+    assert (
+        len(whole["stalls"][0]) == 5 * 5 + 3 * 2
+    )  # three_writes stalls twice
+    assert len(set(whole["exchanges"])) == 6 * len(STALLED + CLEAN) + 3 * 3
 
 
 def test_one_packet_at_a_time(packets):

@@ -1,0 +1,42 @@
+"""Two captures of the same traffic give the ACK's delay and the hold apart."""
+
+import pytest
+
+from nagle_lab.analysis import analyze
+from nagle_lab.errors import NagleLabError
+from nagle_lab.pair import match
+from support.stories import client_held, nodelay, server_held, talk, three_writes
+from support.synthetic import MS, pcap_bytes
+
+
+@pytest.fixture
+def at(tmp_path):
+    def diagnosed(conversation, position):
+        path = tmp_path / f"{position}.pcap"
+        path.write_bytes(pcap_bytes(conversation.seen_at(position)))
+        return analyze(path)
+
+    return diagnosed
+
+
+@pytest.mark.parametrize("story", [server_held, client_held, three_writes], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("order", [("server", "client"), ("client", "server"), ("middle", "client")])
+def test_delay_and_hold_are_told_apart(at, story, order):
+    """On a path of 20 ms the delaying end shows its timer, 40.3 ms and more; the hold is a round trip more."""
+    conversation = talk(story, rtt_ns=20 * MS)
+    pair = match(*(at(conversation, position) for position in order))
+    assert pair.matched == (38 if story is three_writes else 19)
+    assert pair.only_in == [0, 0]
+    assert pair.hold_ms is not None and pair.ack_delay_ms is not None and pair.path_ms is not None
+    assert 60.3 <= pair.hold_ms.p50 <= 64.4
+    nearest = {server_held: "client", three_writes: "client", client_held: "server"}[story]
+    if nearest in order:
+        assert 40.3 <= pair.ack_delay_ms.p50 <= 44.4
+        assert 20 <= pair.path_ms.p50 <= 20.1
+
+
+def test_other_traffic_is_refused(at):
+    one = at(talk(server_held), "server")
+    two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")
+    with pytest.raises(NagleLabError, match="no connection in common"):
+        match(one, two)
