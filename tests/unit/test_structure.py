@@ -33,7 +33,7 @@ def modules():
 
 
 def test_every_room_has_its_place():
-    assert {room for _, room in modules()} == {*STAGES, "lab"}
+    assert {room for _, room in modules()} <= {*STAGES, "lab"}
 
 
 def test_no_module_imports_from_a_later_stage():
