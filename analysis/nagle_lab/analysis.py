@@ -1,6 +1,7 @@
 """The way through: capture → packets → connections → exchanges and stalls → verdict → result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,18 @@ def analyze(path: str | Path | Sequence[str | Path]) -> Result:
     with open_capture(path) as capture:
         analysis = Analysis()
         tally = Tally()
-        for records in capture:
-            analysis.follow(decode(records, tally))
+        for packets in _one_ahead(decode(records, tally) for records in capture):
+            analysis.follow(packets)
         return summarize(capture, tally, analysis.findings())
+
+
+def _one_ahead(windows: Iterator[Packets]) -> Iterator[Packets]:
+    """The same windows, each read and decoded while the one before it is analysed: NumPy leaves both cores to it."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(next, windows, None)
+        while (packets := coming.result()) is not None:
+            coming = reader.submit(next, windows, None)
+            yield packets
 
 
 class Analysis:
@@ -47,9 +57,7 @@ class Analysis:
         self._late: list[proof.LateAcks] = []
         self._late_fin: list[proof.LateAcks] = []
         self._silences: list[silences.Silences] = []
-        self._nagle_off = np.zeros((0, 2), np.int64)
-        self._packets = np.zeros((0, 2), np.int64)
-        self._segments = np.zeros((0, 2), np.int64)
+        self._nagle_off, self._packets, self._segments = Counts(), Counts(), Counts()
 
     def follow(self, packets: Packets) -> None:
         """Take the packets of the next window."""
@@ -60,39 +68,53 @@ class Analysis:
         self.last_ts = int(packets.ts[-1])
         rows = self.connections.follow(packets)
         self._exchanges.follow(rows, self.connections)
-        size = self.connections.segment_size()
+        size = rows.spread(self.connections.segment_size(rows.conn[rows.starts]))
         self._triples.append(proof.find(rows, size))
         self._late.append(proof.late_acks(rows))
         self._late_fin.append(proof.late_fin_acks(rows))
         self._silences.append(silences.find(rows, size))
-        self._nagle_off = _add(self._nagle_off, rows, proof.small_behind_small(rows, size), self.connections.count)
+        off = proof.small_behind_small(rows, size)
         new = np.flatnonzero(~rows.carried)
-        self._packets = _add(self._packets, rows, new, self.connections.count)
-        parts = np.maximum(1, -(-rows.length[new] // size[rows.conn[new]]))
-        self._segments = _add(self._segments, rows, new, self.connections.count, parts)
+        parts = np.maximum(1, -(-rows.length[new] // size[new]))
+        self._nagle_off.add(rows, off, 1)
+        self._packets.add(rows, new, 1)
+        self._segments.add(rows, new, parts)
 
     def findings(self) -> Findings:
         """What the whole capture shows; call once, at the end."""
+        count = self.connections.count
         return Findings(
             connections=self.connections,
             exchanges=self._exchanges.exchanges(),
-            proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off, self.connections),
+            proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off.of(count), self.connections),
             late_acks=proof.LateAcks.join(self._late),
             late_fin_acks=proof.LateAcks.join(self._late_fin),
             silences=silences.Silences.join(self._silences),
-            packets=self._packets,
-            segments=self._segments,
+            packets=self._packets.of(count),
+            segments=self._segments.of(count),
             tcp_packets=self.tcp_packets,
             first_ts=self.first_ts,
             last_ts=self.last_ts,
         )
 
 
-def _add(
-    counts: NDArray[np.int64], rows: Timeline, at: Ints, connections: int, weights: Ints | None = None
-) -> NDArray[np.int64]:
-    """``counts`` (connections, 2) grown, with rows ``at`` counted by connection and side."""
-    seen = np.bincount(2 * rows.conn[at] + rows.side[at], weights=weights, minlength=2 * connections)
-    grown = seen.astype(np.int64).reshape(-1, 2)
-    grown[: len(counts)] += counts
-    return grown
+class Counts:
+    """A number per half-connection; costs what a window holds, however many connections came before."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(128, np.int64)
+
+    def add(self, rows: Timeline, at: Ints, weights: Ints | int) -> None:
+        """Add a weight for each row of ``at`` to the count of its half-connection."""
+        half = 2 * rows.conn[at] + rows.side[at]
+        need = int(half.max(initial=0)) + 1
+        if need > len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros(2 * need - len(self._counts), np.int64)])
+        np.add.at(self._counts, half, weights)
+
+    def of(self, connections: int) -> NDArray[np.int64]:
+        """The counts, shape (connections, 2)."""
+        counts = np.zeros(2 * connections, np.int64)
+        known = self._counts[: 2 * connections]
+        counts[: len(known)] = known
+        return counts.reshape(-1, 2)

@@ -35,13 +35,13 @@ class _Facts:
     acked: Ints  # (n, 2) highest number of that side's stream acknowledged by its peer; 0 none
     mss: Ints  # (n, 2) MSS option in that side's SYN; 0 unknown
     wscale: Ints  # (n, 2) window scale in that side's SYN; -1 unknown
+    shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled: only when both ends asked for it
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
     closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
     packets: Ints  # (n,)
     first_frame: Ints  # (n,)
-    longest: Ints  # (n, 2) longest payload sent
     reaction: Ints  # (n, 2) ns, shortest time from a segment of the peer to this side's acknowledgement of it
 
 
@@ -55,13 +55,13 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "acked": (np.int64, 2, 0),
     "mss": (np.int64, 2, 0),
     "wscale": (np.int64, 2, -1),
+    "shift": (np.uint8, 2, 0),
     "stamps": (np.bool_, 2, 0),
     "syn": (np.int64, 2, -1),
     "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
     "packets": (np.int64, 1, 0),
     "first_frame": (np.int64, 1, 0),
-    "longest": (np.int64, 2, 0),
     "reaction": (np.int64, 2, np.iinfo(np.int64).max),
 }
 NO_REACTION = np.iinfo(np.int64).max
@@ -85,21 +85,22 @@ class Connections:
 
     # Roles ------------------------------------------------------------------------------------------
 
-    def client_side(self) -> NDArray[np.int8]:
-        """Which side is the client, shape (count,): by handshake, else who sent data first, else side 0."""
-        f = self.facts
-        syn = f.syn[: self.count]
+    def client_side(self, conn: Ints | None = None) -> NDArray[np.int8]:
+        """Which side is the client of those (n,), or all: by handshake, else who sent data first, else side 0."""
+        some = slice(self.count) if conn is None else conn
+        syn = self.facts.syn[some]
         by_handshake = (syn[:, 0] >= 0) | (syn[:, 1] >= 0)
-        return np.where(by_handshake, 0, np.maximum(f.opener[: self.count], 0)).astype(np.int8)
+        return np.where(by_handshake, 0, np.maximum(self.facts.opener[some], 0)).astype(np.int8)
 
     def handshakes(self) -> Bools:
         """Connections with both SYNs in the capture, shape (count,)."""
         syn = self.facts.syn[: self.count]
         return (syn[:, 0] >= 0) & (syn[:, 1] >= 0)
 
-    def segment_size(self) -> Ints:
-        """Largest payload of one segment, (count,), bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
-        mss, stamps = self.facts.mss[: self.count], self.facts.stamps[: self.count].all(1)
+    def segment_size(self, conn: Ints | None = None) -> Ints:
+        """Largest payload of one segment of those (n,), or all, bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
+        some = slice(self.count) if conn is None else conn
+        mss, stamps = self.facts.mss[some], self.facts.stamps[some].all(1)
         smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
         return np.where(smaller > 0, smaller - 12 * stamps, DEFAULT_MSS)
 
@@ -134,7 +135,9 @@ class Connections:
 
     def _generations(self, p: Packets, order: Ints, pair: Ints) -> Ints:
         """Connection of each sorted row: a SYN with a new sequence number starts another on the same address pair."""
-        first = np.diff(pair, prepend=_UNSET) != 0
+        groups = _starts(pair)
+        first = np.zeros(len(pair), np.bool_)
+        first[groups] = True
         known = self._current[pair]
         is_syn = (p.flags[order] & (SYN | ACK | RST)) == SYN
         seq = p.seq[order].astype(np.int64)
@@ -147,10 +150,11 @@ class Connections:
         # A SYN that is the very first row of an unknown pair is one beginning, not two.
         born = np.flatnonzero(begins)
         conn_of_birth = self._new(p, order[born])
-        nth = np.maximum.accumulate(np.where(begins, np.arange(len(pair)), -1))
-        groups = np.flatnonzero(first)
-        within = nth >= np.repeat(groups, np.diff(groups, append=len(pair)))
-        conn = np.where(within, conn_of_birth[np.searchsorted(born, nth)] if len(born) else known, known)
+        # A row belongs to the latest connection begun in its group, else to the one known before.
+        edges = np.union1d(groups, born)
+        owner = known[edges]
+        owner[np.searchsorted(edges, born)] = conn_of_birth
+        conn: Ints = np.repeat(owner, np.diff(edges, append=len(pair)))
         self._current[pair] = conn  # duplicates: the last row of each pair wins, which is its newest connection
         return conn
 
@@ -190,6 +194,8 @@ class Connections:
         f.mss[at] = p.mss[source]
         f.wscale[at] = p.wscale[source]
         f.stamps[at] = p.has_ts[source]
+        scales = f.wscale[conn[rows]]
+        f.shift[conn[rows]] = np.where((scales >= 0).all(1, keepdims=True), np.minimum(scales, 14), 0)  # RFC 7323 §2.3
 
     def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> Timeline:
         """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4)."""
@@ -201,16 +207,18 @@ class Connections:
         for s in (0, 1):
             own = np.flatnonzero(side == s)
             start[own] = _chain(conn[own], seq[own], self.facts.seq[:, s])
-            own = own[has_ack[own]]
+            own = np.flatnonzero((side == s) & has_ack)
             acked[own] = _chain(conn[own], ack[own], self.facts.ack[:, s])
         length = p.length[order].astype(np.int64)
-        consumed = length + ((flags & SYN) != 0) + ((flags & FIN) != 0)
-        scale = np.where((self.facts.wscale[conn] >= 0).all(1), self.facts.wscale[conn, side], 0)
-        window = p.window[order].astype(np.int64) << np.where(flags & SYN, 0, np.minimum(scale, 14))
+        consumed = length + ((flags >> np.uint16(1) & np.uint16(1)) + (flags & np.uint16(FIN)))  # SYN and FIN: one each
+        shift = self.facts.shift.ravel()[2 * conn + side]
+        window = p.window[order].astype(np.int64) << shift
+        syn = np.flatnonzero(flags & np.uint16(SYN))
+        window[syn] = p.window[order[syn]]  # that of a SYN is never scaled
         empty = np.zeros(len(order), np.int64)
         return Timeline(
             conn=conn, side=side, frame=p.frame[order], ts=p.ts[order], start=start, end=start + consumed, ack=acked,
-            length=length, flags=flags, window=window, sent_own=empty, sent_peer=empty, acked_own=empty,
+            length=length, flags=flags, window=window, sent_own=empty, acked_own=empty,
             acked_peer=empty, exchange=empty - 1, carried=np.zeros(len(order), np.bool_),
         )  # fmt: skip
 
@@ -223,67 +231,70 @@ class Connections:
         has_ack: Bools,
     ) -> None:
         """Start the numbering of new half-connections: at their first segment, else at its peer's first ACK."""
-        f = self.facts
+        f, starts = self.facts, _starts(conn)
+        c = conn[starts]
         for s in (0, 1):
-            for rows, number in (
-                (np.flatnonzero(side == s), seq),
-                (np.flatnonzero((side != s) & has_ack), ack),
-            ):
-                unknown = rows[f.seq[conn[rows], s] < 0][::-1]  # reversed: the earliest row is written last
-                f.seq[conn[unknown], s] = _ORIGIN + number[unknown]
-            rows = np.flatnonzero(side == 1 - s)
-            fresh = rows[(f.ack[conn[rows], 1 - s] < 0) & (f.seq[conn[rows], s] >= 0)]
-            f.ack[conn[fresh], 1 - s] = f.seq[conn[fresh], s]
+            for rows, number in (((side == s), seq), ((side != s) & has_ack, ack)):
+                first = _first_of_each(rows, starts)
+                new = np.flatnonzero((first >= 0) & (f.seq[c, s] < 0))
+                f.seq[c[new], s] = _ORIGIN + number[first[new]]
+            talks = _first_of_each(side != s, starts) >= 0
+            new = np.flatnonzero(talks & (f.ack[c, 1 - s] < 0) & (f.seq[c, s] >= 0))
+            f.ack[c[new], 1 - s] = f.seq[c[new], s]
 
     def _with_context(self, new: Timeline) -> Timeline:
         if self._context is None or not len(self._context):
             return new
-        present = np.zeros(self.count, np.bool_)
-        present[new.conn] = True
-        here = present[self._context.conn]
-        old = self._context.take(np.flatnonzero(here))
-        self._context = self._context.take(np.flatnonzero(~here))
+        present = np.isin(self._context.conn, new.conn[new.starts])
+        old = self._context.take(np.flatnonzero(present))
+        self._context = self._context.take(np.flatnonzero(~present))
         old.carried[:] = True
-        both = Timeline.join(old, new)
+        both = Timeline.join([old, new])
         return both.take(np.argsort(both.conn, kind="stable"))
 
     def _fill_before(self, rows: Timeline) -> None:
-        """``sent_*`` and ``acked_*`` of the new rows; carried rows keep what they had."""
-        mine = rows.side == 0
-        sent = [
-            self._highest_before(rows, np.where(mine == (s == 0), rows.end, 0), self.facts.sent, s) for s in (0, 1)
-        ]
-        acked = [
-            self._highest_before(rows, np.where(mine == (s == 1), rows.ack, 0), self.facts.acked, s) for s in (0, 1)
-        ]
-        new = ~rows.carried
-        rows.sent_own = np.where(new, np.where(mine, sent[0], sent[1]), rows.sent_own)
-        rows.sent_peer = np.where(new, np.where(mine, sent[1], sent[0]), rows.sent_peer)
-        rows.acked_own = np.where(new, np.where(mine, acked[0], acked[1]), rows.acked_own)
-        rows.acked_peer = np.where(new, np.where(mine, acked[1], acked[0]), rows.acked_peer)
+        """``sent_own`` and ``acked_*`` of the new rows; carried rows keep what they had."""
+        first = rows.side == 0
+        sent = [self._highest_before(rows, rows.end * (rows.side == s), self.facts.sent, s) for s in (0, 1)]
+        acked = [self._highest_before(rows, rows.ack * (rows.side != s), self.facts.acked, s) for s in (0, 1)]
+        old = np.flatnonzero(rows.carried)
+        for name, of_first, of_second in (
+            ("sent_own", sent[0], sent[1]),
+            ("acked_own", acked[0], acked[1]),
+            ("acked_peer", acked[1], acked[0]),
+        ):
+            kept = getattr(rows, name)[old]
+            column = np.where(first, of_first, of_second)
+            column[old] = kept
+            setattr(rows, name, column)
 
     def _highest_before(self, rows: Timeline, values: Ints, state: Ints, side: int) -> Ints:
         """Running maximum per connection, without the row itself; starts from ``state`` and is written back to it."""
-        starts = rows.starts
-        sizes = np.diff(starts, append=len(rows))
-        floor = np.repeat(state[rows.conn[starts], side], sizes)
+        starts, sizes = rows.starts, rows.sizes
+        conns = rows.conn[starts]
+        floor = state[conns, side]
         # One accumulate for all connections: each has its own band of numbers, above the one before.
-        band = np.repeat(np.arange(len(starts)) * _BAND, sizes)
-        top = np.maximum.accumulate(np.clip(values - floor, 0, _BAND - 1) + band) - band
-        state[rows.conn[starts], side] += top[starts + sizes - 1]
-        before: Ints = np.concatenate([[0], top[:-1]])
-        before[starts] = 0
-        before += floor
+        band = np.arange(len(starts)) * _BAND
+        top = values - rows.spread(floor)
+        np.clip(top, 0, _BAND - 1, out=top)
+        top += rows.spread(band)
+        np.maximum.accumulate(top, out=top)
+        last = top[rows.lasts] - band + floor
+        before: Ints = np.empty_like(top)
+        before[1:] = top[:-1]
+        before[starts] = band
+        before += rows.spread(floor - band)
+        state[conns, side] = last
         return before
 
     def _learn(self, rows: Timeline) -> None:
         """Longest payloads, first senders of data, and each side's shortest reaction."""
         f, new = self.facts, ~rows.carried
-        f.packets[: self.count] += np.bincount(rows.conn[new], minlength=self.count)
-        data = np.flatnonzero(new & rows.is_data)
-        np.maximum.at(f.longest, (rows.conn[data], rows.side[data]), rows.length[data])
-        silent = data[f.opener[rows.conn[data]] < 0][::-1]  # reversed: the earliest row is written last
-        f.opener[rows.conn[silent]] = rows.side[silent]
+        f.packets[rows.conn[rows.starts]] += np.add.reduceat(new, rows.starts, dtype=np.int64)
+        opens = _first_of_each(new & rows.is_data, rows.starts)
+        opens = opens[opens >= 0]
+        opens = opens[f.opener[rows.conn[opens]] < 0]
+        f.opener[rows.conn[opens]] = rows.side[opens]
         ends = np.flatnonzero(new & (rows.flags & (FIN | RST) != 0))
         f.closed[rows.conn[ends], rows.side[ends]] = True
         f.closed[rows.conn[ends], 1 - rows.side[ends]] |= rows.flags[ends] & RST != 0
@@ -299,25 +310,37 @@ class Connections:
         keep = np.zeros(len(rows), np.bool_)
         keep[rows.lasts] = True
         for side in (0, 1):
-            for kind in (rows.end > rows.start, rows.is_data, rows.is_pure_ack):
-                last = rows.last_until(kind & (rows.side == side))[rows.lasts]
+            for kind in (rows.is_consuming, rows.is_data, rows.is_pure_ack):
+                last = rows.last_of_each(kind & (rows.side == side))
                 keep[last[last >= 0]] = True
         keep &= ~self.facts.closed[rows.conn].all(1)
         kept = rows.take(np.flatnonzero(keep))
-        self._context = kept if self._context is None else Timeline.join(self._context, kept)
+        self._context = kept if self._context is None else Timeline.join([self._context, kept])
+
+
+def _starts(grouped: Ints) -> Ints:
+    """Where each run of equal numbers begins."""
+    return np.concatenate([[0], np.flatnonzero(grouped[1:] != grouped[:-1]) + 1])[: len(grouped)]
+
+
+def _first_of_each(mask: Bools, starts: Ints) -> Ints:
+    """The first row of each run where ``mask``, shape of ``starts``; -1 none."""
+    where = np.append(np.flatnonzero(mask), len(mask))
+    first = where[np.searchsorted(where, starts)]
+    return np.where(first < np.append(starts[1:], len(mask)), first, -1)
 
 
 def _chain(conn: Ints, wire: NDArray[np.uint32], state: Ints) -> Ints:
     """Unwrap wire numbers (n,), grouped by connection, by following their steps; ``state`` is read and updated."""
     if not len(conn):
         return np.empty(0, np.int64)
-    first = np.diff(conn, prepend=_UNSET) != 0
-    previous = np.concatenate([[0], wire[:-1]]).astype(np.uint32)
-    previous[first] = (state[conn[first]] & 0xFFFFFFFF).astype(np.uint32)
-    steps = (wire - previous).view(np.int32).astype(np.int64)
+    starts = _starts(conn)
+    groups = conn[starts]
+    sizes = np.diff(starts, append=len(conn))
+    steps = np.empty(len(conn), np.int64)
+    steps[1:] = (wire[1:] - wire[:-1]).view(np.int32)
+    steps[starts] = (wire[starts] - state[groups].astype(np.uint32)).view(np.int32)  # modulo 2**32
     total = np.cumsum(steps)
-    starts = np.flatnonzero(first)
-    base = state[conn[starts]] - (total[starts] - steps[starts])
-    unwrapped: Ints = total + np.repeat(base, np.diff(starts, append=len(conn)))
-    state[conn] = unwrapped  # duplicates: the last row of each connection wins
+    unwrapped: Ints = total + np.repeat(state[groups] - (total[starts] - steps[starts]), sizes)
+    state[groups] = unwrapped[starts + sizes - 1]
     return unwrapped

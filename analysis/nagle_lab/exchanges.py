@@ -102,9 +102,10 @@ class ExchangeLog:
             self._number = np.concatenate([self._number, np.full_like(self._number, -1)])
             self._asking = np.concatenate([self._asking, np.zeros_like(self._asking)])
         data = np.flatnonzero(rows.is_data & ~rows.carried & (rows.end > rows.sent_own))
-        asks = rows.side[data] == connections.client_side()[rows.conn[data]]
+        client = rows.spread(connections.client_side(rows.conn[rows.starts]))
+        asks = rows.side[data] == client[data]
         rows.exchange[data] = self._numbers(rows.conn[data], asks)
-        parts = [self._open, _segments(rows, data, asks), _acknowledgements(rows, connections)]
+        parts = [self._open, _segments(rows, data, asks), _acknowledgements(rows, client)]
         merged = _Parts.join(parts).merged()
         is_open = merged.key == key_of(merged.key // _KEY, self._number[merged.key // _KEY])
         self._finish(merged.where(~is_open))
@@ -158,10 +159,10 @@ def _segments(rows: Timeline, data: Ints, asks: NDArray[np.bool_]) -> _Parts:
     ).merged()
 
 
-def _acknowledgements(rows: Timeline, connections: Connections) -> _Parts:
+def _acknowledgements(rows: Timeline, client: NDArray[np.int8]) -> _Parts:
     """What the acknowledgements of requests say: each is of its side's latest segment, so of the open exchange."""
     acker, segment = rows.answers
-    asks = (rows.side[segment] == connections.client_side()[rows.conn[segment]]) & (rows.exchange[segment] >= 0)
+    asks = np.flatnonzero((rows.side[segment] == client[segment]) & (rows.exchange[segment] >= 0))
     acker, segment = acker[asks], segment[asks]
     n = len(acker)
     never, nothing = np.full(n, _NEVER), np.full(n, -1)

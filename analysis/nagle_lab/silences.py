@@ -63,19 +63,15 @@ ACKNOWLEDGEMENT, ANSWER, CONTINUATION, AGAIN, OPENING, OTHER = range(6)
 
 
 def find(rows: Timeline, segment_size: Ints) -> Silences:
-    """The silences that end in the window's new rows; ``segment_size`` is (connections,), bytes."""
-    starts = np.zeros(len(rows), np.bool_)
-    starts[rows.starts] = True
+    """The silences that end in the window's new rows; ``segment_size`` is (n,), bytes."""
     gap = np.diff(rows.ts, prepend=rows.ts[:1])
-    at = np.flatnonzero(~starts & ~rows.carried & (gap >= MINIMUM))
+    gap[rows.starts] = 0
+    at = np.flatnonzero((gap >= MINIMUM) & ~rows.carried)
     if not len(at):
         return Silences.join([])
-    data = [rows.last_before(rows.is_data & (rows.side == s))[at] for s in (0, 1)]
-    windows = [rows.last_before(((rows.flags & ACK) != 0) & (rows.side == s))[at] for s in (0, 1)]
-    side = rows.side[at]
-    own, peer = np.where(side == 0, data[0], data[1]), np.where(side == 0, data[1], data[0])
-    peer_window = np.where(side == 0, windows[1], windows[0])
-    own_window = np.where(side == 0, windows[0], windows[1])
+    has_ack = (rows.flags & np.uint16(ACK)) != 0
+    own, peer = rows.latest_of_own(rows.is_data, at), rows.latest_of_peer(rows.is_data, at)
+    own_window, peer_window = rows.latest_of_own(has_ack, at), rows.latest_of_peer(has_ack, at)
     code = np.full(len(at), OTHER)
     is_data = rows.length[at] > 0
     code[is_data & (own > peer)] = CONTINUATION
@@ -92,7 +88,7 @@ def find(rows: Timeline, segment_size: Ints) -> Silences:
         gap=gap[at],
         frame=rows.frame[at],
         ended_by=code,
-        small=(rows.length[at] % segment_size[rows.conn[at]] != 0).astype(np.int64),
+        small=(rows.length[at] % segment_size[at] != 0).astype(np.int64),
         reply=(rows.side[at] != rows.side[at - 1]).astype(np.int64),
     )
 

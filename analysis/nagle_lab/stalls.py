@@ -81,16 +81,19 @@ class Triples:
 
 
 def find(rows: Timeline, segment_size: Ints) -> Triples:
-    """Every trigger → late pure ACK → next data of a window; ``segment_size`` (connections,) in bytes.
+    """Every trigger → late pure ACK → next data of a window; ``segment_size`` (n,) in bytes.
 
     Only new rows end a triple, so windows can be of any size. No judgement yet on what caused the release.
     """
-    own, peer = _by_side(rows, rows.is_data)
-    _, peer_ack = _by_side(rows, rows.is_pure_ack)
-    at = (rows.is_data & rows.is_fresh & ~rows.carried) & (own > peer) & (peer_ack > own)
-    release = np.flatnonzero(at)
-    trigger, ack = own[release], peer_ack[release]
-    size = segment_size[rows.conn[release]]
+    data = np.flatnonzero(rows.is_data)
+    conn, side, ts = rows.conn[data], rows.side[data], rows.ts[data]
+    # Data after data of the same side: between the two, only acknowledgements.
+    after = np.flatnonzero((np.diff(ts) >= LATE) & (np.diff(conn) == 0) & (np.diff(side) == 0)) + 1
+    release, trigger = data[after], data[after - 1]
+    ack = rows.latest_of_peer(rows.is_pure_ack, release)
+    at = np.flatnonzero(rows.is_fresh[release] & ~rows.carried[release] & (ack > trigger))
+    release, trigger, ack = release[at], trigger[at], ack[at]
+    size = segment_size[release]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
     held = (
         (rows.ts[ack] - rows.ts[trigger] >= LATE)
@@ -119,12 +122,13 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
 
 def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
     """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off."""
-    own, _ = _by_side(rows, rows.is_data)
-    sent = np.flatnonzero(rows.is_data & rows.is_fresh & ~rows.carried & (own >= 0) & (rows.flags & FIN == 0))
-    before, size = own[sent], segment_size[rows.conn[sent]]
-    both_small: Bools = (rows.length[sent] < size) & (rows.length[before] % size != 0) & rows.is_fresh[before]
-    outstanding: Bools = rows.acked_own[sent] < rows.end[before]
-    return sent[both_small & outstanding]
+    pending = rows.is_data & (rows.acked_own < rows.sent_own) & rows.is_fresh & ~rows.carried
+    sent = np.flatnonzero(pending & (rows.flags & np.uint16(FIN) == 0))
+    sent = sent[rows.length[sent] < segment_size[sent]]
+    own = rows.latest_of_own(rows.is_data, sent)
+    sent, own = sent[own >= 0], own[own >= 0]
+    small = rows.length[own] % segment_size[sent] != 0
+    return sent[small & rows.is_fresh[own] & (rows.acked_own[sent] < rows.end[own])]
 
 
 class LateAcks(NamedTuple):
@@ -181,14 +185,16 @@ class Proof:
 
 def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connections) -> Proof:
     """Keep the triples whose release the ACK caused; ``nagle_off`` (connections, 2) counts small behind small."""
-    off = (nagle_off[triples.conn, triples.side] > 0) | _before_the_ack(triples, connections)
+    off = (nagle_off[triples.conn, triples.side] > 0) | _sends_before_acks(triples, connections)
     late = is_late(triples.conn, 1 - triples.side, triples.wait, connections)
-    excess = triples.release - _round_trip(connections, triples.conn, triples.side)
+    round_trip = _round_trip(connections, triples.conn, triples.side)
+    excess, early = triples.release - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
+    early = np.where(connections.handshakes()[triples.conn], early, round_trip)  # without one it may be anything less
     judged, prompt, chance = late & ~off, np.zeros(len(triples), np.bool_), np.zeros(len(triples), np.bool_)
     for rows in _by_sender(triples, judged, connections):
         margin = _margin(triples.wait[rows] + triples.release[rows], excess[rows])
-        prompt[rows] = excess[rows] <= margin
-        chance[rows] = prompt[rows] & _is_chance(excess[rows], margin)
+        prompt[rows] = (excess[rows] <= margin) & (excess[rows] >= -early[rows])
+        chance[rows] = prompt[rows] & _is_chance(excess[rows], margin, int(early[rows].max()))
     return Proof(
         stalls=triples.where(prompt & ~chance),
         round_trips=triples.ack_frame[~late & ~off & (excess <= RELEASE_MARGIN)],
@@ -197,13 +203,6 @@ def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connectio
         later_release=int((judged & ~prompt).sum()),
         coincidence=int(chance.sum()),
     )
-
-
-def _by_side(rows: Timeline, mask: Bools) -> tuple[Ints, Ints]:
-    """For each row the latest earlier row with ``mask``: of its own side, and of its peer's; -1 none."""
-    of = [rows.last_before(mask & (rows.side == side)) for side in (0, 1)]
-    own = rows.side == 0
-    return np.where(own, of[0], of[1]), np.where(own, of[1], of[0])
 
 
 def _reaction(connections: Connections, conn: Ints, side: Ints) -> Ints:
@@ -217,11 +216,15 @@ def _round_trip(connections: Connections, conn: Ints, side: Ints) -> Ints:
     return np.where(connections.handshakes()[conn], fastest, np.minimum(fastest, UNKNOWN_ROUND_TRIP))
 
 
-def _before_the_ack(triples: Triples, connections: Connections) -> Bools:
-    """Data that passed the capture point sooner than an answer to the ACK could: sent without waiting for it."""
+def _sends_before_acks(triples: Triples, connections: Connections) -> Bools:
+    """Triples of half-connections whose data was seen to pass sooner after an ACK than an answer to it could.
+
+    It was sent before the ACK arrived, behind an unacknowledged small segment: that sender's Nagle is off.
+    """
     fastest = _reaction(connections, triples.conn, triples.side)
     clear = connections.handshakes()[triples.conn] & (fastest > RELEASE_MARGIN)
-    return clear & (2 * triples.release < fastest)
+    half = 2 * triples.conn + triples.side
+    return np.isin(half, half[clear & (2 * triples.release < fastest)])
 
 
 def _margin(since_trigger: Ints, excess: Ints) -> int:
@@ -235,24 +238,25 @@ def _margin(since_trigger: Ints, excess: Ints) -> int:
     if near.sum() < POPULATION:
         return RELEASE_MARGIN
     step_from_ack, step_from_trigger = (np.median(abs(np.diff(t[near]))) for t in (excess, since_trigger))
-    if 3 * step_from_ack > step_from_trigger:
+    if 2 * step_from_ack > step_from_trigger:
         return RELEASE_MARGIN
     low, high = np.percentile(excess[near], [10, 90])
     return int(np.clip(high + 3 * (high - low), RELEASE_MARGIN, QUEUEING))
 
 
-def _is_chance(excess: Ints, margin: int) -> bool:
+def _is_chance(excess: Ints, margin: int, early: int) -> bool:
     """Whether one sender's prompt releases are no more than pauses ending anywhere would put next to an ACK.
 
     Under Nagle the ACK itself causes the release, so releases pile up right behind it; an application's pauses end
-    evenly over the milliseconds that follow. Prompt releases count when they exceed by three standard deviations
-    what the density of the later ones predicts for the same span.
+    evenly over the milliseconds that follow. Prompt releases (from ``early`` before to ``margin`` after the fastest
+    reaction, ns) count when they exceed by three standard deviations what the density of the later ones predicts.
     """
     expected = 0.0
     for span in (10 * margin, PAUSE):
         later = ((excess > margin) & (excess <= span)).sum()
-        expected = max(expected, later * margin / max(span - margin, margin))
-    return bool((excess <= margin).sum() <= expected + 3 * expected**0.5)
+        expected = max(expected, later * (margin + early) / max(span - margin, margin))
+    prompt = ((excess >= -early) & (excess <= margin)).sum()
+    return bool(prompt <= expected + 3 * expected**0.5)
 
 
 def _by_sender(triples: Triples, judged: Bools, connections: Connections) -> Iterator[Ints]:

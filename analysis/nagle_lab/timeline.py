@@ -1,13 +1,22 @@
-"""The timeline: packets in connection order, each with what both half-connections looked like just before it."""
+"""The timeline: packets in connection order, each with what both half-connections looked like just before it.
 
+Most questions are asked of few rows ("what came before this late packet?"), so the helpers take row indices; masks
+over all rows are kept once computed.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+# A row in so many is few: looking each up is then cheaper than filling in all (measured).
+_FEW = 10
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
@@ -18,7 +27,7 @@ class Timeline:
 
     ``start``, ``end`` and ``ack`` are unwrapped sequence numbers (RFC 9293 §3.4): int64, equal to the wire's modulo
     2**32, ``end`` counting SYN and FIN, ``ack`` in the peer's numbering (-1 without the ACK flag). ``window`` is in
-    bytes, scaled. ``sent_*`` is the highest ``end`` and ``acked_*`` the highest number acknowledged *before* this
+    bytes, scaled. ``sent_own`` is the highest ``end`` and ``acked_*`` the highest number acknowledged *before* this
     row, of the row's own half-connection or of its peer's. ``carried`` rows were in an earlier window; they are
     context, and every reader must leave their own events alone.
     """
@@ -34,7 +43,6 @@ class Timeline:
     flags: NDArray[np.uint16]
     window: Ints
     sent_own: Ints
-    sent_peer: Ints
     acked_own: Ints
     acked_peer: Ints
     exchange: Ints  # number of the exchange a data row belongs to, from 0 on each connection; -1 none
@@ -45,29 +53,34 @@ class Timeline:
 
     def take(self, rows: Ints) -> "Timeline":
         """Those rows, in that order."""
-        return Timeline(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return Timeline(**{name: getattr(self, name)[rows] for name in COLUMNS})
 
     @staticmethod
-    def join(one: "Timeline", two: "Timeline") -> "Timeline":
-        """Rows of ``one`` before rows of ``two``."""
-        return Timeline(**{f.name: np.concatenate([getattr(one, f.name), getattr(two, f.name)]) for f in fields(one)})
+    def join(parts: "Sequence[Timeline]") -> "Timeline":
+        """Rows of each part before those of the next."""
+        return Timeline(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS})
 
     # What kind of segment a row is ------------------------------------------------------------------
 
-    @property
+    @cached_property
     def is_data(self) -> Bools:
         """Rows with payload."""
         return self.length > 0
 
-    @property
+    @cached_property
+    def is_consuming(self) -> Bools:
+        """Rows that take sequence space: payload, SYN or FIN."""
+        return self.end > self.start
+
+    @cached_property
     def is_fresh(self) -> Bools:
         """Rows that bring sequence space never sent before in this capture: not retransmissions."""
-        return (self.end > self.start) & (self.start >= self.sent_own)
+        return self.is_consuming & (self.start >= self.sent_own)
 
-    @property
+    @cached_property
     def is_pure_ack(self) -> Bools:
         """Rows with the ACK flag and nothing else to say."""
-        pure: Bools = ((self.flags & (SYN | FIN | RST | ACK)) == ACK) & (self.length == 0)
+        pure: Bools = ((self.flags & np.uint16(SYN | FIN | RST | ACK)) == ACK) & ~self.is_data
         return pure
 
     @cached_property
@@ -76,12 +89,10 @@ class Timeline:
 
         Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3).
         """
-        consuming = self.end > self.start
-        latest = [self.last_before(consuming & (self.side == side)) for side in (0, 1)]
-        theirs = np.where(self.side == 0, latest[1], latest[0])
-        acker = np.flatnonzero((theirs >= 0) & ~self.carried & (self.ack > self.acked_peer))
-        segment = theirs[acker]
-        exact = (self.ack[acker] == self.end[segment]) & self.is_fresh[segment]
+        acker = np.flatnonzero(~self.carried & (self.ack > self.acked_peer))
+        segment = self.latest_of_peer(self.is_consuming, acker)
+        acker, segment = acker[segment >= 0], segment[segment >= 0]
+        exact = np.flatnonzero((self.ack[acker] == self.end[segment]) & self.is_fresh[segment])
         return acker[exact], segment[exact]
 
     # Neighbours inside a connection -----------------------------------------------------------------
@@ -89,7 +100,7 @@ class Timeline:
     @cached_property
     def starts(self) -> Ints:
         """Index of the first row of each connection, shape (connections,)."""
-        return np.flatnonzero(np.diff(self.conn, prepend=-1))
+        return np.concatenate([[0], np.flatnonzero(self.conn[1:] != self.conn[:-1]) + 1])[: len(self)]
 
     @cached_property
     def lasts(self) -> Ints:
@@ -98,15 +109,46 @@ class Timeline:
 
     @cached_property
     def _first(self) -> Ints:
-        return np.repeat(self.starts, np.diff(self.starts, append=len(self)))
+        return self.spread(self.starts)
 
-    def last_until(self, mask: Bools) -> Ints:
-        """For each row the index of the latest row up to and with it, in its connection, where ``mask``; else -1."""
-        latest = np.maximum.accumulate(np.where(mask, np.arange(len(self)), -1))
-        return np.where(latest >= self._first, latest, -1)
+    @cached_property
+    def sizes(self) -> Ints:
+        """Rows of each connection, shape (connections,)."""
+        return np.diff(self.starts, append=len(self))
 
-    def last_before(self, mask: Bools) -> Ints:
-        """As :meth:`last_until`, the row itself excluded."""
-        latest = np.concatenate([[-1], self.last_until(mask)[:-1]]).astype(np.int64)
-        latest[self.starts] = -1
-        return latest
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of connections (connections,) as values of rows (n,)."""
+        return np.repeat(values, self.sizes)
+
+    def latest(self, mask: Bools, at: Ints) -> Ints:
+        """For each row of ``at`` the index of the latest earlier row, in its connection, where ``mask``; else -1."""
+        where = np.concatenate([[-1], np.flatnonzero(mask)])
+        if _FEW * len(at) < len(self):
+            before = where[np.searchsorted(where, at) - 1]
+        else:
+            before = np.repeat(where, np.diff(where, append=len(self) - 1))[at]
+        return np.where(before >= self._first[at], before, -1)
+
+    def last_of_each(self, mask: Bools) -> Ints:
+        """The index of the last row of each connection where ``mask``, shape (connections,); -1 none."""
+        where = np.concatenate([[-1], np.flatnonzero(mask)])
+        last = where[np.searchsorted(where, self.lasts, side="right") - 1]
+        return np.where(last >= self.starts, last, -1)
+
+    def latest_of_own(self, mask: Bools, at: Ints) -> Ints:
+        """As :meth:`latest`, among the rows of the same side."""
+        return self._latest_of_side(mask, at, self.side[at])
+
+    def latest_of_peer(self, mask: Bools, at: Ints) -> Ints:
+        """As :meth:`latest`, among the rows of the other side."""
+        return self._latest_of_side(mask, at, 1 - self.side[at])
+
+    def _latest_of_side(self, mask: Bools, at: Ints, side: NDArray[np.int8]) -> Ints:
+        found = np.empty(len(at), np.int64)
+        for s in (0, 1):
+            asked = np.flatnonzero(side == s)
+            found[asked] = self.latest(mask & (self.side == s), at[asked])
+        return found
+
+
+COLUMNS = tuple(field.name for field in fields(Timeline))

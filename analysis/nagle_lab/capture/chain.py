@@ -18,8 +18,8 @@ Offsets = NDArray[np.int64]
 Guess = Callable[[int, int], int]
 """(at, before) → the first offset in [at, before) where a record plausibly starts, or -1. May be wrong."""
 
-LANE_BYTES = 1 << 16  # a lane shorter than this costs more than it saves
-LANES = 256
+LANE_BYTES = 1 << 13  # a lane shorter than this costs more than it saves
+LANES = 512
 MIN_LANES = 8
 STEPS = 32  # per round; lanes that have arrived are taken out between rounds
 
