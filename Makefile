@@ -44,6 +44,28 @@ test-unit: ## unit tests only: no Docker, seconds
 	@setup/python.sh dev
 	@$(pytest) tests/unit
 
+.PHONY: accuracy
+accuracy: ## truth × verdict over all committed captures, and every segment against socket timestamps
+	@setup/python.sh
+	@PYTHONPATH=tests $(bin)/python bench/accuracy.py
+
+.PHONY: fuzz
+fuzz: SECONDS ?= 600
+fuzz: ## coverage-guided fuzzing, from a file's bytes to its verdict: make fuzz SECONDS=600
+	@setup/python.sh dev
+	@$(bin)/python -c 'import atheris' 2>/dev/null || $(bin)/python -m pip install --quiet atheris==3.0.0
+	@mkdir -p tests/fuzz/.corpus tests/fuzz/.found
+	@# In rounds, because the fuzzer's own memory grows by some 10 MB a second.
+	@end=$$((EPOCHSECONDS + $(SECONDS))); while ((left = end - EPOCHSECONDS, left > 0)); do \
+	  $(bin)/python tests/fuzz/fuzz_capture.py -max_total_time=$$((left < 120 ? left : 120)) -max_len=8192 -timeout=20 \
+	    -rss_limit_mb=4096 -artifact_prefix=tests/fuzz/.found/ -print_final_stats=1 tests/fuzz/.corpus; done
+
+.PHONY: bench
+bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=2000000; LONG=1 goes on to 20 million
+	@setup/python.sh dev
+	@$(bin)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r analysis/requirements-bench.txt
+	@$(bin)/python bench/run.py $${PACKETS:-2000000} $(if $(LONG),--long)
+
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev

@@ -1,9 +1,12 @@
 """Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
 
 import shutil
+import sys
 
 import pytest
 from hypothesis import settings
+
+from nagle_lab import cli
 
 # The same examples every time, and no deadline: a busy machine must not fail a test.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -17,3 +20,18 @@ def tshark() -> str:
     if path is None:
         pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
     return path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run nagle-lab with arguments; gives exit code, stdout, stderr."""
+
+    def main(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nagle-lab", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return main

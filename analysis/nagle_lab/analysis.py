@@ -1,7 +1,6 @@
 """The way through: capture → packets → connections → exchanges and stalls → verdict → result."""
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,18 +29,9 @@ def analyze(path: str | Path | Sequence[str | Path]) -> Result:
     with open_capture(path) as capture:
         analysis = Analysis()
         tally = Tally()
-        for packets in _one_ahead(decode(records, tally) for records in capture):
-            analysis.follow(packets)
+        for records in capture:
+            analysis.follow(decode(records, tally))
         return summarize(capture, tally, analysis.findings())
-
-
-def _one_ahead(windows: Iterator[Packets]) -> Iterator[Packets]:
-    """The same windows, each read and decoded while the one before it is analysed: NumPy leaves both cores to it."""
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = reader.submit(next, windows, None)
-        while (packets := coming.result()) is not None:
-            coming = reader.submit(next, windows, None)
-            yield packets
 
 
 class Analysis:
@@ -83,13 +73,20 @@ class Analysis:
     def findings(self) -> Findings:
         """What the whole capture shows; call once, at the end."""
         count = self.connections.count
+        # Each list of parts is let go before the next is joined: they grow with the file, all else does not.
+        triples = proof.Triples.join(self._triples)
+        self._triples.clear()
+        late, late_fin = proof.LateAcks.join(self._late), proof.LateAcks.join(self._late_fin)
+        self._late.clear()
+        silent = silences.Silences.join(self._silences)
+        self._silences.clear()
         return Findings(
             connections=self.connections,
             exchanges=self._exchanges.exchanges(),
-            proof=proof.prove(proof.Triples.join(self._triples), self._nagle_off.of(count), self.connections),
-            late_acks=proof.LateAcks.join(self._late),
-            late_fin_acks=proof.LateAcks.join(self._late_fin),
-            silences=silences.Silences.join(self._silences),
+            proof=proof.prove(triples, self._nagle_off.of(count), self.connections),
+            late_acks=late,
+            late_fin_acks=late_fin,
+            silences=silent,
             packets=self._packets.of(count),
             segments=self._segments.of(count),
             tcp_packets=self.tcp_packets,

@@ -1,18 +1,23 @@
-"""The command line: nagle-lab run, list, analyze, show."""
+"""The command line: nagle-lab run, list, analyze, show, verify."""
 
+import io
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from nagle_lab import __version__
+from nagle_lab import __version__, dissect
 from nagle_lab.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import record, scenarios
 from nagle_lab.reports import terminal
+from nagle_lab.reports.terminal import printable
+from nagle_lab.result import Result, Stall
 from nagle_lab.runs import Run, is_run, judge, store
 from nagle_lab.verdict import Verdict, exit_code
 
@@ -69,37 +74,98 @@ def run(scenario: str, variant: str, settings: tuple[str, ...], runs: Path, as_j
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE…")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 when the verdict is another.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
-def analyze_(paths: tuple[Path, ...], expect: str | None, as_json: bool) -> Exit:
-    """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input."""
+@click.option("--rotated", is_flag=True, help="The FILEs are one capture, rotated (tcpdump -C, -G): oldest first.")
+def analyze_(paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool) -> Exit:
+    """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
+
+    Several FILEs are several captures, unless they are --rotated.
+    """
     expected = Verdict(expect.upper()) if expect else None
-    return max((_analyze_one(path, expected, as_json) for path in paths), key=_severity)
+    captures = [paths] if rotated else [(path,) for path in paths]
+    return max((_analyze_or_tell(capture, expected, as_json) for capture in captures), key=_severity)
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the run's result.json on stdout.")
-def show(folder: Path, as_json: bool) -> Exit:
-    """Show a stored run again."""
-    if not is_run(folder):
-        raise NagleLabError(f"{folder}: not a run folder (no manifest.json); for a capture use nagle-lab analyze")
-    return _report(judge(folder), as_json)
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|RUN")
+@click.option("--stall", "number", type=int, help="Which one, from 1 in order of the late ACK; else a typical one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
+def show(path: Path, number: int | None, as_json: bool) -> Exit:
+    """Show one stall of a capture with full detail of its three frames, or a stored run again.
 
-
-def _analyze_one(path: Path, expected: Verdict | None, as_json: bool) -> Exit:
+    Of a run folder, --stall N shows a stall in the capture at the end that held.
+    """
     if is_run(path):
         judged = judge(path)
+        if number is None:
+            return _report(judged, as_json)
+        return _show_stall(judged.capture(judged.best), judged.results[judged.best], number, as_json)
+    if path.is_dir():
+        raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
+    if str(path) == "-" or path.is_fifo():
+        raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
+    return _show_stall(path, analyze(path), number, as_json)
+
+
+@cli.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
+def verify(path: Path) -> Exit:
+    """Hold our packet table of a capture against tshark's, frame by frame, and say where they differ.
+
+    Exit codes: 0 no difference but those by definition, 1 some, 2 unusable FILE or no tshark.
+    """
+    screen = terminal.console(stderr=True)
+    with screen.status("comparing with tshark"):
+        found = dissect.verify(path)
+    terminal.show_comparison(path, found, terminal.console())
+    return Exit.OK if found.equal else Exit.CONTRADICTED
+
+
+def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
+    number, stall = _choose(path, result, number)
+    if as_json:
+        click.echo(json.dumps(asdict(stall), separators=(",", ":")))
+    else:
+        terminal.show_stall(path, result, stall, number, terminal.console())
+    return Exit.OK
+
+
+def _choose(path: Path, result: Result, number: int | None) -> tuple[int, Stall]:
+    stalls = result.stalls
+    if not stalls:
+        raise NagleLabError(f"{path}: there is no stall to show: {result.verdict}, {result.reason}")
+    if number is None:
+        typical = stalls.typical()
+        return stalls.index(typical) + 1, typical
+    if not 1 <= number <= len(stalls):
+        raise NagleLabError(f"{path}: there is no stall {number}: --stall takes 1 to {len(stalls)}")
+    return number, stalls[number - 1]
+
+
+def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+    """Of several captures, one that is unusable costs only itself."""
+    try:
+        return _analyze_one(paths, expected, as_json)
+    except NagleLabError as error:
+        _tell(str(error))
+        return error.exit_code
+
+
+def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+    if is_run(paths[0]) and len(paths) == 1:
+        judged = judge(paths[0])
         code = _report(judged, as_json)
         return code if expected is None else exit_code(judged.verdict, expected)
-    result = analyze("-" if str(path) == "-" else path)
-    verdict = Verdict(result.verdict)
+    result = analyze([str(path) for path in paths])
     if as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        terminal.show_capture(None if str(path) == "-" else path, result, terminal.console())
+        again = all(path.is_file() for path in paths)  # what a pipe brought is gone
+        terminal.show_capture(paths if again else [], result, terminal.console())
+    verdict = Verdict(result.verdict)
     code = exit_code(verdict, expected)
     if code is Exit.CONTRADICTED and not as_json:
-        click.echo(f"{path}: expected {expected}, found {verdict}", err=True)
+        _tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
     return code
 
 
@@ -111,13 +177,18 @@ def _report(judged: Run, as_json: bool) -> Exit:
     code = judged.exit_code()
     if code is not Exit.OK:
         why = "; ".join(judged.contradictions) or judged.reason
-        click.echo(f"nagle-lab: {why}; captures in {terminal.shown_path(judged.folder)}", err=True)
+        _tell(f"{why}; captures in {terminal.shown_path(judged.folder)}")
     return code
 
 
 def _severity(code: Exit) -> int:
     """Which exit code speaks for several captures: unusable before contradicted before inconclusive."""
     return [Exit.OK, Exit.INCONCLUSIVE, Exit.CONTRADICTED, Exit.UNUSABLE].index(code)
+
+
+def _tell(message: str) -> None:
+    """One line on stderr, whatever is in it."""
+    click.echo(f"nagle-lab: {printable(message)}", err=True)
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -137,14 +208,16 @@ def _progress(screen: Console, update: Callable[[str], None]) -> Callable[[str],
 
 def main() -> None:
     """Entry point: every way to end has its exit code and at most one line on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = cli(standalone_mode=False)
         sys.stdout.flush()
     except NagleLabError as e:
-        click.echo(f"nagle-lab: {e}", err=True)
+        _tell(str(e))
         code = e.exit_code
     except click.ClickException as e:
-        click.echo(f"nagle-lab: {e.format_message()} (try nagle-lab --help)", err=True)
+        _tell(f"{e.format_message()} (try nagle-lab --help)")
         code = Exit.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         click.echo("nagle-lab: interrupted", err=True)

@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,11 @@ class Step:
     flags: str  # "PSH,ACK"
 
 
-def around(path: Path, result: Result, stall: Stall) -> list[Step]:
-    """The packets of the stalled connection from what the held side answers to what follows the release."""
+def around(path: Path | Sequence[Path], result: Result, stall: Stall) -> list[Step]:
+    """The packets of the stalled connection from what the held side answers to what follows the release.
+
+    ``path`` is the capture file, or the rotated ones, that ``result`` is of.
+    """
     connection = result.connections[stall.connection]
     before: deque[Step] = deque(maxlen=_BEFORE)
     steps: list[Step] = []
@@ -55,7 +58,7 @@ def _asked(before: deque[Step], stall: Stall) -> list[Step]:
     return []
 
 
-def _steps(path: Path, connection: Connection) -> Iterator[Step]:
+def _steps(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
     with open_capture(path) as capture:
         for records in capture:

@@ -134,7 +134,7 @@ class ExchangeLog:
         """All answered exchanges, in connection order; call once, at the end."""
         self._finish(self._open)
         key = np.concatenate([e.key for e in self._done])
-        order = np.argsort(key)
+        order = np.argsort(key, kind="stable")  # merges the sorted runs of the windows
         return Exchanges(
             key[order],
             *(

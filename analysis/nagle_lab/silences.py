@@ -5,7 +5,7 @@ on and without its closing. What ends a silence tells its cause; where an acknow
 of the whole capture, so :func:`find` collects and :func:`causes` decides.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.connections import Connections
 from nagle_lab.stalls import MS, Proof, is_late
-from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline
+from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
 
 MINIMUM = 20 * MS
 
@@ -54,11 +54,13 @@ class Silences:
     @staticmethod
     def join(parts: "list[Silences]") -> "Silences":
         """All rows of all parts."""
-        none = np.empty(0, np.int64)
-        columns = {f.name: [none, *(getattr(p, f.name) for p in parts)] for f in fields(Silences)}
-        return Silences(**{name: np.concatenate(column) for name, column in columns.items()})
+        return Silences(**joined(_TYPES, parts))
 
 
+_TYPES: dict[str, type[np.generic]] = {
+    "conn": np.int32, "side": np.int8, "gap": np.int64, "frame": np.uint32, "ended_by": np.int8, "small": np.int8,
+    "reply": np.int8,
+}  # fmt: skip
 ACKNOWLEDGEMENT, ANSWER, CONTINUATION, AGAIN, OPENING, OTHER = range(6)
 
 
@@ -82,15 +84,17 @@ def find(rows: Timeline, segment_size: Ints) -> Silences:
     closing = (rows.flags[at] & (SYN | FIN | RST) != 0) & (rows.length[at] == 0)
     counted = (np.maximum(own, peer) >= 0) & ~closing
     at, code = at[counted], code[counted]
-    return Silences(
+    columns = narrow(
+        _TYPES,
         conn=rows.conn[at],
-        side=rows.side[at].astype(np.int64),
+        side=rows.side[at],
         gap=gap[at],
         frame=rows.frame[at],
         ended_by=code,
-        small=(rows.length[at] % segment_size[at] != 0).astype(np.int64),
-        reply=(rows.side[at] != rows.side[at - 1]).astype(np.int64),
+        small=rows.length[at] % segment_size[at] != 0,
+        reply=rows.side[at] != rows.side[at - 1],
     )
+    return Silences(**columns)
 
 
 def _opens(rows: Timeline, at: Ints, own_window: Ints) -> Bools:

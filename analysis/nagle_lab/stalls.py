@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.connections import NO_REACTION, Connections
 from nagle_lab.keytable import endpoint_hash
-from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
+from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
 
 MS = 1_000_000  # ns
 
@@ -40,6 +40,12 @@ UNKNOWN_ROUND_TRIP = 1 * MS
 # Data that follows a late ACK later than a release, but within this, is the application's own pause: it tells how
 # likely coincidence is.
 PAUSE = 40 * MS
+
+# Where a sender's releases show how they spread, one may be at least this much later than its neighbours: twice the
+# slowest true release seen at a sender's own capture.
+RELEASE_SPREAD = 100_000  # ns
+NOTHING = -(1 << 62)  # ns, a margin nobody keeps
+NEIGHBOURS = 4  # so many before a release, or after it, tell how late the queues made it: all but the earliest of them
 
 # What queues between the sender and the capture point are believed to add to a release, at most.
 QUEUEING = 5 * MS
@@ -73,11 +79,15 @@ class Triples:
     @staticmethod
     def join(parts: "list[Triples]") -> "Triples":
         """All rows of all parts, in order of the late ACK."""
-        none = np.empty(0, np.int64)
-        whole = Triples(
-            **{f.name: np.concatenate([none, *(getattr(p, f.name) for p in parts)]) for f in fields(Triples)}
-        )
+        whole = Triples(**joined(_TRIPLE_TYPES, parts))
         return whole.where(np.argsort(whole.ack_frame, kind="stable"))
+
+
+_TRIPLE_TYPES: dict[str, type[np.generic]] = {
+    "conn": np.int32, "side": np.int8, "exchange": np.int32, "trigger_frame": np.uint32, "ack_frame": np.uint32,
+    "release_frame": np.uint32, "wait": np.int64, "release": np.int64, "trigger_bytes": np.int32,
+    "released_bytes": np.int32,
+}  # fmt: skip
 
 
 def find(rows: Timeline, segment_size: Ints) -> Triples:
@@ -106,9 +116,10 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
         & (rows.window[ack] >= rows.length[release])  # the receiver's window did not hold it
     )
     release, trigger, ack = release[held], trigger[held], ack[held]
-    return Triples(
+    columns = narrow(
+        _TRIPLE_TYPES,
         conn=rows.conn[release],
-        side=rows.side[release].astype(np.int64),
+        side=rows.side[release],
         exchange=rows.exchange[release],
         trigger_frame=rows.frame[trigger],
         ack_frame=rows.frame[ack],
@@ -118,6 +129,7 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
         trigger_bytes=rows.length[trigger],
         released_bytes=rows.length[release],
     )
+    return Triples(**columns)
 
 
 def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
@@ -128,7 +140,8 @@ def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
     own = rows.latest_of_own(rows.is_data, sent)
     sent, own = sent[own >= 0], own[own >= 0]
     small = rows.length[own] % segment_size[sent] != 0
-    return sent[small & rows.is_fresh[own] & (rows.acked_own[sent] < rows.end[own])]
+    outstanding: Bools = rows.acked_own[sent] < rows.end[own]
+    return sent[np.flatnonzero(small & rows.is_fresh[own] & outstanding)]
 
 
 class LateAcks(NamedTuple):
@@ -141,16 +154,22 @@ class LateAcks(NamedTuple):
     @staticmethod
     def join(parts: "list[LateAcks]") -> "LateAcks":
         """All rows of all parts."""
-        none = LateAcks(*np.empty((3, 0), np.int64))
-        return LateAcks(*(np.concatenate(column) for column in zip(none, *parts, strict=True)))
+        return LateAcks(**joined(_LATE_TYPES, parts))
+
+
+_LATE_TYPES: dict[str, type[np.generic]] = {"conn": np.int32, "side": np.int8, "wait": np.int64}
+
+
+def _late_acks(rows: Timeline, acker: Ints, wait: Ints) -> LateAcks:
+    return LateAcks(**narrow(_LATE_TYPES, conn=rows.conn[acker], side=rows.side[acker], wait=wait))
 
 
 def late_acks(rows: Timeline) -> LateAcks:
     """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them when all is known."""
     acker, segment = rows.answers
     wait = rows.ts[acker] - rows.ts[segment]
-    late = (wait >= LATE) & rows.is_pure_ack[acker]
-    return LateAcks(rows.conn[acker[late]], rows.side[acker[late]].astype(np.int64), wait[late])
+    late = np.flatnonzero((wait >= LATE) & rows.is_pure_ack[acker])
+    return _late_acks(rows, acker[late], wait[late])
 
 
 def late_fin_acks(rows: Timeline) -> LateAcks:
@@ -163,7 +182,7 @@ def late_fin_acks(rows: Timeline) -> LateAcks:
     wait = rows.ts[acker] - rows.ts[segment]
     bare_fin = (rows.flags[segment] & FIN != 0) & (rows.length[segment] == 0)
     by_timer = bare_fin & rows.is_pure_ack[acker] & (wait >= RELEASE_MARGIN) & (wait < LATE)
-    return LateAcks(rows.conn[acker[by_timer]], rows.side[acker[by_timer]].astype(np.int64), wait[by_timer])
+    return _late_acks(rows, acker[by_timer], wait[by_timer])
 
 
 def is_late(conn: Ints, side: Ints, wait: Ints, connections: Connections) -> Bools:
@@ -192,9 +211,10 @@ def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connectio
     early = np.where(connections.handshakes()[triples.conn], early, round_trip)  # without one it may be anything less
     judged, prompt, chance = late & ~off, np.zeros(len(triples), np.bool_), np.zeros(len(triples), np.bool_)
     for rows in _by_sender(triples, judged, connections):
-        margin = _margin(triples.wait[rows] + triples.release[rows], excess[rows])
+        margin = _margins(triples.wait[rows] + triples.release[rows], excess[rows])
         prompt[rows] = (excess[rows] <= margin) & (excess[rows] >= -early[rows])
-        chance[rows] = prompt[rows] & _is_chance(excess[rows], margin, int(early[rows].max()))
+        width = int(np.median(margin) + early[rows].max())
+        chance[rows] = prompt[rows] & _is_chance(int(prompt[rows].sum()), excess[rows] - margin, width)
     return Proof(
         stalls=triples.where(prompt & ~chance),
         round_trips=triples.ack_frame[~late & ~off & (excess <= RELEASE_MARGIN)],
@@ -227,35 +247,40 @@ def _sends_before_acks(triples: Triples, connections: Connections) -> Bools:
     return np.isin(half, half[clear & (2 * triples.release < fastest)])
 
 
-def _margin(since_trigger: Ints, excess: Ints) -> int:
-    """How much slower than its fastest reaction a sender's release may be, ns; one sender's triples, (n,) ns.
+def _margins(since_trigger: Ints, excess: Ints) -> Ints:
+    """How much slower than its fastest reaction a sender's releases may be, (n,) ns; in order of their ACKs.
 
-    Away from the sender, queues add to the release what they add to everything, so many releases are compared, each
-    with the next: one that an ACK caused keeps its distance from the ACK while the time since the trigger varies
-    with the timer; one that the application timed keeps its distance from the trigger instead.
+    Away from the sender, queues add to a release what they add to its neighbours. So many releases are compared, each
+    with the next: those an ACK caused keep their distance from the ACK while the time since the trigger varies with
+    the timer; those the application timed keep their distance from the trigger instead, and none is a release. Where
+    they follow the ACK, each may be as late as its neighbours are, and vary as much as they do.
     """
-    near = excess <= PAUSE
-    if near.sum() < POPULATION:
-        return RELEASE_MARGIN
+    strict = np.full(len(excess), RELEASE_MARGIN)
+    near = np.flatnonzero(excess <= PAUSE)
+    if len(near) < POPULATION:
+        return strict
     step_from_ack, step_from_trigger = (np.median(abs(np.diff(t[near]))) for t in (excess, since_trigger))
+    if 2 * step_from_trigger < step_from_ack:  # what an ACK releases varies with the ACK and more, never less
+        return np.full(len(excess), NOTHING)
     if 2 * step_from_ack > step_from_trigger:
-        return RELEASE_MARGIN
-    low, high = np.percentile(excess[near], [10, 90])
-    return int(np.clip(high + 3 * (high - low), RELEASE_MARGIN, QUEUEING))
+        return strict
+    padded = np.pad(excess[near], NEIGHBOURS, "reflect")
+    runs = np.sort(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS + 1), axis=1)[:, 1]
+    queued = np.maximum(runs[: len(near)], runs[NEIGHBOURS : NEIGHBOURS + len(near)])  # before it, and after it
+    spread = np.clip(2 * np.median(excess[near]), RELEASE_SPREAD, RELEASE_MARGIN)
+    small_step = np.percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
+    strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, QUEUEING)
+    return strict
 
 
-def _is_chance(excess: Ints, margin: int, early: int) -> bool:
-    """Whether one sender's prompt releases are no more than pauses ending anywhere would put next to an ACK.
+def _is_chance(prompt: int, beyond: Ints, width: int) -> bool:
+    """Whether one sender's ``prompt`` releases are no more than pauses ending anywhere would put next to an ACK.
 
     Under Nagle the ACK itself causes the release, so releases pile up right behind it; an application's pauses end
-    evenly over the milliseconds that follow. Prompt releases (from ``early`` before to ``margin`` after the fastest
-    reaction, ns) count when they exceed by three standard deviations what the density of the later ones predicts.
+    evenly over the milliseconds that follow. ``beyond`` (n,) is how much later than allowed each came; prompt ones,
+    within ``width`` (all ns), count when they exceed by three standard deviations what the later ones predict.
     """
-    expected = 0.0
-    for span in (10 * margin, PAUSE):
-        later = ((excess > margin) & (excess <= span)).sum()
-        expected = max(expected, later * (margin + early) / max(span - margin, margin))
-    prompt = ((excess >= -early) & (excess <= margin)).sum()
+    expected = max(width * ((beyond > 0) & (beyond <= span)).sum() / span for span in (10 * width, PAUSE))
     return bool(prompt <= expected + 3 * expected**0.5)
 
 

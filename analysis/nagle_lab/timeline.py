@@ -152,3 +152,16 @@ class Timeline:
 
 
 COLUMNS = tuple(field.name for field in fields(Timeline))
+
+
+def narrow(types: dict[str, type[np.generic]], **columns: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The columns in those types: what is kept until the end of the file takes as few bytes as hold it."""
+    return {name: column.astype(types[name]) for name, column in columns.items()}
+
+
+def joined(types: dict[str, type[np.generic]], parts: Sequence[object]) -> dict[str, NDArray[Any]]:
+    """The columns of all parts, each in one piece."""
+    return {
+        name: np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+        for name, dtype in types.items()
+    }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.errors import NagleLabError
 from support.dissector import pyshark_rows, tshark_rows
 from support.rows import differences, our_rows, truth
 from support.synthetic import (
@@ -108,11 +109,12 @@ def test_the_comparison_finds_differences(tmp_path):
     changed = [rows[0]._replace(seq=9), *rows[1:3], *rows[4:], rows[-1]._replace(frame=99, length=None)]
     assert differences(rows, rows) == []
     assert differences(changed, rows) == [
+        "frame 1: seq is 9 in ours, 1000000 in tshark's",
+        "frame 4: only in tshark's",
         "frame 99: only in ours",
-        "frame 4: only in theirs",
-        "frame 1: seq is 9 in ours, 1000000 in theirs",
     ]
-    assert differences(rows, [*rows, rows[0]]) == ["a frame number occurs twice"]
+    with pytest.raises(NagleLabError, match="not in order of frames"):
+        differences(rows, [*rows, rows[-1]])
     assert differences(rows, [rows[0]._replace(length=None), *rows[1:]]) == []
 
 

@@ -1,12 +1,10 @@
 """The command line: exit codes, one line of error, machine output alone on stdout."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from nagle_lab import cli
 from nagle_lab.errors import Exit
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -14,21 +12,6 @@ from support.synthetic import pcap_bytes
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 CLEAN = REFERENCE / "nginx-static-nodelay-on" / "server.pcap"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run nagle-lab with arguments; gives exit code, stdout, stderr."""
-
-    def main(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["nagle-lab", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return main
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The screen: a run of the lab, or one diagnosed capture, at 100 columns."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -8,9 +9,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.dissect import Comparison, MissingError, Row, detail
 from nagle_lab.excerpt import around
 from nagle_lab.reports.ladder import ladder
-from nagle_lab.result import Result, Spread
+from nagle_lab.result import Result, Spread, Stall
 from nagle_lab.runs import ENDS, Run, grown, segments_sent
 
 WIDTH = 100
@@ -25,18 +27,76 @@ STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yello
 
 def console(stderr: bool = False) -> Console:
     """A console as wide as the terminal, at most :data:`WIDTH`; 100 columns where there is no terminal."""
-    c = Console(stderr=stderr, highlight=False)
-    return Console(stderr=stderr, highlight=False, width=min(c.width, WIDTH) if c.is_terminal else WIDTH)
+    plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
+    c = Console(**plain)  # type: ignore[arg-type]
+    return Console(**plain, width=min(c.width, WIDTH) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
 
 
-def show_capture(path: Path | None, result: Result, to: Console) -> None:
-    """One diagnosed capture; without ``path`` (standard input) there is no ladder."""
+def printable(text: str) -> str:
+    """The text with everything a terminal would act on (escapes, newlines, direction marks) shown as ``\\x1b``."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
+    """One diagnosed capture; without ``files`` to read again (a pipe) there is no ladder."""
     to.print(_headline(result.verdict, result.source.file, result.reason))
     to.print(_facts(_capture_facts(result)))
     if result.stalls:
         to.print(_facts(_who(result)))
-        if path:
-            to.print(*_typical(path, result), sep="\n")
+        if files:
+            to.print(*_typical(files, result), sep="\n")
+
+
+def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Console) -> None:
+    """One stall of a capture: its ladder, its figures, and where tshark is present what Wireshark says of its frames.
+
+    ``number`` counts from 1 in order of the late ACK.
+    """
+    to.print(
+        _title([path], stall, f"Stall {number} of {len(result.stalls)}"), *_ladder([path], result, stall), sep="\n"
+    )
+    to.print(
+        _facts(
+            [
+                ("held by", f"{stall.held_by.role} {stall.held_by}, {stall.released_bytes} B"),
+                ("behind", f"{stall.trigger_bytes} B in frame {stall.trigger_frame}, not yet acknowledged"),
+                ("delayed by", f"{stall.delayed_by.role} {stall.delayed_by}, {stall.wait_ms:.3f} ms"),
+                ("released", f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"),
+            ]
+        )
+    )
+    to.print(*dissections(path, stall), sep="\n")
+
+
+def dissections(path: Path, stall: Stall) -> Iterator[Text]:
+    """What tshark says of the three frames of a stall; one line on how to get it where it is not installed."""
+    frames = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
+    try:
+        for frame, lines in detail(path, list(frames)):
+            yield Text(f"\nFrame {frame}, {frames[frame]}", "bold")
+            yield from (Text(_fit(printable(line))) for line in lines)
+    except MissingError as missing:
+        yield Text(f"\nFor Wireshark's view of the three frames, install it: {missing}", "dim")
+
+
+def show_comparison(path: Path, found: Comparison, to: Console) -> None:
+    """How our packet table and tshark's agree on a capture."""
+    title = Text.assemble((" EQUAL " if found.equal else " DIFFERENT ", "bold reverse"), "  ", printable(path.name))
+    to.print(title)
+    counts = ", ".join(f"{column} {n:,}" for column, n in found.columns.most_common())
+    rows = [
+        ("compared", f"{found.compared:,} TCP segments, {len(Row._fields)} columns each, with {found.tshark}"),
+        ("different", f"{found.differing:,} frames" + (f": {counts}" if counts else "")),
+        *(("by definition", f"{n:,} × {why}") for why, n in found.explained.most_common()),
+        *(("note", note) for note in found.notes),
+    ]
+    to.print(_facts(rows))
+    if found.first:
+        to.print(Text("\nThe first differences", "bold"), *map(Text, map(printable, found.first)), sep="\n")
+
+
+def _fit(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
 def show_run(run: Run, to: Console) -> None:
@@ -49,7 +109,7 @@ def show_run(run: Run, to: Console) -> None:
     best = run.results[run.best]
     if best.stalls:
         to.print(_facts(_who(best)))
-        to.print(*_typical(run.capture(run.best), best), sep="\n")
+        to.print(*_typical([run.capture(run.best)], best), sep="\n")
     to.print(_facts(_ending(run)))
 
 
@@ -63,8 +123,10 @@ def shown_path(path: Path) -> str:
 
 def _headline(verdict: str, title: str, reason: str) -> RenderableType:
     style = STYLE[verdict]
-    heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (title, "bold"))
-    return Panel(Group(heading, Text(reason)), box=box.ROUNDED, border_style=style.split()[-1], padding=(0, 1))
+    heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
+    return Panel(
+        Group(heading, Text(printable(reason))), box=box.ROUNDED, border_style=style.split()[-1], padding=(0, 1)
+    )
 
 
 def _facts(rows: list[tuple[str, str]]) -> RenderableType:
@@ -72,7 +134,7 @@ def _facts(rows: list[tuple[str, str]]) -> RenderableType:
     table.add_column(style="dim", no_wrap=True, min_width=12)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, value)
+        table.add_row(name, printable(value))
     return table
 
 
@@ -160,14 +222,21 @@ def _who(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-def _typical(path: Path, result: Result) -> list[RenderableType]:
-    stall = result.stalls.typical()
+def _typical(files: Sequence[Path], result: Result) -> list[RenderableType]:
+    return [
+        _title(files, result.stalls.typical(), "A typical stall"),
+        *_ladder(files, result, result.stalls.typical()),
+    ]
+
+
+def _title(files: Sequence[Path], stall: Stall, what: str) -> Text:
+    names = printable(" … ".join(dict.fromkeys((files[0].name, files[-1].name))))
+    return Text(f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {names}\n", "bold")
+
+
+def _ladder(files: Sequence[Path], result: Result, stall: Stall) -> list[RenderableType]:
     connection = result.connections[stall.connection]
-    title = Text(
-        f"\nA typical stall: connection {connection.id}, exchange {stall.exchange}; frames of {path.name}\n",
-        style="bold",
-    )
-    return [title, ladder(around(path, result, stall), connection, stall), Text("")]
+    return [ladder(around(files, result, stall), connection, stall), Text("")]
 
 
 def _ending(run: Run) -> list[tuple[str, str]]:

@@ -1,0 +1,94 @@
+"""How often the analyzer is right: `make accuracy`.
+
+Every committed capture whose truth is known is analysed; the confusion matrix of truth and verdict must be diagonal.
+For the look-alikes every single segment is compared too, with what the sending socket's timestamps say of it.
+Exit code 1 when a verdict is wrong, or a segment at its sender's own capture.
+"""
+
+import sys
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+
+from nagle_lab.analysis import analyze
+from nagle_lab.result import Result
+from nagle_lab.verdict import Verdict
+from support.truth import MS, Labelled, Score, lookalikes, references, score
+
+PLACES = ("at the sender", "in the middle", "at the receiver")
+SHOWN = 20  # segments judged wrong
+
+
+def main() -> int:
+    """Print both tables; returns the exit code."""
+    screen = Console(width=110, highlight=False)
+    judged = [(capture, analyze(capture.path)) for capture in references() + lookalikes()]
+    screen.print(matrix(judged))
+    wrong = [(capture, result) for capture, result in judged if not capture.is_judged_right(result)]
+    for capture, result in wrong:
+        said = f"{result.verdict}, held by {result.summary.held_by}"
+        screen.print(f"[red]wrong[/] {capture.name}: is {capture.verdict}, held by {capture.held_by}; called {said}")
+    if not wrong:
+        screen.print(f"{len(judged)} captures, every verdict right")
+    screen.print()
+    scores = by_place(judged)
+    screen.print(segments(scores))
+    frames = [frame for total in scores.values() for frame in total.frames]
+    for frame in frames[:SHOWN]:
+        screen.print(f"[red]wrong[/] {frame}")
+    if len(frames) > SHOWN:
+        screen.print(f"… and {len(frames) - SHOWN} more")
+    return 1 if wrong or scores[PLACES[0]].frames else 0
+
+
+def matrix(judged: list[tuple[Labelled, Result]]) -> Table:
+    """Truth × verdict, by capture position."""
+    table = Table("captured", "truth", *Verdict, title="Captures: truth × verdict", title_justify="left")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for place in (*PLACES, None):
+        counts = Counter((c.verdict, r.verdict) for c, r in judged if place in (c.where, None))
+        table.add_section()
+        for truth in (Verdict.STALL, Verdict.CLEAN):
+            cells = [_cell(counts[truth, verdict], verdict is truth) for verdict in Verdict]
+            table.add_row(place or "anywhere", truth, *cells)
+    return table
+
+
+def by_place(judged: list[tuple[Labelled, Result]]) -> dict[str, Score]:
+    """All look-alikes' segments, by capture position."""
+    totals = {place: Score() for place in PLACES}
+    for capture, result in judged:
+        if capture.has_writes:
+            totals[capture.where] += score(capture, result)
+    return totals
+
+
+def segments(scores: dict[str, Score]) -> Table:
+    """Precision, recall and the error of the hold, by capture position."""
+    table = Table(
+        "captured", "segments", "held", "missed", "wrongly\nnamed", "precision", "recall",
+        "wait − hold\nmin, ms", "median", "max", title="Segments: socket timestamps × stalls", title_justify="left",
+        caption="Away from the sender the wait lacks the part of the round trip between the two.",
+    )  # fmt: skip
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for place, s in scores.items():
+        e = [error / MS for error in sorted(s.errors)]
+        errors = [f"{e[0]:.2f}", f"{e[len(e) // 2]:.2f}", f"{e[-1]:.2f}"] if e else []
+        mistakes = (_cell(s.missed, False), _cell(s.wrong, False))
+        shares = (f"{s.precision:.4f}", f"{s.recall:.4f}")
+        table.add_row(place, str(s.segments), str(s.right + s.missed), *mistakes, *shares, *errors)
+    return table
+
+
+def _cell(count: int, right: bool) -> str:
+    if not count:
+        return "·"
+    return f"[green]{count}[/]" if right else f"[bold red]{count}[/]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

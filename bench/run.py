@@ -1,0 +1,199 @@
+"""How fast nagle-lab is, and how much memory it takes, beside other tools on the same file in the same run.
+
+    make bench                          two million packets
+    make bench PACKETS=200000 LONG=1    another size, and a series that goes on to twenty million packets
+
+The file is made on the fly from a recorded capture (enlarge.py) in a temporary folder. What is measured is the whole
+process from start to end, its output thrown away: wall-clock time (the median of several runs, tools taking turns)
+and the largest resident set of any one of its processes (getrusage). Writes bench/RESULTS.md.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata, util
+from pathlib import Path
+from statistics import median
+
+from enlarge import enlarge
+
+HERE = Path(__file__).parent
+RECORDED = HERE.parent / "captures/reference/nginx-static-nodelay-off/server.pcap"
+RESULTS = HERE / "RESULTS.md"
+NAGLE_LAB = [str(Path(sys.executable).with_name("nagle-lab")), "analyze"]
+READERS = [sys.executable, str(HERE / "readers.py")]
+FIELDS = (
+    "frame.number frame.time_epoch ip.src ip.dst tcp.srcport tcp.dstport tcp.seq_raw tcp.ack_raw tcp.flags "
+    "tcp.window_size_value tcp.len tcp.options.mss_val tcp.options.wscale.shift tcp.options.timestamp.tsval"
+).split()
+TSHARK = ["tshark", "-n", "-o", "ip.defragment:FALSE", "-o", "tcp.analyze_sequence_numbers:FALSE"]
+TSHARK += ["-o", "tcp.desegment_tcp_streams:FALSE", "-E", "occurrence=f", "-T", "fields"]
+TSHARK += [word for name in FIELDS for word in ("-e", name)]
+REPEATS = 5
+SERIES = (10_000, 100_000, 1_000_000, 2_000_000)
+LONG = 20_000_000
+
+
+@dataclass
+class Tool:
+    """One way to read a capture, and what it took."""
+
+    name: str
+    command: list[str]  # the file comes after it
+    needs: str | None = None  # program or, after "python:", module that may be missing
+    most: int | None = None  # packets it is given at most, when it is slow: its time is scaled up
+    repeats: int = REPEATS
+    seconds: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+    packets: int = 0
+
+    def missing(self) -> bool:
+        """Whether it is not installed."""
+        kind, _, name = (self.needs or "").rpartition(":")
+        return bool(name) and (util.find_spec(name) is None if kind else shutil.which(name) is None)
+
+    def run(self, file: Path | None, packets: int) -> None:
+        """Run it once on the file; a tool that fails ends the benchmark: it measured nothing."""
+        command = [*self.command, *([str(file)] if file else [])]
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            self.seconds.append(time.perf_counter() - began)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f"bench: exit code {process.returncode} from: {' '.join(command)}")
+        self.peak_mb = max(self.peak_mb, used.ru_maxrss / 1024)  # ru_maxrss is in KiB on Linux
+        self.packets = packets
+
+    @property
+    def per_packet(self) -> float:
+        """Seconds per packet: the median run, start-up included."""
+        return median(self.seconds) / self.packets
+
+
+def tools() -> list[Tool]:
+    """nagle-lab first: the others are compared with it."""
+    return [
+        Tool("nagle-lab analyze", NAGLE_LAB),
+        Tool("plain read (cat)", ["cat"]),
+        Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace"),
+        Tool("tcptrace -l", ["tcptrace", "-n", "-l"], "tcptrace"),
+        Tool("tshark field extraction", [*TSHARK, "-r"], "tshark", repeats=1),
+        Tool("dpkt, the same columns", [*READERS, "dpkt"], "python:dpkt", most=200_000, repeats=3),
+        Tool("pyshark, the same columns", [*READERS, "pyshark"], "python:pyshark", most=5_000, repeats=1),
+    ]
+
+
+class Files:
+    """The recorded capture enlarged to several sizes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[int, tuple[Path, int]] = {}
+
+    def of(self, packets: int) -> tuple[Path, int]:
+        """A file of at least so many packets, and how many they are."""
+        if packets not in self._made:
+            path = self._folder / f"{packets}.pcap"
+            self._made[packets] = path, enlarge(RECORDED, path, packets)
+        return self._made[packets]
+
+
+def measure(chosen: list[Tool], files: Files, packets: int) -> None:
+    """Run every tool as often as it says, taking turns, so that a busy machine is busy for all."""
+    for turn in range(max(tool.repeats for tool in chosen)):
+        for tool in chosen:
+            if turn < tool.repeats:
+                print(f"bench: {tool.name}, run {turn + 1} of {tool.repeats}", file=sys.stderr)
+                tool.run(*files.of(min(packets, tool.most or packets)))
+
+
+def compared(chosen: list[Tool], absent: list[Tool], packets: int) -> list[str]:
+    """The table of tools."""
+    ours = chosen[0].per_packet
+    lines = [
+        f"| on {packets:,} packets | wall, s | Mpackets/s | time, of nagle-lab's | peak memory, MB |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for tool in chosen:
+        scaled = "" if tool.packets == packets else f" (measured on {tool.packets:,}, scaled)"
+        wall = tool.per_packet * packets
+        ratio = tool.per_packet / ours
+        lines.append(
+            f"| {tool.name}{scaled} | {wall:,.2f} | {1e-6 / tool.per_packet:.4g} | {ratio:.3g} × | {tool.peak_mb:.0f} |"
+        )
+    return lines + [f"| {tool.name} | not installed | | | |" for tool in absent]
+
+
+def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
+    """The table of sizes, for nagle-lab alone."""
+    start = Tool("start-up", [NAGLE_LAB[0], "--version"])
+    for _ in range(REPEATS):
+        start.run(None, 1)
+    started = median(start.seconds)
+    lines = [
+        f"Start-up alone (`nagle-lab --version`): {started:.2f} s, {start.peak_mb:.0f} MB.",
+        "",
+        "| packets | wall, s | µs per packet | without start-up | peak memory, MB |",
+        "|--:|--:|--:|--:|--:|",
+    ]
+    for size in sizes:
+        tool = Tool("nagle-lab analyze", NAGLE_LAB)
+        path, packets = files.of(size)
+        for turn in range(3 if size >= LONG else REPEATS):
+            print(f"bench: {packets:,} packets, run {turn + 1}", file=sys.stderr)
+            tool.run(path, packets)
+        wall = median(tool.seconds)
+        lines.append(
+            f"| {packets:,} | {wall:.2f} | {wall / packets * 1e6:.2f} | {(wall - started) / packets * 1e6:.2f} "
+            f"| {tool.peak_mb:.0f} |"
+        )
+    return lines
+
+
+def machine() -> str:
+    """Processor, cores, kernel and versions."""
+    cpu = next((x.split(":")[1].strip() for x in Path("/proc/cpuinfo").open() if x.startswith("model name")), "unknown")
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    return (
+        f"{cpu}, {os.cpu_count()} cores (load average at the end {load}), Linux {platform.release()}, "
+        f"Python {platform.python_version()}, NumPy {metadata.version('numpy')}"
+    )
+
+
+def main() -> None:
+    """Measure and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("packets", type=int, nargs="?", default=2_000_000)
+    parser.add_argument("--long", action="store_true", help=f"go on to {LONG:,} packets (2.3 GB on disk)")
+    arguments = parser.parse_args()
+    absent = [tool for tool in tools() if tool.missing()]
+    chosen = [tool for tool in tools() if not tool.missing()]
+    with tempfile.TemporaryDirectory(prefix="nagle-lab-bench-") as folder:
+        files = Files(Path(folder))
+        _, packets = files.of(arguments.packets)
+        measure(chosen, files, arguments.packets)
+        sizes = series(files, (*SERIES, LONG) if arguments.long else SERIES)
+    text = [
+        "# Benchmark", "",
+        "Made by `make bench` (bench/run.py): one file, one run, tools taking turns; medians of whole processes. The",
+        "ratios are what counts: the machine is shared, so times wobble from run to run.", "",
+        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}.", "",
+        "The file is `captures/reference/nginx-static-nodelay-off/server.pcap` over and over with new sequence numbers:",
+        "one packet in six ends a stall. nagle-lab's time includes the verdict with all its evidence.", "",
+        *compared(chosen, absent, packets), "",
+        "## Cost per packet", "", *sizes, "",
+    ]  # fmt: skip
+    RESULTS.write_text("\n".join(text))
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

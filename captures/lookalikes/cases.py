@@ -1,0 +1,160 @@
+"""The table: what the two programs of every recorded case do, and what is therefore true of its captures."""
+
+from dataclasses import dataclass
+
+MSS = 1448  # payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its timestamps
+
+
+@dataclass(frozen=True)
+class Write:
+    """One send() of that many bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """recv() until there are that many bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Sleep that long, ms; with two numbers, a random time between them."""
+
+    shortest: float
+    longest: float | None = None
+
+
+@dataclass(frozen=True)
+class Cork:
+    """Set or clear TCP_CORK."""
+
+    on: bool
+
+
+Step = Write | Read | Pause | Cork
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Lose new data segments of the server between the middle and the client: every ``every``-th, from ``first``."""
+
+    every: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two programs, the path between them, and the truth.
+
+    ``held_by`` is the end whose segments Nagle's algorithm held until a delayed ACK: then, and only then, the verdict
+    is STALL. Anything else that makes a program's data leave late (the path, a cork, a loss, the window) is no stall.
+    """
+
+    name: str
+    why: str
+    client: tuple[Step, ...]
+    server: tuple[Step, ...]
+    held_by: str | None = None
+    silence: str | None = None  # the cause (nagle_lab.silences.Cause) of a silence in every exchange, or every second
+    exchanges: int = 40
+    nodelay: bool = False  # TCP_NODELAY, both ends
+    keepalive: bool = True  # False: a connection per exchange
+    ipv6: bool = False
+    rtt_ms: float | None = None  # None: a veth pair; else a relay with this round trip, and a capture in its middle
+    jitter_ms: float = 0  # a random time added to the round trip, at most
+    drop: Drop | None = None
+    client_buffer: int | None = None  # SO_RCVBUF of the client, bytes
+    client_route: tuple[str, ...] = ()  # options of the client's route to the server, as in ip-route(8)
+    server_route: tuple[str, ...] = ()
+    server_sysctls: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What an analyzer must say of every capture of this case."""
+        return "STALL" if self.held_by else "CLEAN"
+
+
+REQUEST, HEADER, BODY = 84, 238, 615  # as in the nginx incident
+ASK = (Write(REQUEST), Read(HEADER + BODY))
+HEADER_BODY = (Read(REQUEST), Write(HEADER), Write(BODY))
+HALVES = (Write(3), Write(3), Read(BODY))
+ANSWER_HALVES = (Read(6), Write(BODY))
+
+
+def header_pause_body(*pause: float) -> tuple[Step, ...]:
+    """A server that pauses between the two writes of its reply; ms."""
+    return (Read(REQUEST), Write(HEADER), Pause(*pause), Write(BODY))
+
+
+STALLED = (
+    Case("server-held", "The server writes header and body apart; the body waits for the client's delayed ACK.",
+         ASK, HEADER_BODY, held_by="server"),
+    Case("server-held-ipv6", "As server-held, over IPv6.", ASK, HEADER_BODY, held_by="server", ipv6=True),
+    Case("server-held-rtt-20", "As server-held, on a path of 20 ms.", ASK, HEADER_BODY, held_by="server", rtt_ms=20),
+    Case("server-held-rtt-20-jitter-2", "As server-held-rtt-20, with up to 2 ms of jitter in each round trip.",
+         ASK, HEADER_BODY, held_by="server", rtt_ms=20, jitter_ms=2),
+    Case("client-held", "The client writes its request in two halves, then reads; the second half waits.",
+         HALVES, ANSWER_HALVES, held_by="client"),
+    Case("client-held-rtt-20", "As client-held, on a path of 20 ms.",
+         HALVES, ANSWER_HALVES, held_by="client", rtt_ms=20),
+    Case("message-queue", "An SDK confirms each reply and sends its next message, which waits behind the confirm.",
+         (Write(30), Read(19), Write(12)), (Read(30), Write(19), Read(12)), held_by="client"),
+    Case("three-writes", "Header and body in two parts; the parts wait together.",
+         ASK, (Read(REQUEST), Write(HEADER), Write(300), Write(BODY - 300)), held_by="server"),
+    Case("three-writes-with-a-pause", "As three-writes, the third written 60 ms after the second.",
+         ASK, (Read(REQUEST), Write(HEADER), Write(300), Pause(60), Write(BODY - 300)), held_by="server"),
+    Case("random-pause", "The server pauses 0 to 60 ms before the body: shorter than the ACK timer it is held.",
+         ASK, header_pause_body(0, 60), held_by="server", exchanges=120),
+    Case("random-pause-rtt-20", "As random-pause, on a path of 20 ms.",
+         ASK, header_pause_body(0, 90), held_by="server", exchanges=120, rtt_ms=20),
+)  # fmt: skip
+
+CLEAN = (
+    Case("think-40", "The server thinks for 40 ms, then answers in one write.",
+         ASK, (Read(REQUEST), Pause(40), Write(HEADER + BODY)), silence="server_think"),
+    Case("nodelay", "Header and body apart with TCP_NODELAY: nothing is held.", ASK, HEADER_BODY, nodelay=True),
+    Case("nodelay-pause-30-60", "TCP_NODELAY and a random pause between the writes: some end right behind the ACK.",
+         ASK, header_pause_body(30, 60), nodelay=True, exchanges=120),
+    Case("nodelay-pause-45", "TCP_NODELAY and always 45 ms between the writes: the body always follows the ACK.",
+         ASK, header_pause_body(45), nodelay=True, silence="delayed_ack"),
+    Case("nodelay-pause-30-90-rtt-20", "As nodelay-pause-30-60, with longer pauses on a path of 20 ms.",
+         ASK, header_pause_body(30, 90), nodelay=True, exchanges=120, rtt_ms=20),
+    Case("nodelay-pause-50-70-rtt-20", "TCP_NODELAY on a path of 20 ms; pauses around the time its late ACKs arrive.",
+         ASK, header_pause_body(50, 70), nodelay=True, exchanges=80, rtt_ms=20),
+    Case("nodelay-pause-63-rtt-20", "TCP_NODELAY on a path of 20 ms; the pause always ends as the late ACK arrives.",
+         ASK, header_pause_body(63), nodelay=True, rtt_ms=20),
+    Case("nagle-pause-60", "Nagle on, but the server pauses 60 ms between the writes: longer than any delayed ACK.",
+         ASK, header_pause_body(60), silence="delayed_ack"),
+    Case("nodelay-rtt-40", "A path of 40 ms and TCP_NODELAY.", ASK, HEADER_BODY, nodelay=True, rtt_ms=40),
+    Case("nagle-rtt-40", "Nagle holds the body one round trip of 40 ms; the client delays no ACK (quickack route).",
+         ASK, HEADER_BODY, rtt_ms=40, client_route=("quickack", "1"), silence="nagle_round_trip"),
+    Case("cork", "The server corks after the header; the kernel lets the body go after 200 ms (tcp(7)).",
+         ASK, (Read(REQUEST), Cork(False), Write(HEADER), Cork(True), Write(BODY)), exchanges=20, silence="cork"),
+    Case("tail-loss-probe", "The body is lost on every second reply and sent again by a tail-loss probe.",
+         ASK, HEADER_BODY, nodelay=True, rtt_ms=20, drop=Drop(every=4, first=3), silence="retransmission"),
+    Case("rto", "The one segment of every second reply is lost and sent again after an RTO of about 40 ms.",
+         ASK, (Read(REQUEST), Write(HEADER + BODY)), nodelay=True, rtt_ms=0, drop=Drop(every=2, first=1),
+         server_route=("rto_min", "40ms"), server_sysctls=("net.ipv4.tcp_early_retrans=0",),
+         silence="retransmission"),
+    Case("rto-nagle", "The header of every second reply is lost; Nagle holds the body until the RTO repairs that.",
+         ASK, HEADER_BODY, rtt_ms=0, drop=Drop(every=4, first=2), client_route=("quickack", "1"),
+         server_route=("rto_min", "40ms"), server_sysctls=("net.ipv4.tcp_early_retrans=0",),
+         silence="retransmission"),
+    Case("zero-window", "A client with a small buffer reads 120 ms late; the server waits for room.",
+         (Write(REQUEST), Pause(120), Read(12_000)), (Read(REQUEST), Write(12_000)), exchanges=20, client_buffer=4096,
+         silence="window"),
+    Case("harmless-delayed-ack", "The client rests for 60 ms and delays its ACK; the server has no more to send.",
+         (*ASK, Pause(60)), (Read(REQUEST), Write(HEADER + BODY)), silence="delayed_ack"),
+    Case("one-write-of-1.5-mss", "One write of a full and a half segment: Linux holds no segment behind a full one.",
+         (Write(REQUEST), Read(MSS * 3 // 2)), (Read(REQUEST), Write(MSS * 3 // 2))),
+    Case("full-segment-first", "Two writes, the first a full segment: Linux holds no segment behind a full one.",
+         (Write(REQUEST), Read(MSS + 500)), (Read(REQUEST), Write(MSS), Write(500))),
+    Case("no-keepalive", "A connection per exchange: its first ACKs are quick ones.",
+         ASK, HEADER_BODY, keepalive=False),
+    Case("one-write", "Header and body in one write.", ASK, (Read(REQUEST), Write(HEADER + BODY))),
+)  # fmt: skip
+
+CASES = {case.name: case for case in STALLED + CLEAN}

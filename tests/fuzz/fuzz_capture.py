@@ -1,0 +1,100 @@
+"""Coverage-guided fuzzing of the whole way from a file's bytes to its result; `make fuzz SECONDS=600` runs it.
+
+    python tests/fuzz/fuzz_capture.py [libFuzzer options] [corpus folder …]
+
+What must hold for any bytes: a result, or NagleLabError on one line. A result is never CLEAN where part of the
+capture is missing, and the window through which the file was read does not show in what was read of it. Anything else
+ends the run, and libFuzzer leaves the input behind as `crash-…` (`timeout-…`, `oom-…`): make it a test in
+tests/unit/test_hostile.py.
+"""
+
+import gzip
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["nagle_lab"]):
+    from nagle_lab.analysis import Analysis
+    from nagle_lab.capture import open_capture
+    from nagle_lab.errors import NagleLabError
+    from nagle_lab.packets import Tally, decode
+    from nagle_lab.result import Result
+    from nagle_lab.summary import summarize
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.stories import client_held, server_held, talk
+from support.synthetic import ETHERNET, NULL, SLL, SLL2, Interface, merge, pcap_bytes, pcapng_bytes
+from support.tunnels import TUNNELS, tunnelled
+
+NARROW = 300  # bytes of window: many turns of it, and growth, even for small inputs
+
+
+def seeds() -> list[bytes]:
+    """Small valid captures, one for each thing a reader has code for."""
+    held = talk(server_held, 3).segments
+    v6 = talk(client_held, 2, client=("fd00::1", 5), server=("fd00::2", 80)).segments
+    tagged = talk(server_held, 2, vlan=(7, 8), timestamps=False).segments
+    both = merge(held, v6)
+    inside = [frame for wrap in TUNNELS.values() for frame in tunnelled(held[:4], wrap)]
+    interfaces = [Interface(ETHERNET), Interface(SLL2, resolution=0x94, offset_s=3)]
+    plain = [
+        *(pcap_bytes(both, link_type) for link_type in (ETHERNET, NULL, SLL, SLL2)),
+        pcap_bytes(tagged, byte_order=">", nanosecond=False),
+        pcap_bytes(held, modified=True),
+        pcap_bytes(inside, snaplen=200),
+        pcap_bytes(held, snaplen=60),
+        *(pcapng_bytes(both, byte_order=order, interfaces=interfaces) for order in "<>"),
+        *(pcapng_bytes(held, block=block) for block in ("OPB", "SPB")),
+    ]
+    return [*plain, gzip.compress(plain[0])]
+
+
+def outcome(path: str, window_bytes: int) -> Result | None:
+    """The result of a capture file; None where nothing of it is usable."""
+    try:
+        with open_capture(path, window_bytes=window_bytes) as capture:
+            analysis, tally = Analysis(), Tally()
+            for records in capture:
+                analysis.follow(decode(records, tally))
+            result = summarize(capture, tally, analysis.findings())
+            json.loads(result.to_json())
+            return result
+    except NagleLabError as error:
+        assert str(error).isprintable(), "an error is one printable line"
+        return None
+
+
+def test_one_input(data: bytes) -> None:
+    """Called by the fuzzer for every input."""
+    memory = os.memfd_create("capture")
+    try:
+        os.write(memory, data)
+        path = f"/proc/self/fd/{memory}"
+        result = outcome(path, 1 << 20)
+        if result:
+            assert result.verdict != "CLEAN" or not result.quality.damage, "called clean from a part"
+            narrow = outcome(path, NARROW)
+            assert narrow and narrow.source == result.source, "the window shows in what was read"
+            assert narrow.quality.damage == result.quality.damage, "the window shows in the damage found"
+    finally:
+        os.close(memory)
+
+
+def main() -> None:
+    """Write the seeds into the first corpus folder, then fuzz."""
+    folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
+    if folders:
+        folders[0].mkdir(parents=True, exist_ok=True)
+        for number, seed in enumerate(seeds()):
+            (folders[0] / f"seed-{number:02}").write_bytes(seed)
+    warnings.simplefilter("error")  # on the command line, a warning would be a second line on stderr
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The recorded look-alikes: every capture, from every position, gets the verdict that is true of it."""
+
+import pytest
+
+from nagle_lab.analysis import analyze
+from support.truth import Labelled, lookalikes, references
+
+LOOKALIKES = lookalikes()
+SILENT = [c for c in LOOKALIKES if c.silence and c.where == "at the sender"]
+OTHER_END = {"server": "client", "client": "server", None: None}
+
+
+def test_stalls_and_look_alikes_are_here_from_every_position():
+    seen = {(capture.verdict, capture.position) for capture in LOOKALIKES}
+    assert seen == {(verdict, end) for verdict in ("STALL", "CLEAN") for end in ("server", "client", "middle")}
+    assert len({capture.path.parent for capture in LOOKALIKES}) >= 30
+
+
+@pytest.mark.parametrize("capture", LOOKALIKES + references(), ids=lambda c: c.name)
+def test_the_verdict_is_the_true_one(capture: Labelled):
+    result = analyze(capture.path)
+    assert result.verdict == capture.verdict
+    assert result.summary.held_by == capture.held_by
+    assert result.summary.delayed_by == OTHER_END[capture.held_by]
+    assert bool(result.stalls) == (capture.verdict == "STALL")
+
+
+@pytest.mark.parametrize("capture", LOOKALIKES, ids=lambda c: c.name)
+def test_every_exchange_is_found_in_a_whole_file(capture: Labelled):
+    result = analyze(capture.path)
+    assert result.summary.exchanges == capture.exchanges
+    assert result.quality.damage == []
+    assert result.quality.not_decoded == {}
+
+
+@pytest.mark.parametrize("capture", SILENT, ids=lambda c: c.name)
+def test_silences_have_their_true_cause(capture: Labelled):
+    silences = analyze(capture.path).silences
+    assert capture.silence in silences
+    assert silences[capture.silence].count >= 0.4 * capture.exchanges

@@ -1,0 +1,162 @@
+"""nagle-lab show of one stall, and nagle-lab verify, on a machine without tshark. With it: tests/reference."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.dissect import Ours, compare
+from nagle_lab.errors import Exit, NagleLabError
+from support.rows import truth
+from support.stories import client_held, nodelay, server_held, talk
+from support.synthetic import merge, pcap_bytes
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
+TALK = talk(server_held, 6).segments
+
+
+@pytest.fixture(autouse=True)
+def no_tshark(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def held(tmp_path) -> Path:
+    """Ten stalls: five of each kind, on two connections."""
+    path = tmp_path / "held.pcap"
+    other = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80))
+    path.write_bytes(pcap_bytes(merge(TALK, other.segments)))
+    return path
+
+
+def stalls_of(run, path) -> list[dict]:
+    return json.loads(run("analyze", "--json", path)[1])["stalls"]
+
+
+def test_every_stall_can_be_shown_by_its_number(run, held):
+    stalls = stalls_of(run, held)
+    assert len(stalls) == 10
+    assert [s["ack_frame"] for s in stalls] == sorted(s["ack_frame"] for s in stalls)
+    for number, stall in enumerate(stalls, 1):
+        code, out, err = run("show", held, "--stall", number)
+        assert (code, err) == (0, "")
+        assert f"Stall {number} of 10: connection {stall['connection']}, exchange {stall['exchange']}" in out
+        lines = {line.split()[0]: line for line in out.splitlines() if "│" in line}
+        for what, frame in (("trigger", "trigger_frame"), ("late ACK", "ack_frame"), ("release", "release_frame")):
+            assert lines[str(stall[frame])].endswith(what)
+        assert max(map(len, out.splitlines())) <= 100
+
+
+def test_without_a_number_it_is_the_typical_one(run, held):
+    _, chosen, _ = run("show", "--json", held)
+    _, shown, _ = run("analyze", held)
+    stall = json.loads(chosen)
+    number = stalls_of(run, held).index(stall) + 1
+    assert f"A typical stall: connection {stall['connection']}, exchange {stall['exchange']};" in shown
+    assert run("show", held)[1] == run("show", held, "--stall", number)[1]
+
+
+def test_json_is_the_stall_as_in_the_result(run, held):
+    assert [json.loads(run("show", held, "--json", "--stall", n)[1]) for n in (1, 10)] == [
+        stalls_of(run, held)[at] for at in (0, 9)
+    ]
+
+
+def test_the_bytes_the_held_side_waited_with_are_told(run, held):
+    stall = stalls_of(run, held)[0]
+    _, out, _ = run("show", held, "--stall", 1)
+    assert f"{stall['trigger_bytes']} B in frame {stall['trigger_frame']}" in out
+    assert f"{stall['wait_ms']:.3f} ms" in out
+
+
+@pytest.mark.parametrize("number", [0, -1, 11, 10**30])
+def test_a_number_out_of_range_says_how_many_there_are(run, held, number):
+    code, out, err = run("show", held, "--stall", number)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "1 to 10" in err and err.count("\n") == 1
+
+
+def test_no_stall_to_show_says_the_verdict(run, tmp_path):
+    path = tmp_path / "clean.pcap"
+    path.write_bytes(pcap_bytes(talk(nodelay).segments))
+    code, out, err = run("show", path)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "no stall" in err and "CLEAN" in err and err.count("\n") == 1
+
+
+def test_a_stall_of_a_run_is_one_of_the_held_end(run):
+    _, whole, _ = run("show", STALLED.parent)
+    code, out, _ = run("show", STALLED.parent, "--stall", 3)
+    assert code == 0
+    assert "Stall 3 of 96" in out and "frames of server.pcap" in out and "as expected" not in out
+    assert "as expected" in whole
+
+
+def test_without_tshark_one_line_says_what_to_install(run, held):
+    _, out, _ = run("show", held)
+    assert len([line for line in out.splitlines() if "apt-get install tshark" in line]) == 1
+    code, out, err = run("verify", held)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "apt-get install tshark" in err and err.count("\n") == 1
+
+
+def test_what_cannot_be_read_twice_is_refused_without_reading_it(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for command in ("show", "verify"):
+        for path in ("-", tmp_path / "pipe"):
+            code, out, err = run(command, path)
+            assert (code, out) == (Exit.UNUSABLE, "")
+            assert "save it to a file" in err and err.count("\n") == 1
+
+
+# ---------------------------------------------------------------------------- the comparison, without a tshark
+
+ROWS = truth(TALK)
+
+
+def ours(rows, **marks):
+    return [Ours(row.frame, row, **marks) for row in rows]
+
+
+def test_equal_tables_are_equal():
+    found = compare(ours(ROWS), ROWS)
+    assert (found.equal, found.compared, found.first) == (True, len(ROWS), [])
+
+
+def test_every_column_is_compared():
+    for name in ROWS[0]._fields[1:]:
+        changed = ROWS[0]._replace(**{name: "x"})
+        found = compare(ours(ROWS), [changed, *ROWS[1:]])
+        assert found.columns == {name: 1}
+        assert found.first[0].startswith(f"frame 1: {name} is ")
+
+
+def test_only_the_first_differences_are_told_but_all_are_counted():
+    found = compare(ours(ROWS), [row._replace(seq=0, ack=9) for row in ROWS], most=3)
+    assert len(found.first) == 3
+    assert found.differing == len(ROWS)
+    assert found.columns == {"seq": len(ROWS), "ack": len(ROWS)}
+
+
+def test_rows_of_one_side_only_are_found():
+    missing = compare(ours(ROWS), ROWS[1:-1])
+    assert missing.columns == {"only in ours": 2}
+    known = [Ours(ROWS[0].frame, None, "UDP"), *ours(ROWS[1:])]
+    assert compare(known, ROWS).first == ["frame 1: only in tshark's (ours: UDP)"]
+    assert compare([], ROWS[:1]).first == ["frame 1: only in tshark's"]
+
+
+def test_what_a_cut_explains_is_explained_only_where_there_was_a_cut():
+    without = [row._replace(tsval=None) for row in ROWS]
+    assert compare(ours(without, cut=True), ROWS).equal
+    assert compare(ours(without), ROWS).columns == {"tsval": len(ROWS)}
+    longer = [row._replace(length=row.length + 1) for row in ROWS]
+    assert compare(ours(longer, beyond=True), ROWS).equal
+    assert not compare(ours(longer, cut=True), ROWS).equal
+
+
+def test_a_table_out_of_order_is_refused():
+    with pytest.raises(NagleLabError, match="not in order of frames"):
+        compare(ours(ROWS), [*ROWS, ROWS[0]])
