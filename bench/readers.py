@@ -21,7 +21,8 @@ def with_dpkt(path: str) -> Iterator[tuple[object, ...]]:
             if isinstance(tcp, dpkt.tcp.TCP):
                 length = ip.len - 4 * ip.hl - 4 * tcp.off
                 options = dpkt.tcp.parse_opts(tcp.opts)
-                yield frame, ts, ip.src, ip.dst, tcp.sport, tcp.dport, tcp.seq, tcp.ack, tcp.flags, tcp.win, length, options
+                ends = ip.src, ip.dst, tcp.sport, tcp.dport
+                yield frame, ts, *ends, tcp.seq, tcp.ack, tcp.flags, tcp.win, length, options
 
 
 def with_pyshark(path: str) -> Iterator[tuple[object, ...]]:

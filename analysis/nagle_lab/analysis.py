@@ -99,15 +99,16 @@ class Counts:
     """A number per half-connection; costs what a window holds, however many connections came before."""
 
     def __init__(self) -> None:
-        self._counts = np.zeros(128, np.int64)
+        self._counts = np.zeros(128, np.int32)
 
     def add(self, rows: Timeline, at: Ints, weights: Ints | int) -> None:
         """Add a weight for each row of ``at`` to the count of its half-connection."""
         half = 2 * rows.conn[at] + rows.side[at]
         need = int(half.max(initial=0)) + 1
         if need > len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros(2 * need - len(self._counts), np.int64)])
-        np.add.at(self._counts, half, weights)
+            spare = np.zeros(need + need // 4 - len(self._counts), np.int32)
+            self._counts = np.concatenate([self._counts, spare])
+        np.add.at(self._counts, half, np.int32(weights))
 
     def of(self, connections: int) -> NDArray[np.int64]:
         """The counts, shape (connections, 2)."""

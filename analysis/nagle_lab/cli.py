@@ -225,4 +225,7 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output went away
         sys.stderr.close()
         code = Exit.OK
+    except OSError as e:  # a path that may not even be looked at, a full disk
+        _tell(f"{e.filename or 'output'}: {e.strerror}: check the path, its permissions and the room on the disk")
+        code = Exit.UNUSABLE
     sys.exit(int(code or 0))

@@ -19,6 +19,7 @@ from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline
 DEFAULT_MSS = 1448  # Ethernet's 1460 less timestamps: what a connection uses when its handshake was not captured
 _UNSET = np.int64(-1)
 _ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
+_LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale (no SYN, or its options cut off) is taken so large
 _BAND = np.int64(1) << 40  # more than one window of packets can carry
 
 
@@ -33,15 +34,15 @@ class _Facts:
     ack: Ints  # (n, 2) unwrapped number of the latest acknowledgement sent by that side; -1 unknown
     sent: Ints  # (n, 2) highest end sent; 0 none
     acked: Ints  # (n, 2) highest number of that side's stream acknowledged by its peer; 0 none
-    mss: Ints  # (n, 2) MSS option in that side's SYN; 0 unknown
-    wscale: Ints  # (n, 2) window scale in that side's SYN; -1 unknown
-    shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled: only when both ends asked for it
+    mss: NDArray[np.uint16]  # (n, 2) MSS option in that side's SYN; 0 unknown
+    wscale: NDArray[np.int8]  # (n, 2) window scale in that side's SYN; -1 unknown
+    shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled; at most, where no SYN tells
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
     closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
-    packets: Ints  # (n,)
-    first_frame: Ints  # (n,)
+    packets: NDArray[np.uint32]  # (n,)
+    first_frame: NDArray[np.uint32]  # (n,)
     reaction: Ints  # (n, 2) ns, shortest time from a segment of the peer to this side's acknowledgement of it
 
 
@@ -53,15 +54,15 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "ack": (np.int64, 2, -1),
     "sent": (np.int64, 2, 0),
     "acked": (np.int64, 2, 0),
-    "mss": (np.int64, 2, 0),
-    "wscale": (np.int64, 2, -1),
-    "shift": (np.uint8, 2, 0),
+    "mss": (np.uint16, 2, 0),
+    "wscale": (np.int8, 2, -1),
+    "shift": (np.uint8, 2, 14),
     "stamps": (np.bool_, 2, 0),
     "syn": (np.int64, 2, -1),
     "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
-    "packets": (np.int64, 1, 0),
-    "first_frame": (np.int64, 1, 0),
+    "packets": (np.uint32, 1, 0),
+    "first_frame": (np.uint32, 1, 0),
     "reaction": (np.int64, 2, np.iinfo(np.int64).max),
 }
 NO_REACTION = np.iinfo(np.int64).max
@@ -100,7 +101,7 @@ class Connections:
     def segment_size(self, conn: Ints | None = None) -> Ints:
         """Largest payload of one segment of those (n,), or all, bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
         some = slice(self.count) if conn is None else conn
-        mss, stamps = self.facts.mss[some], self.facts.stamps[some].all(1)
+        mss, stamps = self.facts.mss[some].astype(np.int64), self.facts.stamps[some].all(1)
         smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
         return np.where(smaller > 0, smaller - 12 * stamps, DEFAULT_MSS)
 
@@ -170,7 +171,7 @@ class Connections:
         self.count += n
         if self.count > len(self.facts.packets):
             for name in _INITIAL:
-                grown = _blank(name, 2 * self.count)
+                grown = _blank(name, self.count + self.count // 4)  # little to spare: a flood fills it with SYNs
                 old = getattr(self.facts, name)
                 grown[: len(old)] = old
                 setattr(self.facts, name, grown)
@@ -195,7 +196,8 @@ class Connections:
         f.wscale[at] = p.wscale[source]
         f.stamps[at] = p.has_ts[source]
         scales = f.wscale[conn[rows]]
-        f.shift[conn[rows]] = np.where((scales >= 0).all(1, keepdims=True), np.minimum(scales, 14), 0)  # RFC 7323 §2.3
+        told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
+        f.shift[conn[rows]] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
 
     def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> Timeline:
         """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4)."""
@@ -246,6 +248,8 @@ class Connections:
         if self._context is None or not len(self._context):
             return new
         present = np.isin(self._context.conn, new.conn[new.starts])
+        if not present.any():
+            return new
         old = self._context.take(np.flatnonzero(present))
         self._context = self._context.take(np.flatnonzero(~present))
         old.carried[:] = True
@@ -290,7 +294,7 @@ class Connections:
     def _learn(self, rows: Timeline) -> None:
         """Longest payloads, first senders of data, and each side's shortest reaction."""
         f, new = self.facts, ~rows.carried
-        f.packets[rows.conn[rows.starts]] += np.add.reduceat(new, rows.starts, dtype=np.int64)
+        f.packets[rows.conn[rows.starts]] += np.add.reduceat(new, rows.starts, dtype=np.uint32)
         opens = _first_of_each(new & rows.is_data, rows.starts)
         opens = opens[opens >= 0]
         opens = opens[f.opener[rows.conn[opens]] < 0]

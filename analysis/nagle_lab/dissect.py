@@ -54,10 +54,6 @@ NOISE = re.compile(
 )
 
 
-class MissingError(NagleLabError):
-    """tshark is not installed; the message says how to get it."""
-
-
 class Row(NamedTuple):
     """One TCP segment. None: not there (options), or not told (by tshark, where it cannot read on)."""
 
@@ -150,14 +146,14 @@ class Tshark:
 
     Raises
     ------
-    MissingError
+    NagleLabError
         tshark is not installed.
     """
 
     def __init__(self, path: Path, arguments: Sequence[str], preferences: dict[str, str]) -> None:
         program = shutil.which("tshark")
         if program is None:
-            raise MissingError(MISSING)
+            raise NagleLabError(MISSING)
         self.complaint = ""
         self._folder = tempfile.TemporaryDirectory()  # an empty configuration; what it says on stderr
         self._said = Path(self._folder.name) / "stderr"
@@ -222,6 +218,11 @@ def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]
 
     Left out is what repeats another line (single bits, kinds and lengths of options, ports) and checksums, which
     offload leaves to the card.
+
+    Raises
+    ------
+    NagleLabError
+        tshark is missing, or cannot read the file.
     """
     chosen = " || ".join(f"frame.number == {frame}" for frame in frames)
     arguments = ("-c", str(max(frames)), "-Y", chosen, "-O", "ip,ipv6,tcp", "-V", "-S", SEPARATOR)
@@ -232,6 +233,8 @@ def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]
                 packets.append([])
             elif not NOISE.search(line):
                 packets[-1].append(line)
+    if not any(packets):
+        raise NagleLabError(lines.complaint or "tshark does not find these frames")
     yield from zip(frames, (list(filter(None, packet)) for packet in packets), strict=False)
 
 

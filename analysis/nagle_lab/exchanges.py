@@ -126,8 +126,11 @@ class ExchangeLog:
 
     def _finish(self, parts: _Parts) -> None:
         p = parts.where((parts.answered < _NEVER) & (parts.asked < _NEVER))
-        acked = np.where(p.acked >= p.asked_last, p.acked - p.asked_last, np.nan)
-        columns = (acked, p.answered - p.asked_last, p.answered_last - p.asked)
+        columns = (
+            np.where(p.acked >= p.asked_last, p.acked - p.asked_last, np.nan),
+            np.where(p.answered >= p.asked_last, p.answered - p.asked_last, np.nan),  # else asked again meanwhile,
+            np.where(p.answered_last >= p.asked, p.answered_last - p.asked, np.nan),  # or the clock was set back
+        )
         self._done.append(Exchanges(p.key, *(c.astype(np.float32) for c in columns)))
 
     def exchanges(self) -> Exchanges:

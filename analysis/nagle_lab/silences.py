@@ -17,8 +17,9 @@ from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, joined
 
 MINIMUM = 20 * MS
 
-# TCP_CORK lets a partial segment go after 200 ms (tcp(7)); a quarter of a jiffy at HZ=100 either way.
-CORK, CORK_WITHIN = 200 * MS, 12 * MS
+# TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
+# (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
+CORK_LEAST, CORK_MOST = 196 * MS, 260 * MS
 
 
 class Cause(StrEnum):
@@ -128,7 +129,7 @@ def _cause_of(found: Silences, proof: Proof, connections: Connections) -> NDArra
     ack = np.where(np.isin(found.frame, proof.round_trips), number[Cause.NAGLE_ROUND_TRIP], ack)
     ack = np.where(np.isin(found.frame, proof.stalls.ack_frame), number[Cause.NAGLE_DELAYED_ACK], ack)
     paused = late | (found.reply == 0)
-    corked = (abs(found.gap - CORK) <= CORK_WITHIN) & (found.small == 1)
+    corked = (found.gap >= CORK_LEAST) & (found.gap <= CORK_MOST) & (found.small == 1)
     by_code = {
         ACKNOWLEDGEMENT: ack,
         ANSWER: np.where(paused, think, number[Cause.ROUND_TRIP]),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.connections import NO_REACTION, Connections
 from nagle_lab.keytable import endpoint_hash
-from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
+from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
 
 MS = 1_000_000  # ns
 
@@ -113,7 +113,8 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
         & rows.is_fresh[trigger]
         & (rows.acked_peer[ack] < rows.end[trigger])  # until this ACK the trigger was outstanding
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is
-        & (rows.window[ack] >= rows.length[release])  # the receiver's window did not hold it
+        & _window_had_room(rows, trigger, release)
+        & (rows.window[ack] > 0)
     )
     release, trigger, ack = release[held], trigger[held], ack[held]
     columns = narrow(
@@ -130,6 +131,13 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
         released_bytes=rows.length[release],
     )
     return Triples(**columns)
+
+
+def _window_had_room(rows: Timeline, trigger: Ints, release: Ints) -> Bools:
+    """Whether the receiver's window, as last told before the trigger, had room for trigger and release together."""
+    told = rows.latest_of_peer((rows.flags & np.uint16(ACK)) != 0, trigger)
+    edge = rows.ack[told] + rows.window[told]
+    return np.asarray((told < 0) | (edge >= rows.end[trigger] + rows.length[release]))
 
 
 def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
@@ -268,8 +276,9 @@ def _margins(since_trigger: Ints, excess: Ints) -> Ints:
     runs = np.sort(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS + 1), axis=1)[:, 1]
     queued = np.maximum(runs[: len(near)], runs[NEIGHBOURS : NEIGHBOURS + len(near)])  # before it, and after it
     spread = np.clip(2 * np.median(excess[near]), RELEASE_SPREAD, RELEASE_MARGIN)
+    most = QUEUEING if np.median(excess[near]) > RELEASE_SPREAD else RELEASE_MARGIN  # no queue, no widening
     small_step = np.percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
-    strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, QUEUEING)
+    strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, most)
     return strict
 
 

@@ -113,7 +113,6 @@ def test_random_damage(run, tmp_path, form):
 # ------------------------------------------------------------------------------------ what the fuzzer found
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="rows.py: the stall's exchange is -1")
 def test_a_stall_before_any_request_was_seen(run, tmp_path):
     """The server speaks first, in two writes; or what it answers is missing from the capture."""
     banner = Conversation()
@@ -139,13 +138,13 @@ finally:  # of this process alone; what wait4 tells includes the process it was 
 """
 
 
-def measured(path: Path, seconds: int) -> tuple[dict, float]:
-    """The result of a capture, diagnosed in a process of its own, and that process's peak memory in MB."""
+def measured(path: Path, seconds: int, *options: str) -> tuple[str, float]:
+    """What `analyze` prints of a capture in a process of its own, and that process's peak memory in MB."""
     peak = path.parent / "peak"
-    command = [sys.executable, "-c", MEASURED.format(str(peak)), "analyze", "--json", str(path)]
+    command = [sys.executable, "-c", MEASURED.format(str(peak)), "analyze", *options, str(path)]
     done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
     assert done.stderr == b""
-    return json.loads(done.stdout), int(peak.read_text()) / 1024
+    return done.stdout.decode(), int(peak.read_text()) / 1024
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
@@ -155,7 +154,8 @@ def test_a_bomb_takes_little_memory(tmp_path, compress):
     nothing = STALL[24:32] + struct.pack("<II", HEADERS, HEADERS) + bytes(HEADERS)
     path.write_bytes(compress(STALL + nothing * packets))
     assert path.stat().st_size < 1 << 20
-    result, memory = measured(path, seconds=60)
+    out, memory = measured(path, 60, "--json")
+    result = json.loads(out)
     assert (result["verdict"], result["quality"]["damage"]) == ("STALL", [])
     assert result["source"]["packets"] == packets + result["source"]["tcp_packets"]
     assert memory < ENOUGH_MB
@@ -165,7 +165,8 @@ def test_a_bomb_in_one_record_is_refused(tmp_path):
     """A record that says it has 4 GB is damage, not an order for 4 GB."""
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(STALL + struct.pack("<IIII", 0, 0, 0xFFFF_FFF0, 0xFFFF_FFF0) + bytes(50 << 20)))
-    result, memory = measured(path, seconds=30)
+    out, memory = measured(path, 30, "--json")
+    result = json.loads(out)
     assert result["verdict"] == "STALL" and result["quality"]["damage"]
     assert memory < ENOUGH_MB
 
@@ -187,9 +188,9 @@ FLOOD_BYTES_EACH = 1024  # of memory per connection, at most
 def test_a_syn_flood_takes_bounded_memory_per_connection(tmp_path):
     path = tmp_path / "flood.pcap"
     path.write_bytes(STALL + flood(FLOOD_CONNECTIONS))
-    result, memory = measured(path, seconds=60)
-    assert result["verdict"] == "STALL"
-    assert result["summary"]["connections"] == FLOOD_CONNECTIONS + 1
+    out, memory = measured(path, 60)
+    assert "STALL" in out
+    assert f" {FLOOD_CONNECTIONS + 1}, " in out
     assert memory < ENOUGH_MB + FLOOD_CONNECTIONS * FLOOD_BYTES_EACH / (1 << 20)
 
 
@@ -263,18 +264,29 @@ def test_an_unusable_file_among_several_costs_only_itself(run, tmp_path):
 
 @pytest.mark.parametrize("command", ["analyze", "show", "verify"])
 def test_what_is_no_file_is_one_line(run, tmp_path, command):
-    for path in (tmp_path, tmp_path / "missing", "", "/dev/null"):
+    for path in (tmp_path, tmp_path / "missing", "", "/dev/null", "n" * 300):
         code, out, err = run(command, path)
         assert (code, out) == (Exit.UNUSABLE, "")
         assert err.count("\n") == 1 and "Traceback" not in err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; the reader's own test covers it")
-def test_a_file_one_may_not_read_is_one_line(run, tmp_path):
-    (tmp_path / "secret").write_bytes(STALL)
-    (tmp_path / "secret").chmod(0)
-    code, _, err = run("analyze", tmp_path / "secret")
-    assert code == Exit.UNUSABLE and "may not be read" in err
+@pytest.mark.parametrize("locked", ["file", "folder"])
+def test_what_one_may_not_read_is_one_line(run, tmp_path, locked):
+    path = tmp_path / "folder" / "secret"
+    path.parent.mkdir()
+    path.write_bytes(STALL)
+    (path if locked == "file" else path.parent).chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)  # root may read everything; nobody may not
+        code, out, err = run("analyze", path)
+    finally:
+        os.seteuid(user)
+        path.parent.chmod(0o755)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "may not be read" in err or "Permission denied" in err
+    assert err.count("\n") == 1
 
 
 # ------------------------------------------------------------------------------------ what reaches the terminal
@@ -307,7 +319,7 @@ def test_a_hostile_file_name_reaches_neither_screen_nor_error_line(run, tmp_path
 def test_json_says_even_a_name_that_is_no_text(tmp_path):
     path = tmp_path / os.fsdecode(b"\xff.pcap")
     path.write_bytes(STALL)
-    assert measured(path, 30)[0]["source"]["file"] == "\udcff.pcap"
+    assert json.loads(measured(path, 30, "--json")[0])["source"]["file"] == "\udcff.pcap"
 
 
 def test_hostile_arguments_are_shown_escaped(run):

@@ -102,6 +102,17 @@ def test_without_tshark_one_line_says_what_to_install(run, held):
     assert "apt-get install tshark" in err and err.count("\n") == 1
 
 
+def test_a_tshark_that_fails_is_one_line_behind_the_ladder(run, held, tmp_path):
+    (tmp_path / "tshark").write_text("#!/bin/sh\necho 'tshark: it \033[31mfailed' >&2\nexit 2\n")
+    (tmp_path / "tshark").chmod(0o755)
+    code, out, err = run("show", held)
+    assert (code, err) == (0, "")
+    assert "release" in out and "tshark: it \\x1b[31mfailed" in out
+    code, out, err = run("verify", held)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "tshark: it \\x1b[31mfailed" in err and err.count("\n") == 1
+
+
 def test_what_cannot_be_read_twice_is_refused_without_reading_it(run, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for command in ("show", "verify"):

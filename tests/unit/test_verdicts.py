@@ -1,5 +1,7 @@
 """What the analyzer says of every kind of conversation, from wherever it was captured."""
 
+from dataclasses import replace
+
 import pytest
 
 from nagle_lab.analysis import analyze
@@ -13,7 +15,7 @@ from support.stories import (
     talk,
     three_writes,
 )
-from support.synthetic import MS, US, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
 
 
 @pytest.fixture
@@ -223,3 +225,32 @@ def test_a_greeting_can_stall_before_any_request(diagnose):
     (stall,) = result.stalls
     assert (stall.connection, stall.exchange, stall.held_by.role) == (0, 1, "server")
     assert result.summary.exchanges == 2  # the stalled greeting, and the answered request
+
+
+def test_a_syn_cut_by_snaplen_hides_the_scale_not_the_stall(diagnose):
+    """With 66 bytes of a packet the SYN's window scale is cut off; a window of 502 is not too small for 615 bytes."""
+    assert diagnose(talk(server_held).segments, snaplen=66).summary.stalled_exchanges == 19
+    assert diagnose(talk(server_held).segments[3:]).summary.stalled_exchanges == 19  # no SYN at all
+
+
+def test_what_the_window_held_nagle_did_not(diagnose):
+    """The receiver's window had no room for both segments until its ACK, which happened to come late."""
+
+    def held_by_the_window(c: Conversation, number: int) -> None:
+        c.client_sends(84, window=3)  # scaled by 128: 384 bytes
+        c.server_sends(238, after_ns=200 * US)
+        c.client_acks(after_ns=41 * MS + number % 5 * MS, window=502)
+        c.server_sends(615, after_ns=15 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(held_by_the_window).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_a_clock_set_back_gives_no_negative_times(diagnose):
+    segments = talk(nodelay).segments
+    late = [replace(s, ts_ns=s.ts_ns - 10 * SECOND) if i > 40 else s for i, s in enumerate(segments)]
+    summary = diagnose(late).summary
+    assert summary.request_to_response_ms is not None and summary.exchange_ms is not None
+    assert summary.request_to_response_ms.p50 >= 0
+    assert summary.exchange_ms.p50 >= 0

@@ -9,7 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.dissect import Comparison, MissingError, Row, detail
+from nagle_lab.dissect import Comparison, Row, detail
+from nagle_lab.errors import NagleLabError
 from nagle_lab.excerpt import around
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.result import Result, Spread, Stall
@@ -69,14 +70,14 @@ def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Consol
 
 
 def dissections(path: Path, stall: Stall) -> Iterator[Text]:
-    """What tshark says of the three frames of a stall; one line on how to get it where it is not installed."""
+    """What tshark says of the three frames of a stall; one line where it is missing or cannot read the file."""
     frames = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
     try:
         for frame, lines in detail(path, list(frames)):
             yield Text(f"\nFrame {frame}, {frames[frame]}", "bold")
             yield from (Text(_fit(printable(line))) for line in lines)
-    except MissingError as missing:
-        yield Text(f"\nFor Wireshark's view of the three frames, install it: {missing}", "dim")
+    except NagleLabError as problem:
+        yield Text(f"\nWithout Wireshark's view of the three frames: {printable(str(problem))}", "dim")
 
 
 def show_comparison(path: Path, found: Comparison, to: Console) -> None:
