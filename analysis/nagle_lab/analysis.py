@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import open_capture
-from nagle_lab.connections import Connections
+from nagle_lab.connections import LEAST_MSS, Connections
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.findings import Findings
 from nagle_lab.packets import Packets, Tally, decode
@@ -63,7 +63,8 @@ class Analysis:
         self._late.append(proof.late_acks(rows))
         self._late_fin.append(proof.late_fin_acks(rows))
         self._silences.append(silences.find(rows, size))
-        off = proof.small_behind_small(rows, size)
+        surely = rows.spread(self.connections.segment_size(rows.conn[rows.starts], LEAST_MSS))
+        off = proof.small_behind_small(rows, surely)
         new = np.flatnonzero(~rows.carried)
         parts = np.maximum(1, -(-rows.length[new] // size[new]))
         self._nagle_off.add(rows, off, 1)

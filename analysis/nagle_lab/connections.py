@@ -16,6 +16,7 @@ from nagle_lab.keytable import KeyTable, endpoint_hash, pair_hash
 from nagle_lab.packets import Packets
 from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline
 
+LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 DEFAULT_MSS = 1448  # Ethernet's 1460 less timestamps: what a connection uses when its handshake was not captured
 _UNSET = np.int64(-1)
 _ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
@@ -78,6 +79,7 @@ class Connections:
 
     def __init__(self) -> None:
         self.count = 0
+        self.copies = 0  # packets seen before, on another interface
         self.facts = _Facts(**{name: _blank(name, 64) for name in _INITIAL})
         self._pairs = KeyTable()
         self._current = np.full(64, -1, np.int64)  # address pair → its newest connection
@@ -98,18 +100,21 @@ class Connections:
         syn = self.facts.syn[: self.count]
         return (syn[:, 0] >= 0) & (syn[:, 1] >= 0)
 
-    def segment_size(self, conn: Ints | None = None) -> Ints:
-        """Largest payload of one segment of those (n,), or all, bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
+    def segment_size(self, conn: Ints | None = None, unknown: int = DEFAULT_MSS) -> Ints:
+        """Largest payload of one segment of those (n,), or all, bytes.
+
+        The smaller MSS (RFC 9293 §3.7.1) less timestamps.
+        """
         some = slice(self.count) if conn is None else conn
         mss, stamps = self.facts.mss[some].astype(np.int64), self.facts.stamps[some].all(1)
         smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
-        return np.where(smaller > 0, smaller - 12 * stamps, DEFAULT_MSS)
+        return np.where(smaller > 0, smaller - 12 * stamps, unknown)
 
     # Windows of packets -----------------------------------------------------------------------------
 
     def follow(self, packets: Packets) -> Timeline:
         """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
-        order, conn, side = self._assign(packets)
+        order, conn, side = self._without_copies(packets, *self._assign(packets))
         self._learn_handshakes(packets, order, conn, side)
         self._keep_context()
         rows = self._with_context(self._unwrapped(packets, order, conn, side))
@@ -186,6 +191,24 @@ class Connections:
         f.first_frame[ids] = p.frame[rows]
         return ids
 
+    def _without_copies(
+        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]
+    ) -> tuple[Ints, Ints, NDArray[np.int8]]:
+        """Leave out packets that were captured twice, on two interfaces: the same IPv4 datagram right after itself."""
+        datagram = p.ip_id[order]
+        again = (
+            (datagram[1:] == datagram[:-1]) & (datagram[1:] != 0) & (conn[1:] == conn[:-1]) & (side[1:] == side[:-1])
+        )
+        at = np.flatnonzero(again) + 1
+        one, two = order[at - 1], order[at]
+        for column in (p.seq, p.ack, p.flags, p.length, p.window):
+            same = column[one] == column[two]
+            at, one, two = at[same], one[same], two[same]
+        if not len(at):
+            return order, conn, side
+        self.copies += len(at)
+        return np.delete(order, at), np.delete(conn, at), np.delete(side, at)
+
     def _learn_handshakes(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> None:
         rows = np.flatnonzero(p.flags[order] & SYN)
         if not len(rows):
@@ -212,7 +235,7 @@ class Connections:
             own = np.flatnonzero((side == s) & has_ack)
             acked[own] = _chain(conn[own], ack[own], self.facts.ack[:, s])
         length = p.length[order].astype(np.int64)
-        consumed = length + ((flags >> np.uint16(1) & np.uint16(1)) + (flags & np.uint16(FIN)))  # SYN and FIN: one each
+        consumed = length + ((flags & np.uint16(SYN)) != 0) + ((flags & np.uint16(FIN)) != 0)
         shift = self.facts.shift.ravel()[2 * conn + side]
         window = p.window[order].astype(np.int64) << shift
         syn = np.flatnonzero(flags & np.uint16(SYN))
@@ -274,7 +297,7 @@ class Connections:
 
     def _highest_before(self, rows: Timeline, values: Ints, state: Ints, side: int) -> Ints:
         """Running maximum per connection, without the row itself; starts from ``state`` and is written back to it."""
-        starts, sizes = rows.starts, rows.sizes
+        starts = rows.starts
         conns = rows.conn[starts]
         floor = state[conns, side]
         # One accumulate for all connections: each has its own band of numbers, above the one before.
@@ -292,7 +315,7 @@ class Connections:
         return before
 
     def _learn(self, rows: Timeline) -> None:
-        """Longest payloads, first senders of data, and each side's shortest reaction."""
+        """Packet counts, first senders of data, closings, and each side's shortest reaction."""
         f, new = self.facts, ~rows.carried
         f.packets[rows.conn[rows.starts]] += np.add.reduceat(new, rows.starts, dtype=np.uint32)
         opens = _first_of_each(new & rows.is_data, rows.starts)

@@ -187,10 +187,9 @@ class Tshark:
 
 def version() -> str:
     """Such as "TShark (Wireshark) 4.0.17"."""
-    said = subprocess.run(
-        [shutil.which("tshark") or "tshark", "--version"], capture_output=True, text=True, check=True
-    )
-    return said.stdout.split("(Git")[0].splitlines()[0].strip().rstrip(".")
+    program = shutil.which("tshark") or "tshark"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
 
 
 def tshark_rows(lines: Iterable[str]) -> Iterator[Row]:

@@ -45,7 +45,7 @@ PAUSE = 40 * MS
 # slowest true release seen at a sender's own capture.
 RELEASE_SPREAD = 100_000  # ns
 NOTHING = -(1 << 62)  # ns, a margin nobody keeps
-NEIGHBOURS = 4  # so many before a release, or after it, tell how late the queues made it: all but the earliest of them
+NEIGHBOURS = 4  # so many before a release, or after it, tell how late the queues made it: all but the earliest
 
 # What queues between the sender and the capture point are believed to add to a release, at most.
 QUEUEING = 5 * MS

@@ -60,7 +60,7 @@ def _quality(capture: Capture, tally: Tally, found: Findings) -> Quality:
     p = found.proof
     return Quality(
         damage=_damage(capture),
-        not_decoded=tally.as_dict(),
+        not_decoded=tally.as_dict() | _copies(found),
         handshakes=int(found.connections.handshakes().sum()),
         rejected={
             "nagle_off": p.nagle_off,
@@ -99,6 +99,11 @@ def _summary(found: Findings) -> Summary:
         delayed_by=_role(found, proved.conn, 1 - proved.side),
         remedy=_remedy(found, wait),
     )
+
+
+def _copies(found: Findings) -> dict[str, int]:
+    copies = found.connections.copies
+    return {"TCP seen again on another interface": copies} if copies else {}
 
 
 def _silences(found: Findings) -> dict[str, Silence]:

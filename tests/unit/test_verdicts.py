@@ -254,3 +254,41 @@ def test_a_clock_set_back_gives_no_negative_times(diagnose):
     assert summary.request_to_response_ms is not None and summary.exchange_ms is not None
     assert summary.request_to_response_ms.p50 >= 0
     assert summary.exchange_ms.p50 >= 0
+
+
+@pytest.mark.parametrize("story", [server_held, nodelay], ids=lambda s: s.__name__)
+def test_packets_captured_on_two_interfaces_count_once(diagnose, tmp_path, story):
+    """Captured on "any", every packet of a bridge is there twice; a copy has the same IPv4 identification."""
+    segments = talk(story).segments
+    path = tmp_path / "twice.pcap"
+    content = bytearray(
+        pcap_bytes(sorted([*segments, *(replace(s, ts_ns=s.ts_ns + 2_000) for s in segments)], key=at))
+    )
+    offset, number = 24, 0
+    while offset < len(content):  # the builder writes identification 0, which says nothing
+        number += 1
+        content[offset + 16 + 18 : offset + 16 + 20] = (1 + (number - 1) // 2).to_bytes(2, "big")
+        offset += 16 + int.from_bytes(content[offset + 8 : offset + 12], "little")
+    path.write_bytes(content)
+    twice, once = analyze(path), diagnose(segments)
+    assert twice.quality.not_decoded == {"TCP seen again on another interface": len(segments)}
+    assert twice.summary.stalled_exchanges == once.summary.stalled_exchanges
+    assert twice.summary.segments_by == once.summary.segments_by
+
+
+def at(segment):
+    return segment.ts_ns
+
+
+def test_full_segments_of_an_unknown_mss_are_not_taken_for_nodelay(diagnose):
+    """Without the handshake 1300 bytes may be a full segment; two in a row do not show that Nagle is off."""
+
+    def upload_then_stall(c: Conversation, number: int) -> None:
+        c.client_sends(84)
+        for _ in range(3):
+            c.server_sends(1300, after_ns=20 * US, flags="A")
+        c.client_acks(after_ns=10 * US)
+        server_held(c, number)
+
+    result = diagnose(talk(upload_then_stall).segments[3:])
+    assert result.summary.stalls == 19

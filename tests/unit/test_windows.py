@@ -66,3 +66,19 @@ def test_one_packet_at_a_time(packets):
 def test_any_cuts(packets, data):
     cuts = data.draw(st.lists(st.integers(1, len(packets) - 1), max_size=12, unique=True))
     assert found(packets, cuts) == found(packets, [])
+
+
+def test_many_connections_in_many_windows(tmp_path):
+    """Tables that grow with the connections keep what was in them."""
+    path = tmp_path / "many.pcap"
+    stories = (STALLED + CLEAN) * 15
+    talks = [
+        talk(story, exchanges=3, client=("10.0.0.1", 20_000 + i), t0_ns=10**18 + i * 3 * MS)
+        for i, story in enumerate(stories)
+    ]
+    path.write_bytes(pcap_bytes(merge(*(t.seen_at("server") for t in talks))))
+    with open_capture(path) as capture:
+        (packets,) = (decode(records, Tally()) for records in capture)
+    whole = found(packets, [])
+    assert len(whole["exchanges"]) == 3 * len(stories)
+    assert found(packets, list(range(40, len(packets), 40))) == whole
