@@ -69,8 +69,8 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests
-	@cd analysis && ../$(bin)/ruff format --check . ../tests
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures
 	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
 

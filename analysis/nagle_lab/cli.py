@@ -15,6 +15,7 @@ from nagle_lab import __version__, dissect
 from nagle_lab.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import record, scenarios
+from nagle_lab.pair import match
 from nagle_lab.reports import terminal
 from nagle_lab.reports.terminal import printable
 from nagle_lab.result import Result, Stall
@@ -75,13 +76,18 @@ def run(scenario: str, variant: str, settings: tuple[str, ...], runs: Path, as_j
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 when the verdict is another.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option("--rotated", is_flag=True, help="The FILEs are one capture, rotated (tcpdump -C, -G): oldest first.")
-def analyze_(paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool) -> Exit:
+@click.option("--same-traffic", is_flag=True, help="Two FILEs of the same traffic: tell ACK delay and hold apart.")
+def analyze_(paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool) -> Exit:
     """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
 
     Several FILEs are several captures, unless they are --rotated.
     """
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [(path,) for path in paths]
+    if same_traffic:
+        if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
+            raise NagleLabError("--same-traffic takes two capture files, one from each end")
+        _show_pair(paths, as_json)
     return max((_analyze_or_tell(capture, expected, as_json) for capture in captures), key=_severity)
 
 
@@ -139,6 +145,14 @@ def _choose(path: Path, result: Result, number: int | None) -> tuple[int, Stall]
     if not 1 <= number <= len(stalls):
         raise NagleLabError(f"{path}: there is no stall {number}: --stall takes 1 to {len(stalls)}")
     return number, stalls[number - 1]
+
+
+def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
+    pair = match(*(analyze(path) for path in paths))
+    if as_json:
+        click.echo(pair.to_json(), nl=False)
+    else:
+        terminal.show_pair(pair, terminal.console())
 
 
 def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:

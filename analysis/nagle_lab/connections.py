@@ -194,7 +194,7 @@ class Connections:
     def _without_copies(
         self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]
     ) -> tuple[Ints, Ints, NDArray[np.int8]]:
-        """Leave out packets that were captured twice, on two interfaces: the same IPv4 datagram right after itself."""
+        """Leave out packets captured twice, on two interfaces: the same IPv4 datagram right after itself."""
         datagram = p.ip_id[order]
         again = (
             (datagram[1:] == datagram[:-1]) & (datagram[1:] != 0) & (conn[1:] == conn[:-1]) & (side[1:] == side[:-1])

@@ -152,3 +152,22 @@ def test_a_client_that_is_held_gets_the_remedy_at_the_client(run, tmp_path):
     path.write_bytes(pcap_bytes(talk(server_held).segments))
     _, out, _ = run("analyze", "--json", path)
     assert json.loads(out)["summary"]["remedy"].startswith("Set TCP_NODELAY on the server (10.0.0.2:80)")
+
+
+def test_two_captures_of_the_same_traffic_tell_delay_and_hold_apart(run):
+    both = [STALLED, STALLED.with_name("client.pcap")]
+    code, out, _ = run("analyze", "--same-traffic", *both)
+    assert code == 0
+    assert "96 stalls; 0 and 0 in one of them only" in out
+    code, out, _ = run("analyze", "--same-traffic", "--json", *both)
+    pair = json.loads(out.splitlines()[0])
+    assert (pair["schema"], pair["matched"], pair["only_in"]) == ("nagle-lab-pair/1", 96, [0, 0])
+    assert pair["ack_delay_ms"]["p50"] <= pair["hold_ms"]["p50"]
+    assert len(out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("captures", [[STALLED], [STALLED, STALLED.parent], [STALLED, CLEAN]])
+def test_what_is_not_the_same_traffic_is_refused(run, captures):
+    code, out, err = run("analyze", "--same-traffic", *captures)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert err.count("\n") == 1

@@ -12,6 +12,7 @@ from rich.text import Text
 from nagle_lab.dissect import Comparison, Row, detail
 from nagle_lab.errors import NagleLabError
 from nagle_lab.excerpt import around
+from nagle_lab.pair import Pair
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.result import Result, Spread, Stall
 from nagle_lab.runs import ENDS, Run, grown, segments_sent
@@ -78,6 +79,22 @@ def dissections(path: Path, stall: Stall) -> Iterator[Text]:
             yield from (Text(_fit(printable(line))) for line in lines)
     except NagleLabError as problem:
         yield Text(f"\nWithout Wireshark's view of the three frames: {printable(str(problem))}", "dim")
+
+
+def show_pair(pair: Pair, to: Console) -> None:
+    """What two captures of the same traffic tell together."""
+    to.print(_facts([("together", " and ".join(map(printable, pair.files))), *_pair_facts(pair)]))
+
+
+def _pair_facts(pair: Pair) -> list[tuple[str, str]]:
+    rows = [
+        ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
+        ("ACK delay", f"{_spread(pair.ack_delay_ms, 'ms')}, at the capture nearer the delaying end"),
+        ("hold", f"at most {_spread(pair.hold_ms, 'ms')}, of which the path took p50 {pair.path_ms.p50:.2f} ms")
+        if pair.path_ms
+        else ("", ""),
+    ]
+    return rows if pair.matched else rows[:1]
 
 
 def show_comparison(path: Path, found: Comparison, to: Console) -> None:
