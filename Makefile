@@ -36,8 +36,8 @@ setup: lab-ready ## set up everything, for the lab and for the tests
 	@setup/tools.sh
 
 .PHONY: test
-test: setup ## all tests, fast ones first: unit, reference captures, the lab on Docker
-	@$(pytest) tests/unit tests/reference tests/lab
+test: setup ## all tests, fast ones first: unit, reference captures, hostile input, the lab on Docker
+	@$(pytest) tests/unit tests/reference tests/hostile tests/lab
 
 .PHONY: test-unit
 test-unit: ## unit tests only: no Docker, seconds
