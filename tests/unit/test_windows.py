@@ -51,9 +51,7 @@ def found(packets: Packets, cuts: list[int]):
 
 def test_the_whole_has_stalls_and_clean_connections(packets):
     whole = found(packets, [])
-    assert (
-        len(whole["stalls"][0]) == 5 * 5 + 3 * 2
-    )  # three_writes stalls twice
+    assert len(whole["stalls"][0]) == 5 * 5 + 3 * 2  # three_writes stalls twice
     assert len(set(whole["exchanges"])) == 6 * len(STALLED + CLEAN) + 3 * 3
 
 
