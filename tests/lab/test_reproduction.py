@@ -28,7 +28,8 @@ def folder_of(runs: Path, variant: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("variant", "verdict"), [("nodelay-off", "STALL"), ("nodelay-on", "CLEAN"), ("no-keepalive", "CLEAN")]
+    ("variant", "verdict"),
+    [("nodelay-off", "STALL"), ("nodelay-on", "CLEAN"), ("no-keepalive", "CLEAN"), ("nopush", "CLEAN")],
 )
 def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
     """As published: 1000 requests on 100 connections; all but the first of a connection stall, or none does."""

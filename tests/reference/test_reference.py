@@ -15,13 +15,14 @@ RUNS = sorted(p.parent for p in REFERENCE.glob("*/manifest.json"))
 CAPTURES = sorted(REFERENCE.glob("*/*.pcap"))
 
 
-def test_all_three_variants_are_here():
+def test_all_variants_are_here():
     assert [r.name for r in RUNS] == [
         "nginx-static-no-keepalive",
         "nginx-static-nodelay-off",
         "nginx-static-nodelay-on",
+        "nginx-static-nopush",
     ]
-    assert len(CAPTURES) == 6
+    assert len(CAPTURES) == 8
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda r: r.name)
@@ -51,7 +52,7 @@ def test_the_stalled_run_stalls_on_all_but_the_first_exchanges():
         assert 35 < summary.wait_ms.p50 < 60  # one delayed-ACK timer of Linux, not two
 
 
-@pytest.mark.parametrize("variant", ["nodelay-on", "no-keepalive"])
+@pytest.mark.parametrize("variant", ["nodelay-on", "no-keepalive", "nopush"])
 def test_the_other_runs_are_clean(variant):
     for end in ("server", "client"):
         result = analyze(REFERENCE / f"nginx-static-{variant}" / f"{end}.pcap")

@@ -75,6 +75,7 @@ def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenari
         "PAGE_BYTES": "615",
         "KEEPALIVE": "on",
         "TCP_NODELAY": "on",
+        "TCP_NOPUSH": "off",
     }
 
 
