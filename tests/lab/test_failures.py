@@ -158,6 +158,7 @@ def test_the_images_own_check_of_its_settings(nginx: Scenario, tmp_path: Path):
     image = nginx_image(nginx, tmp_path)
     for setting, told in {
         "TCP_NODELAY=maybe": "TCP_NODELAY is 'maybe': set it to on or off",
+        "TCP_NOPUSH=maybe": "TCP_NOPUSH is 'maybe': set it to on or off",
         "PAGE_BYTES=big": "PAGE_BYTES is 'big': set it to a number of bytes",
     }.items():
         command = ["docker", "run", "--rm", "--network", "none", "--env", "TCP_NODELAY=on", "--env", setting, image]
