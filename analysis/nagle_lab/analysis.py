@@ -47,7 +47,7 @@ class Analysis:
         self._late: list[proof.LateAcks] = []
         self._late_fin: list[proof.LateAcks] = []
         self._silences: list[silences.Silences] = []
-        self._nagle_off, self._packets, self._segments = Counts(), Counts(), Counts()
+        self._nagle_off = Counts()
 
     def follow(self, packets: Packets) -> None:
         """Take the packets of the next window."""
@@ -65,11 +65,7 @@ class Analysis:
         self._silences.append(silences.find(rows, size))
         surely = rows.spread(self.connections.segment_size(rows.conn[rows.starts], LEAST_MSS))
         off = proof.small_behind_small(rows, surely)
-        new = np.flatnonzero(~rows.carried)
-        parts = np.maximum(1, -(-rows.length[new] // size[new]))
         self._nagle_off.add(rows, off, 1)
-        self._packets.add(rows, new, 1)
-        self._segments.add(rows, new, parts)
 
     def findings(self) -> Findings:
         """What the whole capture shows; call once, at the end."""
@@ -88,8 +84,6 @@ class Analysis:
             late_acks=late,
             late_fin_acks=late_fin,
             silences=silent,
-            packets=self._packets.of(count),
-            segments=self._segments.of(count),
             tcp_packets=self.tcp_packets,
             first_ts=self.first_ts,
             last_ts=self.last_ts,

@@ -42,7 +42,10 @@ class _Facts:
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
     closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
-    packets: NDArray[np.uint32]  # (n,)
+    packets: Ints  # (n, 2) sent by that side
+    segments: Ints  # (n, 2) the same, packets made by segmentation offload counted in parts
+    payload: Ints  # (n, 2) bytes in them
+    wire: Ints  # (n, 2) bytes of the whole packets
     first_frame: NDArray[np.uint32]  # (n,)
     reaction: Ints  # (n, 2) ns, shortest time from a segment of the peer to this side's acknowledgement of it
 
@@ -62,7 +65,10 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "syn": (np.int64, 2, -1),
     "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
-    "packets": (np.uint32, 1, 0),
+    "packets": (np.int64, 2, 0),
+    "segments": (np.int64, 2, 0),
+    "payload": (np.int64, 2, 0),
+    "wire": (np.int64, 2, 0),
     "first_frame": (np.uint32, 1, 0),
     "reaction": (np.int64, 2, np.iinfo(np.int64).max),
 }
@@ -108,7 +114,7 @@ class Connections:
         some = slice(self.count) if conn is None else conn
         mss, stamps = self.facts.mss[some].astype(np.int64), self.facts.stamps[some].all(1)
         smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
-        return np.where(smaller > 0, smaller - 12 * stamps, unknown)
+        return np.where(smaller > 0, np.maximum(smaller - 12 * stamps, 1), unknown)
 
     # Windows of packets -----------------------------------------------------------------------------
 
@@ -116,6 +122,7 @@ class Connections:
         """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
         order, conn, side = self._without_copies(packets, *self._assign(packets))
         self._learn_handshakes(packets, order, conn, side)
+        self._count(packets, order, conn, side)
         self._keep_context()
         rows = self._with_context(self._unwrapped(packets, order, conn, side))
         self._fill_before(rows)
@@ -222,6 +229,18 @@ class Connections:
         told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
         f.shift[conn[rows]] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
 
+    def _count(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> None:
+        starts = _starts(conn)
+        groups = conn[starts]
+        sizes = np.diff(starts, append=len(conn))
+        half = 2 * np.repeat(np.arange(len(starts)), sizes) + side
+        length = p.length[order]
+        parts = np.maximum(1, -(-length // np.repeat(self.segment_size(groups), sizes)))
+        f = self.facts
+        for column, weights in ((f.packets, None), (f.segments, parts), (f.payload, length), (f.wire, p.wire[order])):
+            counts = np.bincount(half, weights, 2 * len(starts)).reshape(-1, 2)  # exact up to 2**53
+            column[groups] += counts.astype(np.int64)
+
     def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> Timeline:
         """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4)."""
         seq, ack, flags = p.seq[order], p.ack[order], p.flags[order]
@@ -315,9 +334,8 @@ class Connections:
         return before
 
     def _learn(self, rows: Timeline) -> None:
-        """Packet counts, first senders of data, closings, and each side's shortest reaction."""
+        """First senders of data, closings, and each side's shortest reaction."""
         f, new = self.facts, ~rows.carried
-        f.packets[rows.conn[rows.starts]] += np.add.reduceat(new, rows.starts, dtype=np.uint32)
         opens = _first_of_each(new & rows.is_data, rows.starts)
         opens = opens[opens >= 0]
         opens = opens[f.opener[rows.conn[opens]] < 0]

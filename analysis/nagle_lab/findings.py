@@ -25,8 +25,6 @@ class Findings:
     late_acks: LateAcks
     late_fin_acks: LateAcks
     silences: Silences
-    packets: NDArray[np.int64]  # (connections, 2) sent by each side
-    segments: NDArray[np.int64]  # (connections, 2) the same, packets made by segmentation offload counted in parts
     tcp_packets: int
     first_ts: int | None
     last_ts: int
@@ -46,32 +44,27 @@ class Findings:
         """Keys of the exchanges that count, sorted: the answered ones, and stalled ones whose answer is cut off."""
         return _distinct(np.concatenate([self.exchanges.key, self.stalled]))
 
-    def delayed_acks(self) -> dict[str, int]:
-        """Delayed ACKs sent by each role."""
+    @cached_property
+    def delayed_acks(self) -> Ints:
+        """Delayed ACKs sent by each side, (connections, 2)."""
         late = self.late_acks
-        kept = is_late(late.conn, late.side, late.wait, self.connections)
-        return self._by_role(late.conn[kept], late.side[kept])
+        return self._count(late, is_late(late.conn, late.side, late.wait, self.connections))
 
-    def fin_acks(self) -> dict[str, int]:
-        """ACKs of bare FINs that each role's timer sent, but did not delay."""
-        return self._by_role(self.late_fin_acks.conn, self.late_fin_acks.side)
+    @cached_property
+    def fin_acks(self) -> Ints:
+        """ACKs of bare FINs that each side's timer sent, but did not delay, (connections, 2)."""
+        return self._count(self.late_fin_acks, np.ones(len(self.late_fin_acks.conn), np.bool_))
 
-    def packets_sent(self) -> dict[str, int]:
-        """Packets sent by each role: what the receiving kernel counts as InSegs."""
-        return self._sent(self.packets)
+    def by_role(self, counts: Ints) -> dict[str, int]:
+        """Sums of a count per side, (connections, 2), over the sides of each role."""
+        conn = np.arange(len(self.client))
+        sides = (self.client, 1 - self.client)
+        return {role: int(counts[conn, side].sum()) for role, side in zip(ROLES, sides, strict=True)}
 
-    def segments_sent(self) -> dict[str, int]:
-        """Segments sent by each role: what the sending kernel counts as OutSegs."""
-        return self._sent(self.segments)
-
-    def _sent(self, counts: NDArray[np.int64]) -> dict[str, int]:
-        conn, side = np.nonzero(counts)
-        return self._by_role(conn, side, counts[conn, side])
-
-    def _by_role(self, conn: Ints, side: Ints, counts: Ints | None = None) -> dict[str, int]:
-        is_server = (side != self.client[conn]).astype(np.int64)
-        totals = np.bincount(is_server, weights=counts, minlength=2)
-        return {role: int(total) for role, total in zip(ROLES, totals, strict=True)}
+    def _count(self, acks: LateAcks, kept: NDArray[np.bool_]) -> Ints:
+        count = self.connections.count
+        half = 2 * acks.conn[kept].astype(np.int64) + acks.side[kept]
+        return np.bincount(half, minlength=2 * count).reshape(count, 2)
 
 
 def _distinct(keys: Ints) -> Ints:

@@ -78,6 +78,8 @@ class Summary:
     request_to_ack_ms: Spread | None
     request_to_response_ms: Spread | None
     exchange_ms: Spread | None
+    wire_bytes: int  # of all TCP packets, link layer included where it was captured
+    payload_bytes: int  # in them
     lost_ms_total: float
     packets_per_exchange: float
     held_by: str | None
@@ -91,6 +93,18 @@ class Silence:
 
     count: int
     total_ms: float
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one side of a connection sent."""
+
+    packets: int
+    segments: int  # the same, packets made by segmentation offload counted in parts
+    wire_bytes: int  # of the whole packets, link layer included where it was captured
+    payload_bytes: int
+    delayed_acks: int
+    fin_acks_by_timer: int  # ACKs of bare FINs that the timer sent without delay
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,7 @@ class Connection:
     stalled_exchanges: int
     stalls: int
     first_stalled_exchange: int | None  # counted from 1
+    sent: dict[str, Sent]  # by role: "client", "server"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 
 from nagle_lab.findings import ROLES, Findings
-from nagle_lab.result import Connection, Endpoint, Stall, Stalls
+from nagle_lab.result import Connection, Endpoint, Sent, Stall, Stalls
 from nagle_lab.timeline import Ints
 
 Row = TypeVar("Row")
@@ -61,14 +61,20 @@ class ConnectionRows(_Rows[Connection]):
             client=endpoint(self._found, at, client),
             server=endpoint(self._found, at, 1 - client),
             first_frame=int(facts.first_frame[at]),
-            packets=int(facts.packets[at]),
+            packets=int(facts.packets[at].sum()),
             handshake=bool(self._handshake[at]),
             mss=int(self._size[at]),
             exchanges=int(self._exchanges[at]),
             stalled_exchanges=int(self._stalled[at]),
             stalls=int(self._stalls[at]),
             first_stalled_exchange=first + 1 if first >= 0 else None,
+            sent=dict(zip(ROLES, (self._sent(at, side) for side in (client, 1 - client)), strict=True)),
         )
+
+    def _sent(self, conn: int, side: int) -> Sent:
+        facts, found = self._found.connections.facts, self._found
+        columns = (facts.packets, facts.segments, facts.wire, facts.payload, found.delayed_acks, found.fin_acks)
+        return Sent(*(int(column[conn, side]) for column in columns))
 
 
 class StallRows(_Rows[Stall], Stalls):

@@ -75,7 +75,7 @@ def _summary(found: Findings) -> Summary:
     proved, exchanges = found.proof.stalls, found.exchanges
     wait = _spread(proved.wait, 1e6)
     total = len(found.counted)
-    delayed_acks = found.delayed_acks()
+    delayed_acks, facts = found.by_role(found.delayed_acks), found.connections.facts
     return Summary(
         connections=found.connections.count,
         exchanges=total,
@@ -85,14 +85,16 @@ def _summary(found: Findings) -> Summary:
         stalled_share=round(len(found.stalled) / total, 4) if total else 0.0,
         delayed_acks=sum(delayed_acks.values()),
         delayed_acks_by=delayed_acks,
-        fin_acks_by_timer=found.fin_acks(),
-        packets_by=found.packets_sent(),
-        segments_by=found.segments_sent(),
+        fin_acks_by_timer=found.by_role(found.fin_acks),
+        packets_by=found.by_role(facts.packets),
+        segments_by=found.by_role(facts.segments),
         wait_ms=wait,
         release_us=_spread(proved.release, 1e3),
         request_to_ack_ms=_spread(exchanges.to_ack, 1e6),
         request_to_response_ms=_spread(exchanges.to_response, 1e6),
         exchange_ms=_spread(exchanges.total, 1e6),
+        wire_bytes=int(facts.wire.sum()),
+        payload_bytes=int(facts.payload.sum()),
         lost_ms_total=round(float(proved.wait.sum()) / 1e6, 3),
         packets_per_exchange=round(found.tcp_packets / total, 2) if total else 0.0,
         held_by=_role(found, proved.conn, proved.side),

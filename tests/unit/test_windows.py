@@ -44,8 +44,9 @@ def found(packets: Packets, cuts: list[int]):
         "exchanges": exchanges.key.tolist(),
         "totals": exchanges.total.tolist(),
         "acks": np.nan_to_num(exchanges.to_ack, nan=-1).tolist(),
-        "delayed": findings.delayed_acks(),
-        "segments": findings.segments_sent(),
+        "delayed": findings.delayed_acks.tolist(),
+        "segments": findings.connections.facts.segments[: findings.connections.count].tolist(),
+        "wire bytes": findings.connections.facts.wire[: findings.connections.count].tolist(),
     }
 
 
