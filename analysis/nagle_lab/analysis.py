@@ -1,20 +1,18 @@
 """The way through: capture → packets → connections → exchanges and stalls → verdict → result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from nagle_lab import silences
 from nagle_lab import stalls as proof
-from nagle_lab.capture import open_capture
+from nagle_lab.capture import Capture, open_capture
 from nagle_lab.connections import LEAST_MSS, Connections
-from nagle_lab.exchanges import ExchangeLog
-from nagle_lab.findings import Findings
+from nagle_lab.findings import Findings, PutAside
+from nagle_lab.ledger import entries
 from nagle_lab.packets import Packets, Tally, decode
 from nagle_lab.result import Result
-from nagle_lab.summary import summarize
+from nagle_lab.summary import Seen, summarize
 from nagle_lab.timeline import Ints, Timeline
 
 
@@ -29,9 +27,19 @@ def analyze(path: str | Path | Sequence[str | Path]) -> Result:
     with open_capture(path) as capture:
         analysis = Analysis()
         tally = Tally()
-        for records in capture:
-            analysis.follow(decode(records, tally))
-        return summarize(capture, tally, analysis.findings())
+        for packets in _ahead(capture, tally):
+            analysis.follow(packets)
+        return summarize(capture, tally, analysis.seen(), analysis.findings())
+
+
+def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
+    """The packets of a capture, window by window; the next one is read and decoded while one is analysed."""
+    windows = (decode(records, tally) for records in capture)
+    with ThreadPoolExecutor(1, "decode") as reader:
+        coming = reader.submit(next, windows, None)
+        while (packets := coming.result()) is not None:
+            coming = reader.submit(next, windows, None)
+            yield packets
 
 
 class Analysis:
@@ -42,12 +50,9 @@ class Analysis:
         self.tcp_packets = 0
         self.first_ts: int | None = None
         self.last_ts = 0
-        self._exchanges = ExchangeLog()
-        self._triples: list[proof.Triples] = []
-        self._late: list[proof.LateAcks] = []
-        self._late_fin: list[proof.LateAcks] = []
-        self._silences: list[silences.Silences] = []
-        self._nagle_off = Counts()
+        self._aside = PutAside()
+        self._observer = ThreadPoolExecutor(1, "look")
+        self._looking: Future[None] | None = None
 
     def follow(self, packets: Packets) -> None:
         """Take the packets of the next window."""
@@ -56,58 +61,55 @@ class Analysis:
         self.tcp_packets += len(packets)
         self.first_ts = int(packets.ts[0]) if self.first_ts is None else self.first_ts
         self.last_ts = int(packets.ts[-1])
-        rows = self.connections.follow(packets)
-        self._exchanges.follow(rows, self.connections)
-        size = rows.spread(self.connections.segment_size(rows.conn[rows.starts]))
-        self._triples.append(proof.find(rows, size))
-        self._late.append(proof.late_acks(rows))
-        self._late_fin.append(proof.late_fin_acks(rows))
-        self._silences.append(silences.find(rows, size))
-        surely = rows.spread(self.connections.segment_size(rows.conn[rows.starts], LEAST_MSS))
-        off = proof.small_behind_small(rows, surely)
-        self._nagle_off.add(rows, off, 1)
+        known = self.connections
+        rows = known.follow(packets)
+        self._aside.exchanges.follow(rows, known)
+        places = rows.conn[rows.starts]
+        ids, sizes = known.facts.id[places], (known.segment_size(places), known.segment_size(places, LEAST_MSS))
+        self._put_away(known.finish(rows))
+        self._wait()
+        self._looking = self._observer.submit(self._look, rows, ids, *sizes)
+
+    def _look(self, rows: Timeline, ids: Ints, sizes: Ints, sure_sizes: Ints) -> None:
+        """What one window shows, of connections (connections,) with these numbers and segment sizes.
+
+        Runs beside the next window's :meth:`follow`.
+        """
+        aside, size, numbers = self._aside, rows.spread(sizes), rows.spread(ids)
+        aside.triples.append(proof.find(rows, size, numbers))
+        aside.late_acks.append(proof.late_acks(rows, numbers))
+        aside.silences.append(silences.find(rows, size, numbers))
+        surely = size if (sizes == sure_sizes).all() else rows.spread(sure_sizes)
+        for events, at in (
+            (aside.nagle_off, proof.small_behind_small(rows, surely)),
+            (aside.fin_acks, proof.fin_acks_by_timer(rows)),
+        ):
+            events.add(numbers[at], rows.side[at])
+
+    def _wait(self) -> None:
+        """Until what was begun is done; raises what it raised."""
+        if self._looking is not None:
+            self._looking.result()
+            self._looking = None
+
+    def seen(self) -> Seen:
+        """How much of TCP there was."""
+        known = self.connections
+        return Seen(self.tcp_packets, known.count, known.copies, self.first_ts, self.last_ts)
 
     def findings(self) -> Findings:
         """What the whole capture shows; call once, at the end."""
-        count = self.connections.count
-        # Each list of parts is let go before the next is joined: they grow with the file, all else does not.
-        triples = proof.Triples.join(self._triples)
-        self._triples.clear()
-        late, late_fin = proof.LateAcks.join(self._late), proof.LateAcks.join(self._late_fin)
-        self._late.clear()
-        silent = silences.Silences.join(self._silences)
-        self._silences.clear()
-        return Findings(
-            connections=self.connections,
-            exchanges=self._exchanges.exchanges(),
-            proof=proof.prove(triples, self._nagle_off.of(count), self.connections),
-            late_acks=late,
-            late_fin_acks=late_fin,
-            silences=silent,
-            tcp_packets=self.tcp_packets,
-            first_ts=self.first_ts,
-            last_ts=self.last_ts,
-        )
+        self._wait()
+        self._observer.shutdown()
+        self._put_away(self.connections.live())
+        return Findings(self._aside)
 
-
-class Counts:
-    """A number per half-connection; costs what a window holds, however many connections came before."""
-
-    def __init__(self) -> None:
-        self._counts = np.zeros(128, np.int32)
-
-    def add(self, rows: Timeline, at: Ints, weights: Ints | int) -> None:
-        """Add a weight for each row of ``at`` to the count of its half-connection."""
-        half = 2 * rows.conn[at] + rows.side[at]
-        need = int(half.max(initial=0)) + 1
-        if need > len(self._counts):
-            spare = np.zeros(need + need // 4 - len(self._counts), np.int32)
-            self._counts = np.concatenate([self._counts, spare])
-        np.add.at(self._counts, half, np.int32(weights))
-
-    def of(self, connections: int) -> NDArray[np.int64]:
-        """The counts, shape (connections, 2)."""
-        counts = np.zeros(2 * connections, np.int64)
-        known = self._counts[: 2 * connections]
-        counts[: len(known)] = known
-        return counts.reshape(-1, 2)
+    def _put_away(self, places: Ints) -> None:
+        """Enter the connections there in the ledger, and forget them."""
+        if not len(places):
+            return
+        entry = entries(self.connections, places)
+        closed = self._aside.exchanges.close(places)
+        entry["answered"], entry["repeat"], entry["greeted"], entry["open"] = closed
+        self._aside.ledger.put(self.connections.facts.id[places], entry)
+        self.connections.free(places)

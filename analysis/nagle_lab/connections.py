@@ -1,9 +1,12 @@
 """Packets → connections: which connection and direction each segment belongs to, and its place in the byte stream.
 
-The packets of one window come in, in capture order; a :class:`Timeline` comes out, in connection order, every
-row with its unwrapped sequence numbers and with what both half-connections looked like just before it. A half-
-connection is one direction of a connection; ``side`` 0 is the end that opened it (the SYN's sender, or the sender
-of the first packet seen), side 1 its peer.
+The packets of one window come in, in capture order; a :class:`Timeline` comes out, grouped by connection, every row
+with its unwrapped sequence numbers and with what its half-connection looked like just before it. A half-connection is
+one direction of a connection; ``side`` 0 is the end that opened it (the SYN's sender, or the sender of the first
+packet seen), side 1 its peer.
+
+Only live connections are in memory, each in a row ("place") of the tables here. One that is over is put away:
+what is left of it is a row of the ledger (:mod:`nagle_lab.ledger`).
 """
 
 from dataclasses import dataclass
@@ -14,27 +17,35 @@ from numpy.typing import NDArray
 
 from nagle_lab.keytable import KeyTable, endpoint_hash, pair_hash
 from nagle_lab.packets import Packets
-from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline
+from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, runs
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 DEFAULT_MSS = 1448  # Ethernet's 1460 less timestamps: what a connection uses when its handshake was not captured
-_UNSET = np.int64(-1)
 _ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
 _LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale (no SYN, or its options cut off) is taken so large
 _BAND = np.int64(1) << 40  # more than one window of packets can carry
 
+# A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late packets are still its own.
+TIME_WAIT = 60 * 1_000_000_000  # ns
+LAST_ANSWER = 1_000_000_000  # ns; what a closing leads to has come by then
+# Beyond so many live connections, closed ones and unanswered SYNs (a flood) are put away early, the oldest first.
+MANY = 1 << 16
+
 
 @dataclass
 class _Facts:
-    """What is remembered of every connection, one row each; two columns where it is known per side."""
+    """What is remembered of every live connection, one row each; two columns where it is known per side."""
 
+    id: Ints  # (n,) the connection's number in order of appearance; -1 a free place
+    pair: Ints  # (n,) number of its address pair
+    origin: NDArray[np.uint64]  # (n,) hash of side 0's address and port
     hi: NDArray[np.uint64]  # addresses, (n, 2)
     lo: NDArray[np.uint64]
     port: NDArray[np.uint16]
     seq: Ints  # (n, 2) unwrapped number of the latest segment; -1 unknown
     ack: Ints  # (n, 2) unwrapped number of the latest acknowledgement sent by that side; -1 unknown
     sent: Ints  # (n, 2) highest end sent; 0 none
-    acked: Ints  # (n, 2) highest number of that side's stream acknowledged by its peer; 0 none
+    told: Ints  # (n, 2) highest acknowledgement sent; 0 none
     mss: NDArray[np.uint16]  # (n, 2) MSS option in that side's SYN; 0 unknown
     wscale: NDArray[np.int8]  # (n, 2) window scale in that side's SYN; -1 unknown
     shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled; at most, where no SYN tells
@@ -46,18 +57,23 @@ class _Facts:
     segments: Ints  # (n, 2) the same, packets made by segmentation offload counted in parts
     payload: Ints  # (n, 2) bytes in them
     wire: Ints  # (n, 2) bytes of the whole packets
-    first_frame: NDArray[np.uint32]  # (n,)
+    first_frame: Ints  # (n,)
+    last_ts: Ints  # (n,) ns, of its latest packet
     reaction: Ints  # (n, 2) ns, shortest time from a segment of the peer to this side's acknowledgement of it
 
 
+NO_REACTION = np.iinfo(np.int64).max
 _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
+    "id": (np.int64, 1, -1),
+    "pair": (np.int64, 1, -1),
+    "origin": (np.uint64, 1, 0),
     "hi": (np.uint64, 2, 0),
     "lo": (np.uint64, 2, 0),
     "port": (np.uint16, 2, 0),
     "seq": (np.int64, 2, -1),
     "ack": (np.int64, 2, -1),
     "sent": (np.int64, 2, 0),
-    "acked": (np.int64, 2, 0),
+    "told": (np.int64, 2, 0),
     "mss": (np.uint16, 2, 0),
     "wscale": (np.int8, 2, -1),
     "shift": (np.uint8, 2, 14),
@@ -69,10 +85,10 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "segments": (np.int64, 2, 0),
     "payload": (np.int64, 2, 0),
     "wire": (np.int64, 2, 0),
-    "first_frame": (np.uint32, 1, 0),
-    "reaction": (np.int64, 2, np.iinfo(np.int64).max),
+    "first_frame": (np.int64, 1, 0),
+    "last_ts": (np.int64, 1, 0),
+    "reaction": (np.int64, 2, NO_REACTION),
 }
-NO_REACTION = np.iinfo(np.int64).max
 
 
 def _blank(name: str, n: int) -> NDArray[Any]:
@@ -81,38 +97,39 @@ def _blank(name: str, n: int) -> NDArray[Any]:
 
 
 class Connections:
-    """Every connection of a capture; :meth:`follow` takes the next window of packets."""
+    """Every connection of a capture; :meth:`follow` takes the next window of packets, :meth:`finish` ends it."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # connections seen
         self.copies = 0  # packets seen before, on another interface
         self.facts = _Facts(**{name: _blank(name, 64) for name in _INITIAL})
+        self._free = np.arange(63, -1, -1)  # places, the next one last
         self._pairs = KeyTable()
-        self._current = np.full(64, -1, np.int64)  # address pair → its newest connection
+        self._current = np.full(64, -1, np.int64)  # address pair → place of its newest connection
+        self._superseded: list[Ints] = []  # places of connections whose address pair has a newer one
         self._context: Timeline | None = None  # rows later windows may have to look back at
-        self._previous: Timeline | None = None  # the previous window, complete with what later stages wrote into it
+
+    @property
+    def places(self) -> int:
+        """Places there are, free ones included: every place is below this."""
+        return len(self.facts.id)
 
     # Roles ------------------------------------------------------------------------------------------
 
-    def client_side(self, conn: Ints | None = None) -> NDArray[np.int8]:
-        """Which side is the client of those (n,), or all: by handshake, else who sent data first, else side 0."""
-        some = slice(self.count) if conn is None else conn
-        syn = self.facts.syn[some]
+    def client_side(self, place: Ints) -> NDArray[np.int8]:
+        """Which side is the client of those (n,): by handshake, else who sent data first, else side 0."""
+        syn = self.facts.syn[place]
         by_handshake = (syn[:, 0] >= 0) | (syn[:, 1] >= 0)
-        return np.where(by_handshake, 0, np.maximum(self.facts.opener[some], 0)).astype(np.int8)
+        return np.where(by_handshake, 0, np.maximum(self.facts.opener[place], 0)).astype(np.int8)
 
-    def handshakes(self) -> Bools:
-        """Connections with both SYNs in the capture, shape (count,)."""
-        syn = self.facts.syn[: self.count]
+    def handshakes(self, place: Ints) -> Bools:
+        """Which of those (n,) have both SYNs in the capture."""
+        syn = self.facts.syn[place]
         return (syn[:, 0] >= 0) & (syn[:, 1] >= 0)
 
-    def segment_size(self, conn: Ints | None = None, unknown: int = DEFAULT_MSS) -> Ints:
-        """Largest payload of one segment of those (n,), or all, bytes.
-
-        The smaller MSS (RFC 9293 §3.7.1) less timestamps.
-        """
-        some = slice(self.count) if conn is None else conn
-        mss, stamps = self.facts.mss[some].astype(np.int64), self.facts.stamps[some].all(1)
+    def segment_size(self, place: Ints, unknown: int = DEFAULT_MSS) -> Ints:
+        """Largest payload of one segment of those (n,), bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
+        mss, stamps = self.facts.mss[place].astype(np.int64), self.facts.stamps[place].all(1)
         smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
         return np.where(smaller > 0, np.maximum(smaller - 12 * stamps, 1), unknown)
 
@@ -121,92 +138,112 @@ class Connections:
     def follow(self, packets: Packets) -> Timeline:
         """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
         order, conn, side = self._without_copies(packets, *self._assign(packets))
-        self._learn_handshakes(packets, order, conn, side)
-        self._count(packets, order, conn, side)
-        self._keep_context()
-        rows = self._with_context(self._unwrapped(packets, order, conn, side))
-        self._fill_before(rows)
+        flags = packets.flags[order]
+        self._learn_handshakes(packets, order, conn, side, flags)
+        new = self._unwrapped(packets, order, conn, side, flags)
+        self._count(packets.wire[order], new)
+        rows = self._with_context(new)
         self._learn(rows)
-        self._previous = rows
         return rows
 
+    def finish(self, rows: Timeline) -> Ints:
+        """End the window of ``rows``: keep what later ones look back at; returns the places of what is over.
+
+        Whoever keeps something by place must take it from these now: :meth:`free` gives them to new connections.
+        """
+        over = self._over(int(rows.ts.max()))
+        self._keep_context(rows, over)
+        return over
+
+    def free(self, places: Ints) -> None:
+        """Forget the connections there."""
+        pair = self.facts.pair[places]
+        newest = self._current[pair] == places
+        self._pairs.drop(pair[newest])
+        self._current[pair[newest]] = -1
+        for name, (_, _, value) in _INITIAL.items():
+            getattr(self.facts, name)[places] = value
+        self._free = np.concatenate([self._free, places[::-1]])
+
+    def live(self) -> Ints:
+        """The places that are taken."""
+        return np.flatnonzero(self.facts.id >= 0)
+
     def _assign(self, p: Packets) -> tuple[Ints, Ints, NDArray[np.int8]]:
-        """Connection-sorted order of the packets, and in that order the connection and side of each."""
+        """Order of the packets by connection, and in that order the connection and side of each."""
         a, b = endpoint_hash(p.src_hi, p.src_lo, p.sport), endpoint_hash(p.dst_hi, p.dst_lo, p.dport)
-        pair = self._pairs.ids(pair_hash(a, b))
-        if len(self._pairs) > len(self._current):
-            grown = np.full(2 * len(self._pairs), -1, np.int64)
-            grown[: len(self._current)] = self._current
-            self._current = grown
-        small = len(self._pairs) < 1 << 16
+        pair = self._pairs.numbers(pair_hash(a, b))
+        if self._pairs.size > len(self._current):
+            spare = np.full(2 * self._pairs.size - len(self._current), -1, np.int64)
+            self._current = np.concatenate([self._current, spare])
+        small = self._pairs.size < 1 << 16
         order = np.argsort(pair.astype(np.uint16) if small else pair, kind="stable")  # uint16: radix sort
-        pair = pair[order]
-        conn = self._generations(p, order, pair)
-        forward = (p.src_lo[order] == self.facts.lo[conn, 0]) & (p.sport[order] == self.facts.port[conn, 0])
-        forward &= p.src_hi[order] == self.facts.hi[conn, 0]
-        return order, conn, np.where(forward, 0, 1).astype(np.int8)
+        conn = self._generations(p, order, pair[order])
+        return order, conn, (a[order] != self.facts.origin[conn]).astype(np.int8)
 
     def _generations(self, p: Packets, order: Ints, pair: Ints) -> Ints:
         """Connection of each sorted row: a SYN with a new sequence number starts another on the same address pair."""
-        groups = _starts(pair)
-        first = np.zeros(len(pair), np.bool_)
-        first[groups] = True
-        known = self._current[pair]
-        is_syn = (p.flags[order] & (SYN | ACK | RST)) == SYN
-        seq = p.seq[order].astype(np.int64)
-        latest = np.where(known >= 0, self._syn_of(known), -1)
-        syn_rows = np.flatnonzero(is_syn)
-        if len(syn_rows):  # the previous SYN of the pair: in this window, else what is remembered
-            same = np.diff(pair[syn_rows], prepend=_UNSET) == 0
-            latest[syn_rows[same]] = seq[syn_rows[np.flatnonzero(same) - 1]]
-        begins = (is_syn & (seq != latest)) | (first & (known < 0))
+        groups = runs(pair)
+        known = self._current[pair[groups]]
+        syn_rows = np.flatnonzero((p.flags & (SYN | ACK | RST) == SYN)[order])
+        before = self._current[pair[syn_rows]]
+        latest = np.where(before >= 0, self.facts.syn[before, 0], -1)
+        seq = p.seq[order[syn_rows]].astype(np.int64)
+        same = np.flatnonzero(pair[syn_rows[1:]] == pair[syn_rows[:-1]]) + 1
+        latest[same] = seq[same - 1]  # the previous SYN of the pair: in this window, else what is remembered
         # A SYN that is the very first row of an unknown pair is one beginning, not two.
-        born = np.flatnonzero(begins)
-        conn_of_birth = self._new(p, order[born])
+        born = np.union1d(syn_rows[seq != latest], groups[known < 0])
+        places = self._new(p, order[born], pair[born])
         # A row belongs to the latest connection begun in its group, else to the one known before.
         edges = np.union1d(groups, born)
-        owner = known[edges]
-        owner[np.searchsorted(edges, born)] = conn_of_birth
-        conn: Ints = np.repeat(owner, np.diff(edges, append=len(pair)))
-        self._current[pair] = conn  # duplicates: the last row of each pair wins, which is its newest connection
-        return conn
+        owner = np.empty(len(edges), np.int64)
+        owner[np.searchsorted(edges, groups)] = known
+        owner[np.searchsorted(edges, born)] = places
+        self._supersede(known[np.isin(groups, born)], owner, pair[edges])
+        self._current[pair[edges]] = owner  # duplicates: the last edge of each pair wins, its newest connection
+        return np.repeat(owner, np.diff(edges, append=len(pair)))
 
-    def _syn_of(self, conn: Ints) -> Ints:
-        syn = self.facts.syn
-        return np.where(conn >= 0, syn[np.maximum(conn, 0), 0], -1)
+    def _supersede(self, known: Ints, owner: Ints, pair: Ints) -> None:
+        """Note whom a newer connection follows: the one ``known`` before, or an earlier one of this window."""
+        followed = np.concatenate([pair[1:] == pair[:-1], [False]])[: len(pair)]
+        self._superseded += [known[known >= 0], owner[followed & (owner >= 0)]]
 
-    def _new(self, p: Packets, rows: Ints) -> Ints:
+    def _new(self, p: Packets, rows: Ints, pair: Ints) -> Ints:
         """Open a connection for each of those packets; side 0 is its sender, or for a SYN-ACK its receiver."""
         n = len(rows)
-        ids = np.empty(n, np.int64)
-        ids[np.argsort(rows)] = np.arange(self.count, self.count + n)  # numbered by their first packet
-        self.count += n
-        if self.count > len(self.facts.packets):
-            for name in _INITIAL:
-                grown = _blank(name, self.count + self.count // 4)  # little to spare: a flood fills it with SYNs
-                old = getattr(self.facts, name)
-                grown[: len(old)] = old
-                setattr(self.facts, name, grown)
+        if n > len(self._free):
+            self._grow(n)
+        places, self._free = self._free[len(self._free) - n :][::-1], self._free[: len(self._free) - n]
         f, swap = self.facts, (p.flags[rows] & (SYN | ACK)) == SYN | ACK
+        f.id[places[np.argsort(rows)]] = np.arange(self.count, self.count + n)  # numbered by their first packet
+        self.count += n
         for column, sent, received in (
             (f.hi, p.src_hi, p.dst_hi),
             (f.lo, p.src_lo, p.dst_lo),
             (f.port, p.sport, p.dport),
         ):
-            column[ids, 0] = np.where(swap, received[rows], sent[rows])
-            column[ids, 1] = np.where(swap, sent[rows], received[rows])
-        f.first_frame[ids] = p.frame[rows]
-        return ids
+            column[places, 0] = np.where(swap, received[rows], sent[rows])
+            column[places, 1] = np.where(swap, sent[rows], received[rows])
+        f.origin[places] = endpoint_hash(f.hi[places, 0], f.lo[places, 0], f.port[places, 0])
+        f.first_frame[places], f.last_ts[places], f.pair[places] = p.frame[rows], p.ts[rows], pair
+        return places
+
+    def _grow(self, need: int) -> None:
+        old = self.places
+        new = old + need + old // 4  # little to spare: a flood fills it with SYNs
+        for name in _INITIAL:
+            grown = _blank(name, new)
+            grown[:old] = getattr(self.facts, name)
+            setattr(self.facts, name, grown)
+        self._free = np.concatenate([np.arange(new - 1, old - 1, -1), self._free])
 
     def _without_copies(
         self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]
     ) -> tuple[Ints, Ints, NDArray[np.int8]]:
         """Leave out packets captured twice, on two interfaces: the same IPv4 datagram right after itself."""
         datagram = p.ip_id[order]
-        again = (
-            (datagram[1:] == datagram[:-1]) & (datagram[1:] != 0) & (conn[1:] == conn[:-1]) & (side[1:] == side[:-1])
-        )
-        at = np.flatnonzero(again) + 1
+        at = np.flatnonzero((datagram[1:] == datagram[:-1]) & (datagram[1:] != 0)) + 1
+        at = at[(conn[at] == conn[at - 1]) & (side[at] == side[at - 1])]
         one, two = order[at - 1], order[at]
         for column in (p.seq, p.ack, p.flags, p.length, p.window):
             same = column[one] == column[two]
@@ -216,8 +253,10 @@ class Connections:
         self.copies += len(at)
         return np.delete(order, at), np.delete(conn, at), np.delete(side, at)
 
-    def _learn_handshakes(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> None:
-        rows = np.flatnonzero(p.flags[order] & SYN)
+    def _learn_handshakes(
+        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8], flags: NDArray[np.uint16]
+    ) -> None:
+        rows = np.flatnonzero(flags & np.uint16(SYN))
         if not len(rows):
             return
         at, source, f = (conn[rows], side[rows]), order[rows], self.facts
@@ -229,42 +268,49 @@ class Connections:
         told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
         f.shift[conn[rows]] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
 
-    def _count(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> None:
-        starts = _starts(conn)
-        groups = conn[starts]
-        sizes = np.diff(starts, append=len(conn))
-        half = 2 * np.repeat(np.arange(len(starts)), sizes) + side
-        length = p.length[order]
-        parts = np.maximum(1, -(-length // np.repeat(self.segment_size(groups), sizes)))
-        f = self.facts
-        for column, weights in ((f.packets, None), (f.segments, parts), (f.payload, length), (f.wire, p.wire[order])):
-            counts = np.bincount(half, weights, 2 * len(starts)).reshape(-1, 2)  # exact up to 2**53
-            column[groups] += counts.astype(np.int64)
-
-    def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]) -> Timeline:
-        """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4)."""
-        seq, ack, flags = p.seq[order], p.ack[order], p.flags[order]
-        has_ack = (flags & ACK) != 0
+    def _unwrapped(
+        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8], flags: NDArray[np.uint16]
+    ) -> Timeline:
+        """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4), and how far they got."""
+        seq, ack, n, f = p.seq[order], p.ack[order], len(order), self.facts
+        has_ack = (flags & np.uint16(ACK)) != 0
         self._anchor(conn, side, seq, ack, has_ack)
-        start = np.empty(len(order), np.int64)
-        acked = np.full(len(order), -1, np.int64)
+        length = p.length[order].astype(np.int64)
+        consumed = length + ((flags & np.uint16(SYN | FIN)) != 0)
+        both = np.flatnonzero((flags & np.uint16(SYN | FIN)) == SYN | FIN)
+        consumed[both] += 1
+        start, end, sent_own, acked_peer = np.empty((4, n), np.int64)
+        acked = np.full(n, -1)
         for s in (0, 1):
             own = np.flatnonzero(side == s)
-            start[own] = _chain(conn[own], seq[own], self.facts.seq[:, s])
-            own = np.flatnonzero((side == s) & has_ack)
-            acked[own] = _chain(conn[own], ack[own], self.facts.ack[:, s])
-        length = p.length[order].astype(np.int64)
-        consumed = length + ((flags & np.uint16(SYN)) != 0) + ((flags & np.uint16(FIN)) != 0)
-        shift = self.facts.shift.ravel()[2 * conn + side]
-        window = p.window[order].astype(np.int64) << shift
+            groups = _Groups(conn[own])
+            start[own] = chained = groups.chain(seq[own], f.seq[:, s])
+            end[own] = ends = chained + consumed[own]
+            sent_own[own] = groups.highest_before(ends, f.sent[:, s])
+            acking = own[has_ack[own]]
+            groups = groups if len(acking) == len(own) else _Groups(conn[acking])
+            acked[acking] = chained = groups.chain(ack[acking], f.ack[:, s])
+            if len(acking) == len(own):
+                acked_peer[own] = groups.highest_before(chained, f.told[:, s])
+            else:
+                acked_peer[own] = _Groups(conn[own]).highest_before(acked[own], f.told[:, s])
+        window = p.window[order].astype(np.int64) << f.shift.ravel()[2 * conn + side]
         syn = np.flatnonzero(flags & np.uint16(SYN))
         window[syn] = p.window[order[syn]]  # that of a SYN is never scaled
-        empty = np.zeros(len(order), np.int64)
+        ts = p.ts[order]
         return Timeline(
-            conn=conn, side=side, frame=p.frame[order], ts=p.ts[order], start=start, end=start + consumed, ack=acked,
-            length=length, flags=flags, window=window, sent_own=empty, acked_own=empty,
-            acked_peer=empty, exchange=empty - 1, carried=np.zeros(len(order), np.bool_),
+            conn=conn, side=side, frame=p.frame[order], ts=ts, gap=self._gaps(conn, ts), start=start, end=end,
+            ack=acked, length=length, flags=flags, window=window, sent_own=sent_own, acked_peer=acked_peer,
+            exchange=np.full(n, -1, np.int32), carried=np.zeros(n, np.bool_),
         )  # fmt: skip
+
+    def _gaps(self, conn: Ints, ts: Ints) -> Ints:
+        """ns since the connection's previous packet."""
+        gap = np.diff(ts, prepend=ts[:1])
+        starts = runs(conn)
+        gap[starts] = ts[starts] - self.facts.last_ts[conn[starts]]
+        self.facts.last_ts[conn[starts]] = ts[np.append(starts[1:], len(ts)) - 1]
+        return gap
 
     def _anchor(
         self,
@@ -275,7 +321,14 @@ class Connections:
         has_ack: Bools,
     ) -> None:
         """Start the numbering of new half-connections: at their first segment, else at its peer's first ACK."""
-        f, starts = self.facts, _starts(conn)
+        f, starts = self.facts, runs(conn)
+        sizes = np.diff(starts, append=len(conn))
+        begins = (f.seq[conn[starts]] < 0).any(1) | (f.ack[conn[starts]] < 0).any(1)
+        if not begins.any():
+            return
+        some = np.flatnonzero(np.repeat(begins, sizes))
+        conn, side, seq, ack, has_ack = conn[some], side[some], seq[some], ack[some], has_ack[some]
+        starts = runs(conn)
         c = conn[starts]
         for s in (0, 1):
             for rows, number in (((side == s), seq), ((side != s) & has_ack, ack)):
@@ -286,86 +339,77 @@ class Connections:
             new = np.flatnonzero(talks & (f.ack[c, 1 - s] < 0) & (f.seq[c, s] >= 0))
             f.ack[c[new], 1 - s] = f.seq[c[new], s]
 
+    def _count(self, wire: NDArray[np.uint32], new: Timeline) -> None:
+        """Packets, segments and bytes of each side."""
+        groups = new.conn[new.starts]
+        half = 2 * new.spread(np.arange(len(groups))) + new.side
+        parts = np.maximum(1, -(-new.length // new.spread(self.segment_size(groups))))
+        f = self.facts
+        for column, weights in ((f.packets, None), (f.segments, parts), (f.payload, new.length), (f.wire, wire)):
+            counts = np.bincount(half, weights, 2 * len(groups)).reshape(-1, 2)  # exact up to 2**53
+            column[groups] += counts.astype(np.int64)
+
     def _with_context(self, new: Timeline) -> Timeline:
+        """The rows of earlier windows that these may look back at, each before the new ones of its connection."""
         if self._context is None or not len(self._context):
             return new
-        present = np.isin(self._context.conn, new.conn[new.starts])
-        if not present.any():
+        rank = np.full(self.places, -1)
+        rank[new.conn[new.starts]] = np.arange(len(new.starts))
+        rank = rank[self._context.conn]
+        present = np.flatnonzero(rank >= 0)
+        if not len(present):
             return new
-        old = self._context.take(np.flatnonzero(present))
-        self._context = self._context.take(np.flatnonzero(~present))
+        present = present[np.argsort(rank[present], kind="stable")]
+        old = self._context.take(present)
         old.carried[:] = True
-        both = Timeline.join([old, new])
-        return both.take(np.argsort(both.conn, kind="stable"))
-
-    def _fill_before(self, rows: Timeline) -> None:
-        """``sent_own`` and ``acked_*`` of the new rows; carried rows keep what they had."""
-        first = rows.side == 0
-        sent = [self._highest_before(rows, rows.end * (rows.side == s), self.facts.sent, s) for s in (0, 1)]
-        acked = [self._highest_before(rows, rows.ack * (rows.side != s), self.facts.acked, s) for s in (0, 1)]
-        old = np.flatnonzero(rows.carried)
-        for name, of_first, of_second in (
-            ("sent_own", sent[0], sent[1]),
-            ("acked_own", acked[0], acked[1]),
-            ("acked_peer", acked[1], acked[0]),
-        ):
-            kept = getattr(rows, name)[old]
-            column = np.where(first, of_first, of_second)
-            column[old] = kept
-            setattr(rows, name, column)
-
-    def _highest_before(self, rows: Timeline, values: Ints, state: Ints, side: int) -> Ints:
-        """Running maximum per connection, without the row itself; starts from ``state`` and is written back to it."""
-        starts = rows.starts
-        conns = rows.conn[starts]
-        floor = state[conns, side]
-        # One accumulate for all connections: each has its own band of numbers, above the one before.
-        band = np.arange(len(starts)) * _BAND
-        top = values - rows.spread(floor)
-        np.clip(top, 0, _BAND - 1, out=top)
-        top += rows.spread(band)
-        np.maximum.accumulate(top, out=top)
-        last = top[rows.lasts] - band + floor
-        before: Ints = np.empty_like(top)
-        before[1:] = top[:-1]
-        before[starts] = band
-        before += rows.spread(floor - band)
-        state[conns, side] = last
-        return before
+        self._context = self._context.take(np.flatnonzero(rank < 0))
+        source = np.insert(np.arange(len(old), len(old) + len(new)), new.starts[rank[present]], np.arange(len(old)))
+        return Timeline.join([old, new]).take(source)
 
     def _learn(self, rows: Timeline) -> None:
         """First senders of data, closings, and each side's shortest reaction."""
         f, new = self.facts, ~rows.carried
-        opens = _first_of_each(new & rows.is_data, rows.starts)
-        opens = opens[opens >= 0]
-        opens = opens[f.opener[rows.conn[opens]] < 0]
-        f.opener[rows.conn[opens]] = rows.side[opens]
-        ends = np.flatnonzero(new & (rows.flags & (FIN | RST) != 0))
+        silent = f.opener[rows.conn[rows.starts]] < 0
+        if silent.any():
+            opens = _first_of_each(new & rows.is_data, rows.starts)
+            opens = opens[silent & (opens >= 0)]
+            f.opener[rows.conn[opens]] = rows.side[opens]
+        ends = np.flatnonzero(new & (rows.flags & np.uint16(FIN | RST) != 0))
         f.closed[rows.conn[ends], rows.side[ends]] = True
         f.closed[rows.conn[ends], 1 - rows.side[ends]] |= rows.flags[ends] & RST != 0
         acker, acked = rows.answers
         shortest = rows.ts[acker] - rows.ts[acked]
-        np.minimum.at(f.reaction, (rows.conn[acker], rows.side[acker]), np.maximum(shortest, 0))
+        np.minimum.at(f.reaction.reshape(-1), 2 * rows.conn[acker] + rows.side[acker], np.maximum(shortest, 0))
 
-    def _keep_context(self) -> None:
-        """Of the previous window keep, per open connection, the last row and the last of each kind of each side."""
-        rows = self._previous
-        if rows is None:
-            return
+    def _over(self, now: int) -> Ints:
+        """Places of connections that nothing more is expected of."""
+        f, live = self.facts, self.live()
+        closed, silent = f.closed[live].all(1), now - f.last_ts[live]
+        over = closed & (silent > TIME_WAIT)
+        if len(live) > MANY:
+            unanswered = (f.packets[live, 1] == 0) & (f.payload[live, 0] == 0) & (f.syn[live, 0] >= 0)
+            early = np.flatnonzero(closed | unanswered)
+            over[early[np.argsort(-silent[early], kind="stable")][: len(live) - MANY // 2]] = True
+        places = np.unique(np.concatenate([*self._superseded, live[over]]).astype(np.int64))
+        self._superseded.clear()
+        return places
+
+    def _keep_context(self, rows: Timeline, over: Ints) -> None:
+        """Keep, per open connection, the last row and the last of each kind of each side."""
+        f = self.facts
+        gone = f.closed.all(1) & (int(rows.ts.max()) - f.last_ts > LAST_ANSWER)
+        gone[over] = True
         keep = np.zeros(len(rows), np.bool_)
         keep[rows.lasts] = True
         for side in (0, 1):
-            for kind in (rows.is_consuming, rows.is_data, rows.is_pure_ack):
-                last = rows.last_of_each(kind & (rows.side == side))
-                keep[last[last >= 0]] = True
-        keep &= ~self.facts.closed[rows.conn].all(1)
-        kept = rows.take(np.flatnonzero(keep))
-        self._context = kept if self._context is None else Timeline.join([self._context, kept])
-
-
-def _starts(grouped: Ints) -> Ints:
-    """Where each run of equal numbers begins."""
-    return np.concatenate([[0], np.flatnonzero(grouped[1:] != grouped[:-1]) + 1])[: len(grouped)]
+            for kind in ("consuming", "data", "pure_ack", "acking"):
+                keep[rows.last_of_kind(kind, side)] = True
+        keep &= ~gone[rows.conn]
+        parts = [rows.take(np.flatnonzero(keep))]
+        if self._context is not None:
+            stays = ~gone[self._context.conn]
+            parts.append(self._context if stays.all() else self._context.take(np.flatnonzero(stays)))
+        self._context = Timeline.join(parts)
 
 
 def _first_of_each(mask: Bools, starts: Ints) -> Ints:
@@ -375,17 +419,40 @@ def _first_of_each(mask: Bools, starts: Ints) -> Ints:
     return np.where(first < np.append(starts[1:], len(mask)), first, -1)
 
 
-def _chain(conn: Ints, wire: NDArray[np.uint32], state: Ints) -> Ints:
-    """Unwrap wire numbers (n,), grouped by connection, by following their steps; ``state`` is read and updated."""
-    if not len(conn):
-        return np.empty(0, np.int64)
-    starts = _starts(conn)
-    groups = conn[starts]
-    sizes = np.diff(starts, append=len(conn))
-    steps = np.empty(len(conn), np.int64)
-    steps[1:] = (wire[1:] - wire[:-1]).view(np.int32)
-    steps[starts] = (wire[starts] - state[groups].astype(np.uint32)).view(np.int32)  # modulo 2**32
-    total = np.cumsum(steps)
-    unwrapped: Ints = total + np.repeat(state[groups] - (total[starts] - steps[starts]), sizes)
-    state[groups] = unwrapped[starts + sizes - 1]
-    return unwrapped
+class _Groups:
+    """Rows of one side, grouped by connection."""
+
+    def __init__(self, conn: Ints) -> None:
+        self._starts = runs(conn)
+        self._conn = conn[self._starts]
+        self._sizes = np.diff(self._starts, append=len(conn))
+        self._lasts = self._starts + self._sizes - 1
+
+    def chain(self, wire: NDArray[np.uint32], state: Ints) -> Ints:
+        """Unwrap wire numbers (n,) by following their steps; ``state`` (places,) is read and updated."""
+        if not len(wire):
+            return np.empty(0, np.int64)
+        before = state[self._conn]
+        steps = np.empty(len(wire), np.int32)
+        np.subtract(wire[1:], wire[:-1], out=steps[1:].view(np.uint32))  # modulo 2**32
+        steps[self._starts] = (wire[self._starts] - before.astype(np.uint32)).view(np.int32)
+        total = np.cumsum(steps, dtype=np.int64)
+        total += np.repeat(before - (total[self._starts] - steps[self._starts]), self._sizes)
+        state[self._conn] = total[self._lasts]
+        return total
+
+    def highest_before(self, values: Ints, state: Ints) -> Ints:
+        """Highest of the values (n,) before each row; starts from ``state`` (places,), which is updated."""
+        floor = state[self._conn]
+        # One accumulate for all connections: each has its own band of numbers, above the one before.
+        band = np.arange(len(self._conn)) * _BAND
+        offset = np.repeat(floor - band, self._sizes)
+        top = np.clip(values - np.repeat(floor, self._sizes), 0, _BAND - 1)
+        top += np.repeat(band, self._sizes)
+        np.maximum.accumulate(top, out=top)
+        state[self._conn] = top[self._lasts] - band + floor
+        before: Ints = np.empty_like(top)
+        before[1:] = top[:-1]
+        before[self._starts] = band
+        before += offset
+        return before

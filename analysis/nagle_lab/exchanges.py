@@ -10,163 +10,155 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.connections import Connections
-from nagle_lab.timeline import Ints, Timeline
+from nagle_lab.distribution import Distribution
+from nagle_lab.timeline import Ints, Timeline, runs
 
 _NEVER = np.iinfo(np.int64).max
-_KEY = np.int64(1) << 32
+_MICROSECOND = 1_000  # ns
+
+# Of each exchange: first and last segment of the request, its acknowledgement, first and last segment of the answer;
+# ns, _NEVER or -1 while unseen. Pieces of one exchange are put together with these:
+_TIMES = ("asked", "asked_last", "acked", "answered", "answered_last")
+_TOGETHER = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
+_UNSEEN = (_NEVER, -1, -1, _NEVER, -1)
 
 
-@dataclass(frozen=True)
-class Exchanges:
-    """Answered exchanges, one row each; times in ns.
+@dataclass
+class _Open:
+    """The open exchange of each live connection, by place (places,)."""
 
-    ``key`` (n,) int64 is ``connection * 2**32 + number``. ``to_ack`` (n,) is from the request's last segment to its
-    acknowledgement, ``to_response`` to the first segment of the answer, ``total`` from the request's first segment
-    to the answer's last; float32, NaN where the capture does not show it.
-    """
-
-    key: Ints
-    to_ack: NDArray[np.float32]
-    to_response: NDArray[np.float32]
-    total: NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    @property
-    def conn(self) -> Ints:
-        """Connection of each, (n,)."""
-        return self.key // _KEY
-
-    @property
-    def repeat(self) -> NDArray[np.bool_]:
-        """Those that follow another on their connection, (n,): only they can meet an interactive receiver."""
-        return self.key % _KEY > 0
+    number: NDArray[np.int32]  # -1 none yet
+    asking: NDArray[np.bool_]  # the connection's last data came from the asking side
+    answered: NDArray[np.int32]  # exchanges before it that have request and answer
+    repeat: NDArray[np.int32]  # those of them that follow another
+    greeted: NDArray[np.bool_]
+    times: tuple[Ints, ...]  # as _TIMES
 
 
-def key_of(conn: Ints, number: Ints) -> Ints:
-    """One number per exchange, as in :class:`Exchanges`."""
-    return conn * _KEY + number
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Pieces of exchanges, several may share a key: times in ns, ``_NEVER`` or -1 where a piece says nothing."""
-
-    key: Ints
-    asked: Ints  # first segment of the request
-    asked_last: Ints
-    acked: Ints  # acknowledgement of the request's latest segment
-    answered: Ints  # first segment of the answer
-    answered_last: Ints
-
-    _REDUCE = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
-
-    def columns(self) -> tuple[Ints, ...]:
-        return self.asked, self.asked_last, self.acked, self.answered, self.answered_last
-
-    def merged(self) -> "_Parts":
-        """One row per key, in key order."""
-        if not len(self.key):
-            return self
-        order = np.argsort(self.key, kind="stable")
-        key = self.key[order]
-        starts = np.flatnonzero(np.diff(key, prepend=-1))
-        merged = (f.reduceat(c[order], starts) for f, c in zip(self._REDUCE, self.columns(), strict=True))
-        return _Parts(key[starts], *merged)
-
-    def where(self, mask: NDArray[np.bool_]) -> "_Parts":
-        return _Parts(self.key[mask], *(c[mask] for c in self.columns()))
-
-    @staticmethod
-    def join(parts: "list[_Parts]") -> "_Parts":
-        return _Parts(
-            np.concatenate([p.key for p in parts]),
-            *(np.concatenate(c) for c in zip(*(p.columns() for p in parts), strict=True)),
-        )
+def _nothing(places: int) -> _Open:
+    return _Open(
+        number=np.full(places, -1, np.int32),
+        asking=np.zeros(places, np.bool_),
+        answered=np.zeros(places, np.int32),
+        repeat=np.zeros(places, np.int32),
+        greeted=np.zeros(places, np.bool_),
+        times=tuple(np.full(places, unseen) for unseen in _UNSEEN),
+    )
 
 
 class ExchangeLog:
-    """Collects the exchanges of a capture, window by window."""
+    """Follows the exchanges of a capture, window by window; the gaps of all of them, in µs.
+
+    ``to_ack`` is from the request's last segment to its acknowledgement, ``to_response`` to the first segment of the
+    answer, ``total`` from the request's first segment to the answer's last.
+    """
 
     def __init__(self) -> None:
-        self._number = np.full(64, -1, np.int64)  # per connection: its open exchange
-        self._asking = np.zeros(64, np.bool_)  # per connection: its last data came from the asking side
-        none = np.empty(0, np.int64)
-        self._open = _Parts(none, none, none, none, none, none)
-        self._done: list[Exchanges] = []
+        self.to_ack, self.to_response, self.total = (Distribution(_MICROSECOND) for _ in range(3))
+        self._open = _nothing(64)
 
     def follow(self, rows: Timeline, connections: Connections) -> None:
         """Take the next window; numbers the exchange of every new data row in ``rows.exchange``."""
-        while len(self._number) < connections.count:
-            self._number = np.concatenate([self._number, np.full_like(self._number, -1)])
-            self._asking = np.concatenate([self._asking, np.zeros_like(self._asking)])
-        data = np.flatnonzero(rows.is_data & ~rows.carried & (rows.end > rows.sent_own))
+        self._reach(connections.places)
+        data = np.flatnonzero(rows.is_data & (rows.end > rows.sent_own) & ~rows.carried)
         client = rows.spread(connections.client_side(rows.conn[rows.starts]))
         asks = rows.side[data] == client[data]
         rows.exchange[data] = self._numbers(rows.conn[data], asks)
-        parts = [self._open, _segments(rows, data, asks), _acknowledgements(rows, client)]
-        merged = _Parts.join(parts).merged()
-        is_open = merged.key == key_of(merged.key // _KEY, self._number[merged.key // _KEY])
-        self._finish(merged.where(~is_open))
-        self._open = merged.where(is_open)
+        # The rows that say something about an exchange: its data, and acknowledgements of its requests.
+        acker, segment = rows.answers
+        of_request = np.flatnonzero((rows.side[segment] == client[segment]) & (rows.exchange[segment] >= 0))
+        number = np.full(len(rows), -1, np.int32)
+        number[acker[of_request]] = rows.exchange[segment[of_request]]
+        says = np.zeros((3, len(rows)), np.bool_)  # asks, acknowledges, answers
+        says[1] = number >= 0
+        number[data] = rows.exchange[data]
+        says[0, data], says[2, data] = asks, ~asks
+        at = np.flatnonzero(number >= 0)
+        self._collect(rows.conn[at], number[at], rows.ts[at], says[:, at])
+
+    def close(self, places: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_], Ints]:
+        """End the exchanges of those connections (n,): those answered, those repeated, greeted, the one left open."""
+        self._reach(int(places.max(initial=-1)) + 1)
+        o = self._open
+        some = places[o.number[places] >= 0]
+        full = self._finish(some, o.number[some], tuple(t[some] for t in o.times))
+        left_open = o.number[places].astype(np.int64)
+        left_open[np.isin(places, some[full])] = -1
+        closed = (o.answered[places], o.repeat[places], o.greeted[places], left_open)
+        blank = _nothing(1)
+        for name in ("number", "asking", "answered", "repeat", "greeted"):
+            getattr(o, name)[places] = getattr(blank, name)[0]
+        for times, unseen in zip(o.times, _UNSEEN, strict=True):
+            times[places] = unseen
+        return closed
+
+    def _reach(self, places: int) -> None:
+        have = len(self._open.number)
+        if places <= have:
+            return
+        o, more = self._open, _nothing(places - have)
+        for name in ("number", "asking", "answered", "repeat", "greeted"):
+            setattr(o, name, np.concatenate([getattr(o, name), getattr(more, name)]))
+        o.times = tuple(np.concatenate(both) for both in zip(o.times, more.times, strict=True))
 
     def _numbers(self, conn: Ints, asks: NDArray[np.bool_]) -> Ints:
-        first = np.diff(conn, prepend=-1) != 0
+        o, starts = self._open, runs(conn)
+        places = conn[starts]
         asked_before = np.concatenate([[False], asks[:-1]])
-        asked_before[first] = self._asking[conn[first]] & (self._number[conn[first]] >= 0)
-        greets = first & (self._number[conn] < 0)  # a server that speaks first: its exchange has no request
-        begun = np.cumsum((asks & ~asked_before) | greets)
-        starts = np.flatnonzero(first)
-        base = self._number[conn[starts]] - np.concatenate([[0], begun])[starts]
-        number: Ints = begun + np.repeat(base, np.diff(starts, append=len(conn)))
-        self._number[conn] = number  # duplicates: the last row of each connection wins
-        self._asking[conn] = asks
+        asked_before[starts] = o.asking[places] & (o.number[places] >= 0)
+        begins = asks & ~asked_before
+        begins[starts] |= o.number[places] < 0  # a server that speaks first: its exchange has no request
+        begun = np.cumsum(begins)
+        sizes = np.diff(starts, append=len(conn))
+        number: Ints = begun + np.repeat(o.number[places] - begun[starts] + begins[starts], sizes)
+        o.asking[places] = asks[starts + sizes - 1]
         return number
 
-    def _finish(self, parts: _Parts) -> None:
-        p = parts.where((parts.answered < _NEVER) & (parts.asked < _NEVER))
-        columns = (
-            np.where(p.acked >= p.asked_last, p.acked - p.asked_last, np.nan),
-            np.where(p.answered >= p.asked_last, p.answered - p.asked_last, np.nan),  # else asked again meanwhile,
-            np.where(p.answered_last >= p.asked, p.answered_last - p.asked, np.nan),  # or the clock was set back
+    def _collect(self, conn: Ints, number: NDArray[np.int32], ts: Ints, says: NDArray[np.bool_]) -> None:
+        """Put pieces (n,) together, in timeline order; ``says`` (3, n): which ask, acknowledge, answer."""
+        if not len(conn):
+            return
+        edges = np.flatnonzero((np.diff(conn, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
+        kinds = (0, 0, 1, 2, 2)  # what says each of _TIMES
+        times = tuple(
+            together.reduceat(np.where(says[kind], ts, unseen), edges)
+            for together, kind, unseen in zip(_TOGETHER, kinds, _UNSEEN, strict=True)
         )
-        self._done.append(Exchanges(p.key, *(c.astype(np.float32) for c in columns)))
+        place, number = conn[edges], number[edges]
+        first = runs(place)
+        last = np.append(first[1:], len(place)) - 1
+        self._go_on(place, number, times, first)
+        before = np.ones(len(place), np.bool_)
+        before[last] = False  # each connection's last exchange stays open
+        done = np.flatnonzero(before)
+        self._finish(place[done], number[done], tuple(t[done] for t in times))
+        o = self._open
+        o.number[place[last]] = number[last]
+        for kept, fresh in zip(o.times, times, strict=True):
+            kept[place[last]] = fresh[last]
 
-    def exchanges(self) -> Exchanges:
-        """All answered exchanges, in connection order; call once, at the end."""
-        self._finish(self._open)
-        key = np.concatenate([e.key for e in self._done])
-        order = np.argsort(key, kind="stable")  # merges the sorted runs of the windows
-        return Exchanges(
-            key[order],
-            *(
-                np.concatenate([getattr(e, name) for e in self._done])[order]
-                for name in ("to_ack", "to_response", "total")
-            ),
-        )
+    def _go_on(self, place: Ints, number: NDArray[np.int32], times: tuple[Ints, ...], first: Ints) -> None:
+        """Each connection's ``first`` piece goes on with its open exchange, or ends it."""
+        o = self._open
+        same = o.number[place[first]] == number[first]
+        goes_on, ends = first[same], place[first[~same]]
+        for together, kept, fresh in zip(_TOGETHER, o.times, times, strict=True):
+            fresh[goes_on] = together(fresh[goes_on], kept[place[goes_on]])
+        ends = ends[o.number[ends] >= 0]
+        self._finish(ends, o.number[ends], tuple(t[ends] for t in o.times))
 
-
-def _segments(rows: Timeline, data: Ints, asks: NDArray[np.bool_]) -> _Parts:
-    """What the data rows say: one piece per row; what came before the first request belongs to no exchange."""
-    counted = rows.exchange[data] >= 0
-    data, asks = data[counted], asks[counted]
-    ts = rows.ts[data]
-    return _Parts(
-        key=key_of(rows.conn[data], rows.exchange[data]),
-        asked=np.where(asks, ts, _NEVER),
-        asked_last=np.where(asks, ts, -1),
-        acked=np.full(len(data), -1),
-        answered=np.where(asks, _NEVER, ts),
-        answered_last=np.where(asks, -1, ts),
-    ).merged()
-
-
-def _acknowledgements(rows: Timeline, client: NDArray[np.int8]) -> _Parts:
-    """What the acknowledgements of requests say: each is of its side's latest segment, so of the open exchange."""
-    acker, segment = rows.answers
-    asks = np.flatnonzero((rows.side[segment] == client[segment]) & (rows.exchange[segment] >= 0))
-    acker, segment = acker[asks], segment[asks]
-    n = len(acker)
-    never, nothing = np.full(n, _NEVER), np.full(n, -1)
-    return _Parts(key_of(rows.conn[segment], rows.exchange[segment]), never, nothing, rows.ts[acker], never, nothing)
+    def _finish(self, place: Ints, number: NDArray[np.int32], times: tuple[Ints, ...]) -> Ints:
+        """Count finished exchanges (n,), and return the indices of those that have request and answer."""
+        asked, asked_last, acked, answered, answered_last = times
+        full = np.flatnonzero((asked < _NEVER) & (answered < _NEVER))
+        np.add.at(self._open.answered, place[full], 1)
+        np.add.at(self._open.repeat, place[full], (number[full] > 0).astype(np.int32))
+        self._open.greeted[place[(number == 0) & (asked == _NEVER)]] = True
+        asked, asked_last, acked, answered, answered_last = (t[full] for t in times)
+        for gaps, begin, end in (
+            (self.to_ack, asked_last, acked),
+            (self.to_response, asked_last, answered),  # asked again meanwhile: neither
+            (self.total, asked, answered_last),
+        ):
+            gaps.add((end - begin)[end >= begin])  # the clock may have been set back
+        return full

@@ -1,73 +1,180 @@
-"""Proved stalls and measured exchanges of a whole capture, and the counts drawn from them."""
+"""What a whole capture shows: the stalls proved, and everything counted by connection and in all.
 
-from dataclasses import dataclass
-from functools import cached_property
+What was put aside window by window is gone through once more, now that the ledger knows every connection: how fast
+each end reacts, and whether it waits for acknowledgements at all. Every step takes a chunk, so memory stays bounded.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.connections import Connections
-from nagle_lab.exchanges import Exchanges, key_of
-from nagle_lab.silences import Silences
-from nagle_lab.stalls import LateAcks, Proof, is_late
-from nagle_lab.timeline import Ints
+from nagle_lab.distribution import Distribution
+from nagle_lab.exchanges import ExchangeLog
+from nagle_lab.ledger import Known, Ledger
+from nagle_lab.shelf import Shelf
+from nagle_lab.silences import SILENCE, Cause, Totals, add, causes, explained
+from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_late, prove
+from nagle_lab.timeline import Ints, runs
 
 ROLES = ("client", "server")
+_EVENTS = np.dtype([("conn", "i8"), ("side", "i1"), ("count", "i4")])
+Rows = NDArray[np.void]
+
+
+class Events:
+    """How often something happened on each side of each connection."""
+
+    def __init__(self) -> None:
+        self._shelf = Shelf(_EVENTS)
+
+    def add(self, connections: Ints, side: NDArray[np.int8]) -> None:
+        """It happened once on each of those sides (n,) of connections (n,)."""
+        if len(connections):
+            half, counts = np.unique(2 * connections + side, return_counts=True)
+            events = np.empty(len(half), _EVENTS)
+            events["conn"], events["side"], events["count"] = half // 2, half % 2, counts
+            self._shelf.append(events)
+
+    def enter(self, ledger: Ledger, column: str) -> None:
+        """Add the counts to a column of the ledger that has one per side."""
+        for events in self._shelf.chunks():
+            known = ledger.of(events["conn"])
+            np.add.at(known.entries[column], (known.of, events["side"]), events["count"])
+            ledger.put(known.numbers, known.entries)
 
 
 @dataclass(frozen=True)
+class PutAside:
+    """What the windows left for the end."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    triples: Shelf = field(default_factory=lambda: Shelf(TRIPLE))
+    late_acks: Shelf = field(default_factory=lambda: Shelf(LATE_ACK))
+    silences: Shelf = field(default_factory=lambda: Shelf(SILENCE))
+    nagle_off: Events = field(default_factory=Events)
+    fin_acks: Events = field(default_factory=Events)
+    exchanges: ExchangeLog = field(default_factory=ExchangeLog)
+
+
 class Findings:
-    """What a whole capture shows, as columns; times in ns."""
+    """What a whole capture shows; times in ns. ``ledger`` and ``stalls`` hold a row per connection and stall."""
 
-    connections: Connections
-    exchanges: Exchanges
-    proof: Proof
-    late_acks: LateAcks
-    late_fin_acks: LateAcks
-    silences: Silences
-    tcp_packets: int
-    first_ts: int | None
-    last_ts: int
+    def __init__(self, aside: PutAside) -> None:
+        self.ledger, self.exchanges = aside.ledger, aside.exchanges
+        self.stalls = Shelf(TRIPLE)
+        self.wait, self.release = Distribution(1_000), Distribution(1)
+        self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
+        self.silences: Totals = {}
+        self.held, self.delayed = Ends(), Ends()
+        aside.nagle_off.enter(self.ledger, "nagle_off")
+        aside.fin_acks.enter(self.ledger, "fin_acks")
+        for silences in aside.silences.chunks():
+            add(self.silences, causes(silences, self.ledger.of(silences["conn"])))
+        for triples in aside.triples.chunks():
+            self._prove(triples, self.ledger.of(triples["conn"]))
+        for late in aside.late_acks.chunks():
+            self._count_late(late, self.ledger.of(late["conn"]))
+        self.totals = Totalled.of(self.ledger)
 
-    @cached_property
-    def client(self) -> NDArray[np.int8]:
-        """Which side of each connection is the client, (connections,)."""
-        return self.connections.client_side()
+    def _prove(self, triples: Rows, known: Known) -> None:
+        proof = prove(triples, known)
+        self.rejected.update({name: getattr(proof, name) for name in self.rejected})
+        self._explain_silences(triples, known, proof)
+        which = np.flatnonzero(proof.stalls)
+        stalls, known = triples[which], known.where(which)
+        self.stalls.append(stalls)
+        self.wait.add(stalls["wait"])
+        self.release.add(stalls["release"])
+        self.held.add(known, stalls["side"])
+        self.delayed.add(known, 1 - stalls["side"])
+        self._count_stalls(stalls, known)
 
-    @cached_property
-    def stalled(self) -> Ints:
-        """Keys of the stalled exchanges, sorted."""
-        return _distinct(key_of(self.proof.stalls.conn, self.proof.stalls.exchange))
+    def _explain_silences(self, triples: Rows, known: Known, proof: Proof) -> None:
+        peer = known.side("reaction", 1 - triples["side"])
+        for which, cause in ((proof.stalls, Cause.NAGLE_DELAYED_ACK), (proof.round_trips, Cause.NAGLE_ROUND_TRIP)):
+            add(self.silences, explained(triples["silence"][which], peer[which], cause))
 
-    @cached_property
-    def counted(self) -> Ints:
-        """Keys of the exchanges that count, sorted: the answered ones, and stalled ones whose answer is cut off."""
-        return _distinct(np.concatenate([self.exchanges.key, self.stalled]))
+    def _count_stalls(self, stalls: Rows, known: Known) -> None:
+        """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled."""
+        if not len(stalls):
+            return
+        order = np.argsort(known.of, kind="stable")
+        of, exchange = known.of[order], stalls["exchange"][order]
+        first, entry = runs(of), known.entries
+        one = of[first]
+        before = np.concatenate([[-1], exchange[:-1]])
+        before[first] = entry["last_stalled"][one]
+        fresh = np.flatnonzero(exchange != before)
+        entry["first_stalled"][one] = np.where(
+            entry["first_stalled"][one] < 0, exchange[first], entry["first_stalled"][one]
+        )
+        entry["last_stalled"][one] = exchange[np.append(first[1:], len(exchange)) - 1]
+        number, owner = exchange[fresh], of[fresh]
+        unanswered = (number == entry["open"][owner]) | (entry["greeted"][owner] & (number == 0))
+        for name, owners in (
+            ("stalls", of),
+            ("stalled", owner),
+            ("answered", owner[unanswered]),
+            ("repeat", owner[unanswered & (number > 0)]),
+        ):
+            entry[name] += np.bincount(owners, minlength=len(entry)).astype(np.int32)
+        self.ledger.put(known.numbers, entry)
 
-    @cached_property
-    def delayed_acks(self) -> Ints:
-        """Delayed ACKs sent by each side, (connections, 2)."""
-        late = self.late_acks
-        return self._count(late, is_late(late.conn, late.side, late.wait, self.connections))
-
-    @cached_property
-    def fin_acks(self) -> Ints:
-        """ACKs of bare FINs that each side's timer sent, but did not delay, (connections, 2)."""
-        return self._count(self.late_fin_acks, np.ones(len(self.late_fin_acks.conn), np.bool_))
-
-    def by_role(self, counts: Ints) -> dict[str, int]:
-        """Sums of a count per side, (connections, 2), over the sides of each role."""
-        conn = np.arange(len(self.client))
-        sides = (self.client, 1 - self.client)
-        return {role: int(counts[conn, side].sum()) for role, side in zip(ROLES, sides, strict=True)}
-
-    def _count(self, acks: LateAcks, kept: NDArray[np.bool_]) -> Ints:
-        count = self.connections.count
-        half = 2 * acks.conn[kept].astype(np.int64) + acks.side[kept]
-        return np.bincount(half, minlength=2 * count).reshape(count, 2)
+    def _count_late(self, late: Rows, known: Known) -> None:
+        kept = is_late(late["wait"], known.side("reaction", late["side"]))
+        counts = np.bincount(2 * known.of[kept] + late["side"][kept], minlength=2 * len(known.entries))
+        known.entries["delayed_acks"] += counts.reshape(-1, 2).astype(np.int32)
+        self.ledger.put(known.numbers, known.entries)
 
 
-def _distinct(keys: Ints) -> Ints:
-    """Each key once, sorted; np.unique hashes them first, which costs three times as much."""
-    ordered = np.sort(keys)
-    return ordered[np.flatnonzero(np.diff(ordered, prepend=-1))]
+class Ends:
+    """Which ends of connections something is said of: their roles, and whether they are all one address and port."""
+
+    def __init__(self) -> None:
+        self.roles: set[str] = set()
+        self.only: tuple[int, int, int] | None = None  # address in two halves, and port
+        self._several = False
+
+    def add(self, known: Known, side: NDArray[np.int8]) -> None:
+        """Say it of ``side`` (n,) of those connections."""
+        if not len(side):
+            return
+        is_server = side != known.column("client")
+        self.roles |= {ROLES[int(value)] for value in (is_server.min(), is_server.max())}
+        columns = [known.side(name, side) for name in ("hi", "lo", "port")]
+        first = (int(columns[0][0]), int(columns[1][0]), int(columns[2][0]))
+        one = all(bool((column == column[0]).all()) for column in columns)
+        self._several |= not one or (self.only is not None and self.only != first)
+        self.only = None if self._several else first
+
+    @property
+    def role(self) -> str | None:
+        """The role all of them have; "both" when they differ; None when there are none."""
+        return "both" if len(self.roles) > 1 else next(iter(self.roles), None)
+
+
+_SIDED = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
+_WHOLE = ("handshake", "answered", "repeat", "stalls", "stalled")
+
+
+@dataclass
+class Totalled:
+    """Sums over the ledger: by column, and by column and role where each side has its own."""
+
+    whole: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_WHOLE, 0))
+    by_role: dict[str, dict[str, int]] = field(default_factory=lambda: {c: dict.fromkeys(ROLES, 0) for c in _SIDED})
+
+    @staticmethod
+    def of(ledger: Ledger) -> "Totalled":
+        """The sums over all connections."""
+        totals = Totalled()
+        for entry in ledger.chunks():
+            for name in _WHOLE:
+                totals.whole[name] += int(entry[name].sum())
+            n = np.arange(len(entry))
+            for role, side in zip(ROLES, (entry["client"], 1 - entry["client"]), strict=True):
+                for name in _SIDED:
+                    totals.by_role[name][role] += int(entry[name][n, side].sum())
+        return totals

@@ -1,4 +1,4 @@
-"""Address pairs → dense ids, a whole window of packets at once."""
+"""Address pairs → small numbers, a whole window of packets at once; numbers given back are given out again."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.timeline import Ints
+
+_EMPTY, _DELETED = -1, -2
 
 
 def pair_hash(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -25,33 +27,48 @@ def endpoint_hash(hi: NDArray[np.uint64], lo: NDArray[np.uint64], port: NDArray[
 
 
 class KeyTable:
-    """64-bit keys → dense ids in order of first appearance: open addressing, all probes of a window at once."""
+    """64-bit keys → numbers: open addressing, all probes of a window at once."""
 
     def __init__(self) -> None:
         self._keys = np.zeros(256, np.uint64)
-        self._ids = np.full(256, -1, np.int64)
-        self._count = 0
+        self._numbers = np.full(256, _EMPTY, np.int64)
+        self._slot = np.zeros(64, np.int64)  # of each number
+        self._free = np.empty(0, np.int64)  # numbers given back
+        self._used = 0  # slots that are not empty
+        self.size = 0  # numbers are below this
 
-    def __len__(self) -> int:
-        return self._count
-
-    def ids(self, keys: NDArray[np.uint64]) -> Ints:
-        """The id of each key (n,), new ones made on the way."""
+    def numbers(self, keys: NDArray[np.uint64]) -> Ints:
+        """The number of each key (n,), new ones made on the way, in order of appearance."""
         found = self._find(keys)
         missing = np.flatnonzero(found < 0)
         if len(missing):
             fresh, at, inverse = np.unique(keys[missing], return_index=True, return_inverse=True)
             rank = np.empty(len(fresh), np.int64)
             rank[np.argsort(at)] = np.arange(len(fresh))
-            self._insert(fresh, self._count + rank)
-            found[missing] = self._count - len(fresh) + rank[inverse]
+            numbers = self._new(len(fresh))[rank]
+            self._insert(fresh, numbers)
+            found[missing] = numbers[inverse]
         return found
 
+    def drop(self, numbers: Ints) -> None:
+        """Forget the keys of those numbers."""
+        self._numbers[self._slot[numbers]] = _DELETED
+        self._free = np.concatenate([self._free, numbers])
+
+    def _new(self, count: int) -> Ints:
+        again, self._free = self._free[:count], self._free[count:]
+        fresh = np.arange(self.size, self.size + count - len(again))
+        self.size += len(fresh)
+        if self.size > len(self._slot):
+            self._slot = np.concatenate([self._slot, np.zeros(self.size, np.int64)])
+        return np.concatenate([again, fresh])
+
     def _find(self, keys: NDArray[np.uint64]) -> Ints:
-        found = np.full(len(keys), -1, np.int64)
+        found = np.full(len(keys), _EMPTY, np.int64)
         for rows, slot in self._probes(keys):
-            hit = (self._keys[slot] == keys[rows]) & (self._ids[slot] >= 0)
-            found[rows[hit]] = self._ids[slot[hit]]
+            number = self._numbers[slot]
+            hit = (self._keys[slot] == keys[rows]) & (number >= 0)
+            found[rows[hit]] = number[hit]
         return found
 
     def _probes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Ints, Ints]]:
@@ -61,21 +78,25 @@ class KeyTable:
         slot = (keys & mask).astype(np.int64)
         while len(rows):
             yield rows, slot
-            on = (self._ids[slot] >= 0) & (self._keys[slot] != keys[rows])
+            number = self._numbers[slot]
+            on = np.flatnonzero((number != _EMPTY) & ((self._keys[slot] != keys[rows]) | (number < 0)))
             rows, slot = rows[on], (slot[on] + 1) & np.int64(mask)
 
-    def _insert(self, keys: NDArray[np.uint64], ids: Ints) -> None:
-        self._count += len(keys)
-        if 2 * self._count > len(self._keys):
-            used = self._ids >= 0
-            keys, ids = np.concatenate([self._keys[used], keys]), np.concatenate([self._ids[used], ids])
-            size = 1 << int(4 * self._count).bit_length()
-            self._keys, self._ids = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
+    def _insert(self, keys: NDArray[np.uint64], numbers: Ints) -> None:
+        self._used += len(keys)
+        if 2 * self._used > len(self._keys):
+            live = self._numbers >= 0
+            keys, numbers = np.concatenate([self._keys[live], keys]), np.concatenate([self._numbers[live], numbers])
+            self._used = len(keys)
+            size = max(256, 1 << int(3 * self._used).bit_length())
+            self._keys, self._numbers = np.zeros(size, np.uint64), np.full(size, _EMPTY, np.int64)
         mask = len(self._keys) - 1
         slot = (keys & np.uint64(mask)).astype(np.int64)
         while len(keys):
-            free = np.flatnonzero(self._ids[slot] < 0)
-            self._ids[slot[free]] = ids[free]  # two keys at one slot: the last one wins, the other moves on
+            free = np.flatnonzero(self._numbers[slot] < 0)
+            self._numbers[slot[free]] = numbers[free]  # two keys at one slot: the last one wins, the other moves on
             self._keys[slot[free]] = keys[free]
-            on = self._ids[slot] != ids
-            keys, ids, slot = keys[on], ids[on], (slot[on] + 1) & mask
+            placed = self._numbers[slot] == numbers
+            self._slot[numbers[placed]] = slot[placed]
+            on = ~placed
+            keys, numbers, slot = keys[on], numbers[on], (slot[on] + 1) & mask

@@ -1,26 +1,32 @@
-"""Connections and stalls of a result: sequences whose rows are made from columns when asked for.
+"""Connections and stalls of a result: sequences whose rows are made when asked for.
 
 A capture of millions of packets can hold hundreds of thousands of them; a view that shows three makes three.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 import numpy as np
 
 from nagle_lab.findings import ROLES, Findings
 from nagle_lab.result import Connection, Endpoint, Sent, Stall, Stalls
+from nagle_lab.shelf import Shelf
 from nagle_lab.timeline import Ints
 
 Row = TypeVar("Row")
+_AT_ONCE = 1 << 12
+_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks")  # in the order of Sent's fields
 
 
 class _Rows(Sequence[Row], Generic[Row]):
-    """A sequence, from ``__len__`` and ``_row``."""
+    """A sequence of what ``_of`` makes of the rows of a shelf."""
 
-    def __init__(self, found: Findings) -> None:
-        self._found = found
+    def __init__(self, shelf: Shelf, found: Findings) -> None:
+        self._shelf, self._found = shelf, found
+
+    def __len__(self) -> int:
+        return len(self._shelf)
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -28,12 +34,16 @@ class _Rows(Sequence[Row], Generic[Row]):
     def __getitem__(self, at: slice) -> list[Row]: ...
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
         if isinstance(at, slice):
-            return [self._row(i) for i in range(*at.indices(len(self)))]
+            return list(self._of(np.arange(*at.indices(len(self)))))
         if not -len(self) <= at < len(self):
             raise IndexError(at)
-        return self._row(at % len(self))
+        return next(self._of(np.array([at % len(self)])))
 
-    def _row(self, at: int) -> Row:
+    def __iter__(self) -> Iterator[Row]:
+        for begin in range(0, len(self), _AT_ONCE):
+            yield from self._of(np.arange(begin, min(begin + _AT_ONCE, len(self))))
+
+    def _of(self, at: Ints) -> Iterator[Row]:
         raise NotImplementedError
 
 
@@ -41,84 +51,77 @@ class ConnectionRows(_Rows[Connection]):
     """Every connection, in order of appearance."""
 
     def __init__(self, found: Findings) -> None:
-        super().__init__(found)
-        count, stalled_conn = len(self), found.stalled >> 32
-        self._size = found.connections.segment_size()
-        self._handshake = found.connections.handshakes()
-        self._exchanges = np.bincount(found.counted >> 32, minlength=count)
-        self._stalled = np.bincount(stalled_conn, minlength=count)
-        self._stalls = np.bincount(found.proof.stalls.conn, minlength=count)
-        self.first_stalled = np.full(count, -1)  # number of the first stalled exchange, from 0; -1 none
-        self.first_stalled[stalled_conn[::-1]] = (found.stalled & 0xFFFFFFFF)[::-1]  # the earliest is written last
+        super().__init__(found.ledger, found)
 
-    def __len__(self) -> int:
-        return self._found.connections.count
-
-    def _row(self, at: int) -> Connection:
-        facts, client, first = self._found.connections.facts, int(self._found.client[at]), int(self.first_stalled[at])
-        return Connection(
-            id=at,
-            client=endpoint(self._found, at, client),
-            server=endpoint(self._found, at, 1 - client),
-            first_frame=int(facts.first_frame[at]),
-            packets=int(facts.packets[at].sum()),
-            handshake=bool(self._handshake[at]),
-            mss=int(self._size[at]),
-            exchanges=int(self._exchanges[at]),
-            stalled_exchanges=int(self._stalled[at]),
-            stalls=int(self._stalls[at]),
-            first_stalled_exchange=first + 1 if first >= 0 else None,
-            sent=dict(zip(ROLES, (self._sent(at, side) for side in (client, 1 - client)), strict=True)),
-        )
-
-    def _sent(self, conn: int, side: int) -> Sent:
-        facts, found = self._found.connections.facts, self._found
-        columns = (facts.packets, facts.segments, facts.wire, facts.payload, found.delayed_acks, found.fin_acks)
-        return Sent(*(int(column[conn, side]) for column in columns))
+    def _of(self, at: Ints) -> Iterator[Connection]:
+        for number, entry in zip(at.tolist(), self._shelf.take(at), strict=True):
+            client = int(entry["client"])
+            yield Connection(
+                id=number,
+                client=endpoint(entry, client),
+                server=endpoint(entry, 1 - client),
+                first_frame=int(entry["first_frame"]),
+                packets=int(entry["packets"].sum()),
+                handshake=bool(entry["handshake"]),
+                mss=int(entry["size"]),
+                exchanges=int(entry["answered"]),
+                stalled_exchanges=int(entry["stalled"]),
+                stalls=int(entry["stalls"]),
+                first_stalled_exchange=int(entry["first_stalled"]) + 1 if entry["first_stalled"] >= 0 else None,
+                sent={role: _sent(entry, side) for role, side in zip(ROLES, (client, 1 - client), strict=True)},
+            )
 
 
 class StallRows(_Rows[Stall], Stalls):
-    """Every proved stall, in order of its late ACK."""
+    """Every proved stall, in order of release."""
 
-    def __len__(self) -> int:
-        return len(self._found.proof.stalls)
+    def __init__(self, found: Findings) -> None:
+        super().__init__(found.stalls, found)
 
     def typical(self) -> Stall:
-        """The stall whose wait is the median one: the one to show."""
-        stalls = self._found.proof.stalls
-        return self[int(np.lexsort((stalls.trigger_frame, stalls.wait))[len(self) // 2])]
+        """The first stall whose wait is the median one, to the microsecond: the one to show."""
+        percentiles = self._found.wait.percentiles([50])
+        assert percentiles is not None, "there is no stall"
+        begin = 0
+        for rows in self._shelf.chunks():
+            at = np.flatnonzero(np.rint(rows["wait"] / 1e3) == percentiles[0])
+            if len(at):
+                return self[begin + int(at[0])]
+            begin += len(rows)
+        raise AssertionError("the median was observed")
 
-    def _row(self, at: int) -> Stall:
-        t = self._found.proof.stalls
-        conn, side = int(t.conn[at]), int(t.side[at])
-        return Stall(
-            connection=conn,
-            exchange=int(t.exchange[at]) + 1,
-            held_by=endpoint(self._found, conn, side),
-            delayed_by=endpoint(self._found, conn, 1 - side),
-            trigger_frame=int(t.trigger_frame[at]),
-            ack_frame=int(t.ack_frame[at]),
-            release_frame=int(t.release_frame[at]),
-            wait_ms=round(int(t.wait[at]) / 1e6, 3),
-            release_us=round(int(t.release[at]) / 1e3, 3),
-            trigger_bytes=int(t.trigger_bytes[at]),
-            released_bytes=int(t.released_bytes[at]),
-        )
+    def _of(self, at: Ints) -> Iterator[Stall]:
+        rows = self._shelf.take(at)
+        known = self._found.ledger.of(rows["conn"])
+        ends = [[endpoint(entry, side) for side in (0, 1)] for entry in known.entries]
+        for which, row in zip(known.of.tolist(), rows.tolist(), strict=True):
+            conn, exchange, side, trigger, ack, released, trigger_bytes, released_bytes, wait, release, _ = row
+            yield Stall(
+                connection=conn,
+                exchange=exchange + 1,
+                held_by=ends[which][side],
+                delayed_by=ends[which][1 - side],
+                trigger_frame=trigger,
+                ack_frame=ack,
+                release_frame=released,
+                wait_ms=round(wait / 1e6, 3),
+                release_us=round(release / 1e3, 3),
+                trigger_bytes=trigger_bytes,
+                released_bytes=released_bytes,
+            )
 
 
-def endpoint(found: Findings, conn: int, side: int) -> Endpoint:
-    """One end of a connection."""
-    facts = found.connections.facts
-    v6 = ipaddress.IPv6Address(int(facts.hi[conn, side]) << 64 | int(facts.lo[conn, side]))
-    role = ROLES[int(side != found.client[conn])]
-    return Endpoint(str(v6.ipv4_mapped or v6), int(facts.port[conn, side]), role)
+def _sent(entry: np.void, side: int) -> Sent:
+    return Sent(*(int(entry[name][side]) for name in _SENT))
 
 
-def only_endpoint(found: Findings, conn: Ints, side: Ints) -> Endpoint | None:
-    """The end all of those (n,) are, None when they are several or none."""
-    facts = found.connections.facts
-    if not len(conn):
-        return None
-    columns = (facts.hi[conn, side], facts.lo[conn, side], facts.port[conn, side])
-    same = all((column == column[0]).all() for column in columns)
-    return endpoint(found, int(conn[0]), int(side[0])) if same else None
+def endpoint(entry: np.void, side: int) -> Endpoint:
+    """One end of a connection, from its ledger entry."""
+    role = ROLES[int(side != entry["client"])]
+    return Endpoint(address(int(entry["hi"][side]), int(entry["lo"][side])), int(entry["port"][side]), role)
+
+
+def address(hi: int, lo: int) -> str:
+    """An address from its two halves; IPv4 comes mapped into IPv6."""
+    v6 = ipaddress.IPv6Address(hi << 64 | lo)
+    return str(v6.ipv4_mapped or v6)

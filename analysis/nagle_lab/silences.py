@@ -5,15 +5,14 @@ on and without its closing. What ends a silence tells its cause; where an acknow
 of the whole capture, so :func:`find` collects and :func:`causes` decides.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.connections import Connections
-from nagle_lab.stalls import MS, Proof, is_late
-from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
+from nagle_lab.ledger import Known
+from nagle_lab.stalls import MS, is_late
+from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
 
 MINIMUM = 20 * MS
 
@@ -37,44 +36,29 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Silences:
-    """Silences, one row each, (n,), times in ns; ``ended_by`` is one of the codes below."""
-
-    conn: Ints
-    side: Ints  # of the packet that ended it
-    gap: Ints
-    frame: Ints  # of the packet that ended it
-    ended_by: Ints
-    small: Ints  # 1 when the packet that ended it was smaller than the MSS
-    reply: Ints  # 1 when the packet before it came from the other side
-
-    def __len__(self) -> int:
-        return len(self.conn)
-
-    @staticmethod
-    def join(parts: "list[Silences]") -> "Silences":
-        """All rows of all parts."""
-        return Silences(**joined(_TYPES, parts))
-
-
-_TYPES: dict[str, type[np.generic]] = {
-    "conn": np.int32, "side": np.int8, "gap": np.int64, "frame": np.uint32, "ended_by": np.int8, "small": np.int8,
-    "reply": np.int8,
-}  # fmt: skip
+SILENCE = np.dtype(
+    [
+        ("conn", "i8"), ("gap", "i8"),  # ns
+        ("side", "i1"),  # of the packet that ended it
+        ("ended_by", "i1"),  # one of the codes below
+        ("small", "?"),  # the packet that ended it was smaller than the MSS
+        ("reply", "?"),  # the packet before it came from the other side
+    ]
+)  # fmt: skip
 ACKNOWLEDGEMENT, ANSWER, CONTINUATION, AGAIN, OPENING, OTHER = range(6)
 
+Rows = NDArray[np.void]
+Totals = dict[Cause, tuple[int, int]]  # count and ns
 
-def find(rows: Timeline, segment_size: Ints) -> Silences:
-    """The silences that end in the window's new rows; ``segment_size`` is (n,), bytes."""
-    gap = np.diff(rows.ts, prepend=rows.ts[:1])
-    gap[rows.starts] = 0
-    at = np.flatnonzero((gap >= MINIMUM) & ~rows.carried)
-    if not len(at):
-        return Silences.join([])
-    has_ack = (rows.flags & np.uint16(ACK)) != 0
-    own, peer = rows.latest_of_own(rows.is_data, at), rows.latest_of_peer(rows.is_data, at)
-    own_window, peer_window = rows.latest_of_own(has_ack, at), rows.latest_of_peer(has_ack, at)
+
+def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
+    """The silences that end in the window's new rows: rows of :data:`SILENCE`.
+
+    ``segment_size`` (n,) is in bytes; ``numbers`` (n,) are the connections' numbers.
+    """
+    at = np.flatnonzero((rows.gap >= MINIMUM) & ~rows.carried)
+    own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
+    own_window, peer_window = rows.latest_of_own("acking", at), rows.latest_of_peer("acking", at)
     code = np.full(len(at), OTHER)
     is_data = rows.length[at] > 0
     code[is_data & (own > peer)] = CONTINUATION
@@ -82,20 +66,15 @@ def find(rows: Timeline, segment_size: Ints) -> Silences:
     code[rows.is_pure_ack[at] & (rows.ack[at] > rows.acked_peer[at])] = ACKNOWLEDGEMENT
     code[is_data & (rows.start[at] < rows.sent_own[at])] = AGAIN
     code[_opens(rows, at, own_window) | _was_full(rows, at, own, peer_window)] = OPENING
-    closing = (rows.flags[at] & (SYN | FIN | RST) != 0) & (rows.length[at] == 0)
+    closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
     counted = (np.maximum(own, peer) >= 0) & ~closing
     at, code = at[counted], code[counted]
-    columns = narrow(
-        _TYPES,
-        conn=rows.conn[at],
-        side=rows.side[at],
-        gap=gap[at],
-        frame=rows.frame[at],
-        ended_by=code,
-        small=rows.length[at] % segment_size[at] != 0,
-        reply=rows.side[at] != rows.side[at - 1],
-    )
-    return Silences(**columns)
+    found = np.empty(len(at), SILENCE)
+    found["conn"], found["side"], found["gap"] = numbers[at], rows.side[at], rows.gap[at]
+    found["ended_by"] = code
+    found["small"] = rows.length[at] % segment_size[at] != 0
+    found["reply"] = rows.side[at] != rows.side[at - 1]
+    return found
 
 
 def _opens(rows: Timeline, at: Ints, own_window: Ints) -> Bools:
@@ -111,31 +90,46 @@ def _was_full(rows: Timeline, at: Ints, own: Ints, peer_window: Ints) -> Bools:
     return np.asarray(known & (rows.length[at] > 0) & (rows.sent_own[at] >= edge))
 
 
-def causes(found: Silences, proof: Proof, connections: Connections) -> dict[Cause, tuple[int, int]]:
-    """Count and total ns by cause, for the causes that occur."""
-    cause = _cause_of(found, proof, connections)
-    counts = np.bincount(cause, minlength=len(Cause))
-    totals = np.bincount(cause, weights=found.gap, minlength=len(Cause))
-    return {c: (int(counts[i]), int(totals[i])) for i, c in enumerate(Cause) if counts[i]}
+def causes(found: Rows, known: Known) -> Totals:
+    """Count and total ns by cause, of silences (n,); ``known`` (n,) is what the ledger says of them.
 
-
-def _cause_of(found: Silences, proof: Proof, connections: Connections) -> NDArray[np.int64]:
-    """Index into :class:`Cause` of each silence, (n,)."""
+    Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
+    """
     number = {c: i for i, c in enumerate(Cause)}
-    client = connections.client_side()[found.conn] == found.side
-    late = is_late(found.conn, found.side, found.gap, connections)
+    late = is_late(found["gap"], known.side("reaction", found["side"]))
+    client = known.column("client") == found["side"]
     think = np.where(client, number[Cause.CLIENT_THINK], number[Cause.SERVER_THINK])
-    ack = np.where(late, number[Cause.DELAYED_ACK], number[Cause.ROUND_TRIP])
-    ack = np.where(np.isin(found.frame, proof.round_trips), number[Cause.NAGLE_ROUND_TRIP], ack)
-    ack = np.where(np.isin(found.frame, proof.stalls.ack_frame), number[Cause.NAGLE_DELAYED_ACK], ack)
-    paused = late | (found.reply == 0)
-    corked = (found.gap >= CORK_LEAST) & (found.gap <= CORK_MOST) & (found.small == 1)
+    paused = late | ~found["reply"]
+    corked = (found["gap"] >= CORK_LEAST) & (found["gap"] <= CORK_MOST) & found["small"]
     by_code = {
-        ACKNOWLEDGEMENT: ack,
+        ACKNOWLEDGEMENT: np.where(late, number[Cause.DELAYED_ACK], number[Cause.ROUND_TRIP]),
         ANSWER: np.where(paused, think, number[Cause.ROUND_TRIP]),
         CONTINUATION: np.where(corked, number[Cause.CORK], np.where(paused, think, number[Cause.ROUND_TRIP])),
         AGAIN: np.full(len(found), number[Cause.RETRANSMISSION]),
         OPENING: np.full(len(found), number[Cause.WINDOW]),
         OTHER: np.full(len(found), number[Cause.UNKNOWN]),
     }
-    return np.choose(found.ended_by, [by_code[code] for code in range(6)])
+    cause = np.choose(found["ended_by"], [by_code[code] for code in range(6)])
+    counts = np.bincount(cause, minlength=len(Cause))
+    totals = np.bincount(cause, weights=found["gap"], minlength=len(Cause))  # exact up to 2**53
+    return {c: (int(counts[i]), int(totals[i])) for i, c in enumerate(Cause) if counts[i]}
+
+
+def add(totals: Totals, more: Totals) -> None:
+    """Add ``more`` to ``totals``."""
+    for cause, (count, ns) in more.items():
+        before = totals.get(cause, (0, 0))
+        totals[cause] = (before[0] + count, before[1] + ns)
+
+
+def explained(gap: Ints, reaction: Ints, cause: Cause) -> Totals:
+    """What to add when a silence before a triple's ACK has a ``cause`` of its own: it counted as another before.
+
+    ``gap`` (n,) are those silences and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
+    """
+    long = gap >= MINIMUM
+    late = is_late(gap, reaction)
+    totals: Totals = {cause: (int(long.sum()), int(gap[long].sum()))}
+    for of, before in ((long & late, Cause.DELAYED_ACK), (long & ~late, Cause.ROUND_TRIP)):
+        add(totals, {before: (-int(of.sum()), -int(gap[of].sum()))})
+    return totals

@@ -14,15 +14,14 @@ its data follows a late ACK by chance.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.connections import NO_REACTION, Connections
 from nagle_lab.keytable import endpoint_hash
-from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, joined, narrow
+from nagle_lab.ledger import Known
+from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
 
 MS = 1_000_000  # ns
 
@@ -54,54 +53,36 @@ QUEUEING = 5 * MS
 POPULATION = 10
 
 
-@dataclass(frozen=True)
-class Triples:
-    """Trigger, late ACK and release, one row each, (n,). Times in ns, sizes in bytes, ``side`` is X's."""
+# Trigger, late ACK and release. Times in ns, sizes in bytes; ``side`` is X's, ``conn`` the connection's number.
+TRIPLE = np.dtype(
+    [
+        ("conn", "i8"), ("exchange", "i4"), ("side", "i1"), ("trigger_frame", "i8"), ("ack_frame", "i8"),
+        ("release_frame", "i8"), ("trigger_bytes", "i4"), ("released_bytes", "i4"),
+        ("wait", "i8"),  # from trigger to late ACK: an upper bound of the hold
+        ("release", "i8"),  # from late ACK to release
+        ("silence", "i8"),  # from the packet before the late ACK to it
+    ]
+)  # fmt: skip
 
-    conn: Ints
-    side: Ints
-    exchange: Ints
-    trigger_frame: Ints
-    ack_frame: Ints
-    release_frame: Ints
-    wait: Ints  # from trigger to late ACK: an upper bound of the hold
-    release: Ints  # from late ACK to release
-    trigger_bytes: Ints
-    released_bytes: Ints
+# A pure ACK that came late, its sender's side, and the time since the segment it acknowledges in ns.
+LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("side", "i1")])
 
-    def __len__(self) -> int:
-        return len(self.conn)
-
-    def where(self, rows: Bools | Ints) -> "Triples":
-        """Those rows."""
-        return Triples(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
-    @staticmethod
-    def join(parts: "list[Triples]") -> "Triples":
-        """All rows of all parts, in order of the late ACK."""
-        whole = Triples(**joined(_TRIPLE_TYPES, parts))
-        return whole.where(np.argsort(whole.ack_frame, kind="stable"))
+Rows = NDArray[np.void]
 
 
-_TRIPLE_TYPES: dict[str, type[np.generic]] = {
-    "conn": np.int32, "side": np.int8, "exchange": np.int32, "trigger_frame": np.uint32, "ack_frame": np.uint32,
-    "release_frame": np.uint32, "wait": np.int64, "release": np.int64, "trigger_bytes": np.int32,
-    "released_bytes": np.int32,
-}  # fmt: skip
+def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
+    """Every trigger → late pure ACK → next data of a window, in order of release: rows of :data:`TRIPLE`.
 
-
-def find(rows: Timeline, segment_size: Ints) -> Triples:
-    """Every trigger → late pure ACK → next data of a window; ``segment_size`` (n,) in bytes.
-
-    Only new rows end a triple, so windows can be of any size. No judgement yet on what caused the release.
+    ``segment_size`` (n,) is in bytes; ``numbers`` (n,) are the connections' numbers. Only new rows end a triple, so
+    windows can be of any size. No judgement yet on what caused the release.
     """
     data = np.flatnonzero(rows.is_data)
     conn, side, ts = rows.conn[data], rows.side[data], rows.ts[data]
     # Data after data of the same side: between the two, only acknowledgements.
     after = np.flatnonzero((np.diff(ts) >= LATE) & (np.diff(conn) == 0) & (np.diff(side) == 0)) + 1
     release, trigger = data[after], data[after - 1]
-    ack = rows.latest_of_peer(rows.is_pure_ack, release)
-    at = np.flatnonzero(rows.is_fresh[release] & ~rows.carried[release] & (ack > trigger))
+    ack = rows.latest_of_peer("pure_ack", release)
+    at = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
     release, trigger, ack = release[at], trigger[at], ack[at]
     size = segment_size[release]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
@@ -110,122 +91,108 @@ def find(rows: Timeline, segment_size: Ints) -> Triples:
         & (rows.length[trigger] % size != 0)  # with segmentation offload one row can be several full segments
         & (rows.length[release] < size)
         & ((rows.flags[trigger] | rows.flags[release]) & control == 0)
-        & rows.is_fresh[trigger]
+        & rows.is_fresh(trigger)
         & (rows.acked_peer[ack] < rows.end[trigger])  # until this ACK the trigger was outstanding
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is
-        & _window_had_room(rows, trigger, release)
-        & (rows.window[ack] > 0)
+        & _window_had_room(rows, trigger, ack, release)
     )
     release, trigger, ack = release[held], trigger[held], ack[held]
-    columns = narrow(
-        _TRIPLE_TYPES,
-        conn=rows.conn[release],
-        side=rows.side[release],
-        exchange=rows.exchange[release],
-        trigger_frame=rows.frame[trigger],
-        ack_frame=rows.frame[ack],
-        release_frame=rows.frame[release],
-        wait=rows.ts[ack] - rows.ts[trigger],
-        release=rows.ts[release] - rows.ts[ack],
-        trigger_bytes=rows.length[trigger],
-        released_bytes=rows.length[release],
-    )
-    return Triples(**columns)
+    found = np.empty(len(release), TRIPLE)
+    found["conn"], found["side"], found["exchange"] = numbers[release], rows.side[release], rows.exchange[release]
+    for name, row in (("trigger_frame", trigger), ("ack_frame", ack), ("release_frame", release)):
+        found[name] = rows.frame[row]
+    found["trigger_bytes"], found["released_bytes"] = rows.length[trigger], rows.length[release]
+    found["wait"], found["release"] = rows.ts[ack] - rows.ts[trigger], rows.ts[release] - rows.ts[ack]
+    found["silence"] = rows.gap[ack]
+    return found[np.argsort(found["release_frame"])]
 
 
-def _window_had_room(rows: Timeline, trigger: Ints, release: Ints) -> Bools:
-    """Whether the receiver's window, as last told before the trigger, had room for trigger and release together."""
-    told = rows.latest_of_peer((rows.flags & np.uint16(ACK)) != 0, trigger)
+def _window_had_room(rows: Timeline, trigger: Ints, ack: Ints, release: Ints) -> Bools:
+    """Whether the receiver's window, told before the trigger, had room for it and the release, and never closed."""
+    told = rows.latest_of_peer("acking", trigger)
     edge = rows.ack[told] + rows.window[told]
-    return np.asarray((told < 0) | (edge >= rows.end[trigger] + rows.length[release]))
+    before = rows.latest_of_own("acking", ack)
+    never_closed = (rows.window[ack] > 0) & ((before < 0) | (rows.window[before] > 0))
+    return np.asarray(never_closed & ((told < 0) | (edge >= rows.end[trigger] + rows.length[release])))
 
 
 def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
     """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off."""
-    pending = rows.is_data & (rows.acked_own < rows.sent_own) & rows.is_fresh & ~rows.carried
-    sent = np.flatnonzero(pending & (rows.flags & np.uint16(FIN) == 0))
-    sent = sent[rows.length[sent] < segment_size[sent]]
-    own = rows.latest_of_own(rows.is_data, sent)
-    sent, own = sent[own >= 0], own[own >= 0]
-    small = rows.length[own] % segment_size[sent] != 0
-    outstanding: Bools = rows.acked_own[sent] < rows.end[own]
-    return sent[np.flatnonzero(small & rows.is_fresh[own] & outstanding)]
+    sent = np.flatnonzero(rows.is_data & (rows.length < segment_size) & ~rows.carried)
+    own = rows.latest_of_own("data", sent)
+    small = (own >= 0) & (rows.length[own] % segment_size[sent] != 0) & (rows.flags[sent] & np.uint16(FIN) == 0)
+    sent, own = sent[small], own[small]
+    fresh = rows.is_fresh(sent) & rows.is_fresh(own)
+    sent, own = sent[fresh], own[fresh]
+    told = rows.latest_of_peer("acking", sent)
+    acked = np.where(told >= 0, np.maximum(rows.acked_peer[told], rows.ack[told]), 0)
+    return np.asarray(sent[acked < rows.end[own]])
 
 
-class LateAcks(NamedTuple):
-    """Pure ACKs that came late: connection, side of their sender, time since the segment they acknowledge in ns."""
-
-    conn: Ints
-    side: Ints
-    wait: Ints
-
-    @staticmethod
-    def join(parts: "list[LateAcks]") -> "LateAcks":
-        """All rows of all parts."""
-        return LateAcks(**joined(_LATE_TYPES, parts))
+def _late(rows: Timeline, numbers: Ints, acker: Ints, wait: Ints) -> Rows:
+    late = np.empty(len(acker), LATE_ACK)
+    late["conn"], late["side"], late["wait"] = numbers[acker], rows.side[acker], wait
+    return late
 
 
-_LATE_TYPES: dict[str, type[np.generic]] = {"conn": np.int32, "side": np.int8, "wait": np.int64}
-
-
-def _late_acks(rows: Timeline, acker: Ints, wait: Ints) -> LateAcks:
-    return LateAcks(**narrow(_LATE_TYPES, conn=rows.conn[acker], side=rows.side[acker], wait=wait))
-
-
-def late_acks(rows: Timeline) -> LateAcks:
+def late_acks(rows: Timeline, numbers: Ints) -> Rows:
     """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them when all is known."""
     acker, segment = rows.answers
     wait = rows.ts[acker] - rows.ts[segment]
     late = np.flatnonzero((wait >= LATE) & rows.is_pure_ack[acker])
-    return _late_acks(rows, acker[late], wait[late])
+    return _late(rows, numbers, acker[late], wait[late])
 
 
-def late_fin_acks(rows: Timeline) -> LateAcks:
-    """Every new pure ACK of a bare FIN that was not sent at once, but sooner than a late one.
+def fin_acks_by_timer(rows: Timeline) -> Ints:
+    """New pure ACKs of a bare FIN that were not sent at once, but sooner than a late one: indices of rows.
 
     Linux sends it from the delayed-ACK timer too, and counts it among TcpExtDelayedACKs; until data has come on the
     connection that timer is set to zero (tcp_send_delayed_ack, icsk_ack.ato), so it holds nothing back.
     """
     acker, segment = rows.answers
+    of_fin = np.flatnonzero((rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0))
+    acker, segment = acker[of_fin], segment[of_fin]
     wait = rows.ts[acker] - rows.ts[segment]
-    bare_fin = (rows.flags[segment] & FIN != 0) & (rows.length[segment] == 0)
-    by_timer = bare_fin & rows.is_pure_ack[acker] & (wait >= RELEASE_MARGIN) & (wait < LATE)
-    return _late_acks(rows, acker[by_timer], wait[by_timer])
+    by_timer: Ints = acker[rows.is_pure_ack[acker] & (wait >= RELEASE_MARGIN) & (wait < LATE)]
+    return by_timer
 
 
-def is_late(conn: Ints, side: Ints, wait: Ints, connections: Connections) -> Bools:
-    """Whether an ACK by ``side`` took :data:`LATE` longer than that side's fastest one at this capture point."""
-    return wait - _reaction(connections, conn, side) >= LATE
+def is_late(wait: Ints, reaction: Ints) -> Bools:
+    """Whether ACKs took :data:`LATE` longer than their sender's fastest, its ``reaction``, at this capture point."""
+    return wait - reaction >= LATE
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What :func:`prove` decided: the stalls, and why the other triples are none."""
+    """What :func:`prove` decided of triples (n,): which are stalls, and why the others are none."""
 
-    stalls: Triples
-    round_trips: Ints  # frames of ACKs that released what was held, but came after a round trip, not a timer
+    stalls: Bools
+    round_trips: Bools  # held until an ACK that came after a round trip, not from a timer
     nagle_off: int  # the sender is seen not to wait for ACKs: Nagle is off
     not_late: int  # the ACK took a round trip, not a delayed-ACK timer
     later_release: int  # the data came later than the ACK explains: the application's own pause
     coincidence: int  # close to the ACK, but not more often than chance puts it there
 
 
-def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connections) -> Proof:
-    """Keep the triples whose release the ACK caused; ``nagle_off`` (connections, 2) counts small behind small."""
-    off = (nagle_off[triples.conn, triples.side] > 0) | _sends_before_acks(triples, connections)
-    late = is_late(triples.conn, 1 - triples.side, triples.wait, connections)
-    round_trip = _round_trip(connections, triples.conn, triples.side)
-    excess, early = triples.release - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
-    early = np.where(connections.handshakes()[triples.conn], early, round_trip)  # without one it may be anything less
-    judged, prompt, chance = late & ~off, np.zeros(len(triples), np.bool_), np.zeros(len(triples), np.bool_)
-    for rows in _by_sender(triples, judged, connections):
-        margin = _margins(triples.wait[rows] + triples.release[rows], excess[rows])
+def prove(triples: Rows, known: Known) -> Proof:
+    """Keep the triples (n,) whose release the ACK caused; ``known`` (n,) is what the ledger says of them."""
+    t, handshake = triples, known.column("handshake")
+    own, peer = known.side("reaction", t["side"]), known.side("reaction", 1 - t["side"])
+    off = (known.side("nagle_off", t["side"]) > 0) | _sends_before_acks(t, handshake, own)
+    late = is_late(t["wait"], peer)
+    # From the capture point to the sender and back: its fastest reaction, when a handshake shows it.
+    round_trip = np.where(handshake, own, np.minimum(own, UNKNOWN_ROUND_TRIP))
+    excess, early = t["release"] - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
+    early = np.where(handshake, early, round_trip)  # without one it may be anything less
+    judged, prompt, chance = late & ~off, np.zeros(len(t), np.bool_), np.zeros(len(t), np.bool_)
+    for rows in _by_sender(np.flatnonzero(judged), t["side"], known):
+        margin = _margins(t["wait"][rows] + t["release"][rows], excess[rows])
         prompt[rows] = (excess[rows] <= margin) & (excess[rows] >= -early[rows])
         width = int(np.median(margin) + early[rows].max())
         chance[rows] = prompt[rows] & _is_chance(int(prompt[rows].sum()), excess[rows] - margin, width)
     return Proof(
-        stalls=triples.where(prompt & ~chance),
-        round_trips=triples.ack_frame[~late & ~off & (excess <= RELEASE_MARGIN)],
+        stalls=prompt & ~chance,
+        round_trips=~late & ~off & (excess <= RELEASE_MARGIN),
         nagle_off=int(off.sum()),
         not_late=int((~late & ~off).sum()),
         later_release=int((judged & ~prompt).sum()),
@@ -233,26 +200,13 @@ def prove(triples: Triples, nagle_off: NDArray[np.int64], connections: Connectio
     )
 
 
-def _reaction(connections: Connections, conn: Ints, side: Ints) -> Ints:
-    fastest = connections.facts.reaction[conn, side]
-    return np.where(fastest == NO_REACTION, 0, fastest)
-
-
-def _round_trip(connections: Connections, conn: Ints, side: Ints) -> Ints:
-    """From the capture point to that end and back, ns: its fastest reaction, when a handshake shows it."""
-    fastest = _reaction(connections, conn, side)
-    return np.where(connections.handshakes()[conn], fastest, np.minimum(fastest, UNKNOWN_ROUND_TRIP))
-
-
-def _sends_before_acks(triples: Triples, connections: Connections) -> Bools:
+def _sends_before_acks(t: Rows, handshake: Bools, reaction: Ints) -> Bools:
     """Triples of half-connections whose data was seen to pass sooner after an ACK than an answer to it could.
 
     It was sent before the ACK arrived, behind an unacknowledged small segment: that sender's Nagle is off.
     """
-    fastest = _reaction(connections, triples.conn, triples.side)
-    clear = connections.handshakes()[triples.conn] & (fastest > RELEASE_MARGIN)
-    half = 2 * triples.conn + triples.side
-    return np.isin(half, half[clear & (2 * triples.release < fastest)])
+    half = 2 * t["conn"] + t["side"]
+    return np.isin(half, half[handshake & (reaction > RELEASE_MARGIN) & (2 * t["release"] < reaction)])
 
 
 def _margins(since_trigger: Ints, excess: Ints) -> Ints:
@@ -293,15 +247,14 @@ def _is_chance(prompt: int, beyond: Ints, width: int) -> bool:
     return bool(prompt <= expected + 3 * expected**0.5)
 
 
-def _by_sender(triples: Triples, judged: Bools, connections: Connections) -> Iterator[Ints]:
-    """The judged rows of each program that sent triggers, in order of their ACKs.
+def _by_sender(rows: Ints, side: NDArray[np.int8], known: Known) -> Iterator[Ints]:
+    """The ``rows`` of each program that sent triggers, in order.
 
     A program is one address, with its port where it is the server.
     """
-    f, conn, side = connections.facts, triples.conn, triples.side
-    port = np.where(side != connections.client_side()[conn], f.port[conn, side], np.uint16(0))
-    sender = endpoint_hash(f.hi[conn, side], f.lo[conn, side], port)
-    rows = np.flatnonzero(judged)
-    rows = rows[np.argsort(sender[rows], kind="stable")]
+    side, known = side[rows], known.where(rows)
+    port = np.where(side != known.column("client"), known.side("port", side), np.uint16(0))
+    sender = endpoint_hash(known.side("hi", side), known.side("lo", side), port)
+    order = np.argsort(sender, kind="stable")
     if len(rows):
-        yield from np.split(rows, np.flatnonzero(np.diff(sender[rows])) + 1)
+        yield from np.split(rows[order], np.flatnonzero(np.diff(sender[order])) + 1)

@@ -1,30 +1,39 @@
 """Findings → result: the columns of a capture turned into the contract's fields."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nagle_lab.capture import Capture
-from nagle_lab.findings import ROLES, Findings
+from nagle_lab.distribution import Distribution
+from nagle_lab.findings import Ends, Findings
 from nagle_lab.packets import Tally
 from nagle_lab.packets.kinds import link_type_name
-from nagle_lab.result import SCHEMA, Quality, Result, Silence, Source, Spread, Summary
-from nagle_lab.rows import ConnectionRows, StallRows, only_endpoint
-from nagle_lab.silences import causes
-from nagle_lab.timeline import Ints
+from nagle_lab.result import SCHEMA, Endpoint, Quality, Result, Silence, Source, Spread, Summary
+from nagle_lab.rows import ConnectionRows, StallRows, address
+from nagle_lab.silences import Cause
 from nagle_lab.verdict import Verdict, decide
 
 
-def summarize(capture: Capture, tally: Tally, found: Findings) -> Result:
+@dataclass(frozen=True)
+class Seen:
+    """How much of TCP a capture holds: packets, and the times of the first and the last in ns."""
+
+    packets: int
+    connections: int
+    copies: int  # packets left out because another interface had shown them
+    first_ts: int | None
+    last_ts: int
+
+
+def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Result:
     """The result of a capture that was read to its end."""
-    summary = _summary(found)
-    verdict, reason = decide(found.tcp_packets, summary.exchanges, summary.stalls, _damage(capture))
+    summary = _summary(seen, found)
+    verdict, reason = decide(seen.packets, summary.exchanges, summary.stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
-        source=_source(capture, found),
-        quality=_quality(capture, tally, found),
+        source=_source(capture, seen),
+        quality=_quality(capture, tally, seen, found),
         verdict=verdict,
         reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
@@ -42,80 +51,68 @@ def _damage(capture: Capture) -> list[str]:
     return texts
 
 
-def _source(capture: Capture, found: Findings) -> Source:
-    first = found.first_ts
+def _source(capture: Capture, seen: Seen) -> Source:
+    first = seen.first_ts
     return Source(
         file=" ".join(Path(name).name for name in capture.names),
         sha256=capture.sha256,
         format=capture.format,
         link_type=[link_type_name(number) for number in capture.link_types],
         packets=capture.packets,
-        tcp_packets=found.tcp_packets,
+        tcp_packets=seen.packets,
         first_time=None if first is None else _utc(first),
-        duration_s=0.0 if first is None else round((found.last_ts - first) / 1e9, 6),
+        duration_s=0.0 if first is None else round((seen.last_ts - first) / 1e9, 6),
     )
 
 
-def _quality(capture: Capture, tally: Tally, found: Findings) -> Quality:
-    p = found.proof
+def _quality(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Quality:
+    copies = {"TCP seen again on another interface": seen.copies} if seen.copies else {}
     return Quality(
         damage=_damage(capture),
-        not_decoded=tally.as_dict() | _copies(found),
-        handshakes=int(found.connections.handshakes().sum()),
-        rejected={
-            "nagle_off": p.nagle_off,
-            "not_late": p.not_late,
-            "later_release": p.later_release,
-            "coincidence": p.coincidence,
-        },
+        not_decoded=tally.as_dict() | copies,
+        handshakes=found.totals.whole["handshake"],
+        rejected=dict(found.rejected),
     )
 
 
-def _summary(found: Findings) -> Summary:
-    proved, exchanges = found.proof.stalls, found.exchanges
-    wait = _spread(proved.wait, 1e6)
-    total = len(found.counted)
-    delayed_acks, facts = found.by_role(found.delayed_acks), found.connections.facts
+def _summary(seen: Seen, found: Findings) -> Summary:
+    whole, by_role = found.totals.whole, found.totals.by_role
+    wait, total = _spread(found.wait), whole["answered"]
     return Summary(
-        connections=found.connections.count,
+        connections=seen.connections,
         exchanges=total,
-        repeat_exchanges=int((found.counted % (1 << 32) > 0).sum()),
-        stalled_exchanges=len(found.stalled),
-        stalls=len(proved),
-        stalled_share=round(len(found.stalled) / total, 4) if total else 0.0,
-        delayed_acks=sum(delayed_acks.values()),
-        delayed_acks_by=delayed_acks,
-        fin_acks_by_timer=found.by_role(found.fin_acks),
-        packets_by=found.by_role(facts.packets),
-        segments_by=found.by_role(facts.segments),
+        repeat_exchanges=whole["repeat"],
+        stalled_exchanges=whole["stalled"],
+        stalls=whole["stalls"],
+        stalled_share=round(whole["stalled"] / total, 4) if total else 0.0,
+        delayed_acks=sum(by_role["delayed_acks"].values()),
+        delayed_acks_by=by_role["delayed_acks"],
+        fin_acks_by_timer=by_role["fin_acks"],
+        packets_by=by_role["packets"],
+        segments_by=by_role["segments"],
         wait_ms=wait,
-        release_us=_spread(proved.release, 1e3),
-        request_to_ack_ms=_spread(exchanges.to_ack, 1e6),
-        request_to_response_ms=_spread(exchanges.to_response, 1e6),
-        exchange_ms=_spread(exchanges.total, 1e6),
-        wire_bytes=int(facts.wire.sum()),
-        payload_bytes=int(facts.payload.sum()),
-        lost_ms_total=round(float(proved.wait.sum()) / 1e6, 3),
-        packets_per_exchange=round(found.tcp_packets / total, 2) if total else 0.0,
-        held_by=_role(found, proved.conn, proved.side),
-        delayed_by=_role(found, proved.conn, 1 - proved.side),
+        release_us=_spread(found.release),
+        request_to_ack_ms=_spread(found.exchanges.to_ack),
+        request_to_response_ms=_spread(found.exchanges.to_response),
+        exchange_ms=_spread(found.exchanges.total),
+        wire_bytes=sum(by_role["wire"].values()),
+        payload_bytes=sum(by_role["payload"].values()),
+        lost_ms_total=round(found.wait.total / 1e6, 3),
+        packets_per_exchange=round(seen.packets / total, 2) if total else 0.0,
+        held_by=found.held.role,
+        delayed_by=found.delayed.role,
         remedy=_remedy(found, wait),
     )
 
 
-def _copies(found: Findings) -> dict[str, int]:
-    copies = found.connections.copies
-    return {"TCP seen again on another interface": copies} if copies else {}
-
-
 def _silences(found: Findings) -> dict[str, Silence]:
-    by_cause = causes(found.silences, found.proof, found.connections)
-    return {cause.value: Silence(count, round(ns / 1e6, 3)) for cause, (count, ns) in by_cause.items()}
+    by_cause = ((cause, *found.silences.get(cause, (0, 0))) for cause in Cause)
+    return {cause.value: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
 def _stall_reason(found: Findings, summary: Summary) -> str:
     assert summary.wait_ms
-    held, delayed = _ends(found)
+    held, delayed = _named(found.held), _named(found.delayed)
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
@@ -123,40 +120,30 @@ def _stall_reason(found: Findings, summary: Summary) -> str:
     )
 
 
-def _ends(found: Findings) -> tuple[str, str]:
-    """Who held and who delayed: "the server (10.0.0.2:80)" for one end, "the client" for many, else "both ends"."""
-    conn, side = found.proof.stalls.conn, found.proof.stalls.side
-    named = []
-    for s in (side, 1 - side):
-        role, only = _role(found, conn, s), only_endpoint(found, conn, s)
-        named.append("both ends" if role == "both" else f"the {role} ({only})" if only else f"the {role}")
-    return named[0], named[1]
-
-
-def _role(found: Findings, conn: Ints, side: Ints) -> str | None:
-    """The role all of those sides have; "both" when they differ; None when there is none."""
-    is_server = side != found.client[conn]
-    if not len(conn):
-        return None
-    return ROLES[int(is_server[0])] if (is_server == is_server[0]).all() else "both"
+def _named(ends: Ends) -> str:
+    """ "the server (10.0.0.2:80)" for one end, "the client" for many, else "both ends"."""
+    if ends.role == "both":
+        return "both ends"
+    if ends.only is None:
+        return f"the {ends.role}"
+    hi, lo, port = ends.only
+    return f"the {ends.role} ({Endpoint(address(hi, lo), port, str(ends.role))})"
 
 
 def _remedy(found: Findings, wait: Spread | None) -> str | None:
     if not wait:
         return None
-    held, delayed = _ends(found)
+    held, delayed = _named(found.held), _named(found.delayed)
     return (
         f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
         f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {wait.p50:.1f} ms per stalled exchange."
     )
 
 
-def _spread(values: Ints | NDArray[np.float32], unit_ns: float) -> Spread | None:
-    seen = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    if not len(seen):
-        return None
-    at = np.percentile(seen, [50, 95, 99, 100], method="inverted_cdf") / unit_ns
-    return Spread(*(round(float(v), 3) for v in at))
+def _spread(durations: Distribution) -> Spread | None:
+    """Percentiles in thousands of the distribution's steps: ms of µs, or µs of ns."""
+    percentiles = durations.percentiles([50, 95, 99, 100])
+    return None if percentiles is None else Spread(*(round(value / 1e3, 3) for value in percentiles.tolist()))
 
 
 def _utc(ns: int) -> str:

@@ -60,7 +60,7 @@ def outcome(path: str, window_bytes: int) -> Result | None:
             analysis, tally = Analysis(), Tally()
             for records in capture:
                 analysis.follow(decode(records, tally))
-            result = summarize(capture, tally, analysis.findings())
+            result = summarize(capture, tally, analysis.seen(), analysis.findings())
             json.loads(result.to_json())
             return result
     except NagleLabError as error:

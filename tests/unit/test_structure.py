@@ -7,9 +7,9 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
-    "errors", "capture", "packets", "timeline", "keytable", "connections", "exchanges", "stalls", "silences",
-    "findings", "verdict", "result", "rows", "summary", "pair", "analysis", "excerpt", "dissect", "runs",
-    "reports", "cli",
+    "errors", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
+    "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
+    "excerpt", "dissect", "runs", "reports", "cli",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Packets:
     flags: NDArray[np.uint16]  # low 12 bits: reserved, AE, CWR, ECE, URG, ACK, PSH, RST, SYN, FIN
     window: NDArray[np.uint16]  # as on the wire, not scaled
     length: NDArray[np.int32]  # payload bytes on the wire, however few of them were captured
-    wire: NDArray[np.int32]  # bytes of the whole packet on the wire, link layer included where it was captured
+    wire: NDArray[np.uint32]  # bytes of the whole packet on the wire, link layer included where it was captured
     mss: NDArray[np.uint16]  # option; 0 absent
     wscale: NDArray[np.int8]  # option, shift count; -1 absent
     has_ts: NDArray[np.bool_]  # timestamps option

@@ -1,0 +1,48 @@
+"""How often each duration occurred: percentiles of any number of them, in the memory of the distinct ones."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.timeline import Ints
+
+_BUFFERED = 1 << 17
+
+
+class Distribution:
+    """Durations in ns, counted in steps of ``step_ns``."""
+
+    def __init__(self, step_ns: int) -> None:
+        self._step = step_ns
+        self._steps = np.empty(0, np.int64)  # distinct, sorted
+        self._counts = np.empty(0, np.int64)
+        self._new: list[Ints] = []
+        self._buffered = 0
+        self.total = 0  # of all durations, ns
+
+    def add(self, durations: Ints) -> None:
+        """Count more of them."""
+        self.total += int(durations.sum())
+        self._new.append(np.rint(durations / self._step).astype(np.int64))
+        self._buffered += len(durations)
+        if self._buffered > _BUFFERED:
+            self._merge()
+
+    def percentiles(self, percents: list[float]) -> NDArray[np.int64] | None:
+        """Those percentiles in steps, by nearest rank: values that were observed. None where there are none."""
+        self._merge()
+        if not len(self._steps):
+            return None
+        ranks = np.cumsum(self._counts)
+        wanted = np.maximum(1, np.ceil(np.array(percents) / 100 * ranks[-1] - 1e-9))
+        found: NDArray[np.int64] = self._steps[np.searchsorted(ranks, wanted)]
+        return found
+
+    def _merge(self) -> None:
+        if not self._buffered:
+            return
+        fresh, counts = np.unique(np.concatenate(self._new), return_counts=True)
+        self._new.clear()
+        self._buffered = 0
+        steps, place = np.unique(np.concatenate([self._steps, fresh]), return_inverse=True)
+        both = np.concatenate([self._counts, counts])
+        self._steps, self._counts = steps, np.bincount(place, both, len(steps)).astype(np.int64)
