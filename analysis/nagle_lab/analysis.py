@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+
 from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import Capture, open_capture
-from nagle_lab.connections import LEAST_MSS, Connections
+from nagle_lab.connections import Connections
 from nagle_lab.findings import Findings, PutAside
 from nagle_lab.ledger import entries
 from nagle_lab.packets import Packets, Tally, decode
@@ -65,12 +67,12 @@ class Analysis:
         rows = known.follow(packets)
         self._aside.exchanges.follow(rows, known)
         places = rows.conn[rows.starts]
-        ids, sizes = known.facts.id[places], (known.segment_size(places), known.segment_size(places, LEAST_MSS))
+        ids, size, small = known.facts.id[places], known.segment_size(places), known.surely_small(places)
         self._put_away(known.finish(rows))
         self._wait()
-        self._looking = self._observer.submit(self._look, rows, ids, *sizes)
+        self._looking = self._observer.submit(self._look, rows, ids, size, small)
 
-    def _look(self, rows: Timeline, ids: Ints, sizes: Ints, sure_sizes: Ints) -> None:
+    def _look(self, rows: Timeline, ids: Ints, sizes: Ints, small: Ints) -> None:
         """What one window shows, of connections (connections,) with these numbers and segment sizes.
 
         Runs beside the next window's :meth:`follow`.
@@ -79,9 +81,9 @@ class Analysis:
         aside.triples.append(proof.find(rows, size, numbers))
         aside.late_acks.append(proof.late_acks(rows, numbers))
         aside.silences.append(silences.find(rows, size, numbers))
-        surely = size if (sizes == sure_sizes).all() else rows.spread(sure_sizes)
+        surely = small[rows.spread(np.arange(len(small))), rows.side]
         for events, at in (
-            (aside.nagle_off, proof.small_behind_small(rows, surely)),
+            (aside.nagle_off, proof.small_behind_small(rows, size, surely)),
             (aside.fin_acks, proof.fin_acks_by_timer(rows)),
         ):
             events.add(numbers[at], rows.side[at])

@@ -51,6 +51,7 @@ class _Facts:
     shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled; at most, where no SYN tells
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
+    syn_window: Ints  # (n, 2) window in that side's SYN, bytes; -1 not seen
     closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
     packets: Ints  # (n, 2) sent by that side
@@ -79,6 +80,7 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "shift": (np.uint8, 2, 14),
     "stamps": (np.bool_, 2, 0),
     "syn": (np.int64, 2, -1),
+    "syn_window": (np.int64, 2, -1),
     "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
     "packets": (np.int64, 2, 0),
@@ -126,6 +128,17 @@ class Connections:
         """Which of those (n,) have both SYNs in the capture."""
         syn = self.facts.syn[place]
         return (syn[:, 0] >= 0) & (syn[:, 1] >= 0)
+
+    def surely_small(self, place: Ints) -> Ints:
+        """Payload in bytes below which a segment of each side of those is no full one, (n, 2).
+
+        Linux takes half the largest window it was offered for a full segment where that is less than the MSS, on
+        loopback for example (tcp_bound_to_half_wnd); that window is never less than the one in the peer's SYN.
+        """
+        window = self.facts.syn_window[place][:, ::-1]
+        half = np.where(window > LEAST_MSS, window // 2, window)
+        size = self.segment_size(place, LEAST_MSS)[:, np.newaxis]
+        return np.where(window >= 0, np.minimum(size, half), size)
 
     def segment_size(self, place: Ints, unknown: int = DEFAULT_MSS) -> Ints:
         """Largest payload of one segment of those (n,), bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
@@ -261,6 +274,7 @@ class Connections:
             return
         at, source, f = (conn[rows], side[rows]), order[rows], self.facts
         f.syn[at] = p.seq[source]
+        f.syn_window[at] = p.window[source]
         f.mss[at] = p.mss[source]
         f.wscale[at] = p.wscale[source]
         f.stamps[at] = p.has_ts[source]

@@ -116,11 +116,16 @@ def _window_had_room(rows: Timeline, trigger: Ints, ack: Ints, release: Ints) ->
     return np.asarray(never_closed & ((told < 0) | (edge >= rows.end[trigger] + rows.length[release])))
 
 
-def small_behind_small(rows: Timeline, segment_size: Ints) -> Ints:
-    """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off."""
-    sent = np.flatnonzero(rows.is_data & (rows.length < segment_size) & ~rows.carried)
+def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
+    """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off.
+
+    ``segment_size`` (n,) is in bytes, and so is ``small`` (n,): a segment with less is surely not a full one.
+    """
+    sent = np.flatnonzero(rows.is_data & (rows.length < small) & ~rows.carried)
     own = rows.latest_of_own("data", sent)
-    small = (own >= 0) & (rows.length[own] % segment_size[sent] != 0) & (rows.flags[sent] & np.uint16(FIN) == 0)
+    # With segmentation offload a row can be several full segments and a small one.
+    tail = np.where(small[sent] == segment_size[sent], rows.length[own] % segment_size[sent], rows.length[own])
+    small = (own >= 0) & (tail > 0) & (tail < small[sent]) & (rows.flags[sent] & np.uint16(FIN) == 0)
     sent, own = sent[small], own[small]
     fresh = rows.is_fresh(sent) & rows.is_fresh(own)
     sent, own = sent[fresh], own[fresh]

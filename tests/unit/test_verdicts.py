@@ -292,3 +292,29 @@ def test_full_segments_of_an_unknown_mss_are_not_taken_for_nodelay(diagnose):
 
     result = diagnose(talk(upload_then_stall).segments[3:])
     assert result.summary.stalls == 19
+
+
+def half_window_then_held(c: Conversation, number: int) -> None:
+    """Loopback: a segment of half the window counts as full, so a small one follows it at once; then one is held."""
+    c.client_sends(60)
+    c.server_sends(64_240 // 2, after_ns=50 * US)
+    c.server_sends(12_000, after_ns=5 * US)
+    server_held(c, number)
+
+
+def test_half_the_window_is_a_full_segment(diagnose):
+    """Linux never waits for more than half of the largest window offered (tcp_bound_to_half_wnd)."""
+    result = diagnose(talk(half_window_then_held, mss=65_495).segments)
+    assert (result.verdict, result.quality.rejected["nagle_off"]) == ("STALL", 0)
+    assert result.summary.stalled_exchanges == 19
+
+
+@pytest.mark.parametrize("story", STALLED, ids=lambda s: s.__name__)
+@pytest.mark.parametrize("direction", ["from the held end", "to the held end"])
+def test_one_direction_alone_proves_nothing_and_is_not_called_clean(diagnose, story, direction):
+    """Without the acknowledgements nobody can say what was waited for: too little, and never CLEAN."""
+    both = talk(story)
+    held = diagnose(both.segments).stalls[0].held_by
+    ours = [s for s in both.segments if (s.sport == held.port) == (direction == "from the held end")]
+    result = diagnose(ours)
+    assert (result.verdict, len(result.stalls), result.summary.exchanges) == ("INCONCLUSIVE", 0, 0)
