@@ -23,6 +23,14 @@ repro-nodelay-on: lab-ready ## the same with TCP_NODELAY on: show it gone
 repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static VARIANT=no-keepalive
 	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
 
+.PHONY: matrix
+matrix: lab-ready ## every scenario × variant, and a table of each: REPEAT=3, SCENARIO=nginx-static for one alone
+	@$(bin)/nagle-lab matrix $${SCENARIO:-} --repeat "$${REPEAT:-1}"
+
+.PHONY: sweep
+sweep: scenario-to-sweep lab-ready ## at which size it begins and ends to stall: make sweep SCENARIO=redis-proxy SIZE=64..16384
+	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
+
 .PHONY: list
 list: ## name the scenarios, their variants and parameters
 	@setup/python.sh
@@ -97,3 +105,7 @@ lab-ready:
 scenario-named:
 	@[[ -n "$${SCENARIO:-}" && -n "$${VARIANT:-}" ]] || \
 	  { echo "make repro: name both, as in: make repro SCENARIO=nginx-static VARIANT=nodelay-off (make list names them)" >&2; exit 2; }
+
+.PHONY: scenario-to-sweep
+scenario-to-sweep:
+	@[[ -n "$${SCENARIO:-}" ]] || { echo "make sweep: name one, as in: make sweep SCENARIO=redis-proxy (make list names them)" >&2; exit 2; }

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
 from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import Capture, open_capture
@@ -72,21 +70,20 @@ class Analysis:
         self._wait()
         self._looking = self._observer.submit(self._look, rows, ids, size, small)
 
-    def _look(self, rows: Timeline, ids: Ints, sizes: Ints, small: Ints) -> None:
+    def _look(self, rows: Timeline, ids: Ints, size: Ints, small: Ints) -> None:
         """What one window shows, of connections (connections,) with these numbers and segment sizes.
 
         Runs beside the next window's :meth:`follow`.
         """
-        aside, size, numbers = self._aside, rows.spread(sizes), rows.spread(ids)
-        aside.triples.append(proof.find(rows, size, numbers))
-        aside.late_acks.append(proof.late_acks(rows, numbers))
-        aside.silences.append(silences.find(rows, size, numbers))
-        surely = small[rows.spread(np.arange(len(small))), rows.side]
+        aside = self._aside
+        aside.triples.append(proof.find(rows, size, ids))
+        aside.late_acks.append(proof.late_acks(rows, ids))
+        aside.silences.append(silences.find(rows, size, ids))
         for events, at in (
-            (aside.nagle_off, proof.small_behind_small(rows, size, surely)),
+            (aside.nagle_off, proof.small_behind_small(rows, size, small)),
             (aside.fin_acks, proof.fin_acks_by_timer(rows)),
         ):
-            events.add(numbers[at], rows.side[at])
+            events.add(ids[rows.group[at]], rows.side[at])
 
     def _wait(self) -> None:
         """Until what was begun is done; raises what it raised."""

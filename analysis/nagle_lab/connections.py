@@ -29,7 +29,7 @@ _BAND = np.int64(1) << 40  # more than one window of packets can carry
 TIME_WAIT = 60 * 1_000_000_000  # ns
 LAST_ANSWER = 1_000_000_000  # ns; what a closing leads to has come by then
 # Beyond so many live connections, closed ones and unanswered SYNs (a flood) are put away early, the oldest first.
-MANY = 1 << 16
+MANY = 1 << 15
 
 
 @dataclass
@@ -153,9 +153,7 @@ class Connections:
         order, conn, side = self._without_copies(packets, *self._assign(packets))
         flags = packets.flags[order]
         self._learn_handshakes(packets, order, conn, side, flags)
-        new = self._unwrapped(packets, order, conn, side, flags)
-        self._count(packets.wire[order], new)
-        rows = self._with_context(new)
+        rows = self._with_context(self._unwrapped(packets, order, conn, side, flags))
         self._learn(rows)
         return rows
 
@@ -288,26 +286,23 @@ class Connections:
         """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4), and how far they got."""
         seq, ack, n, f = p.seq[order], p.ack[order], len(order), self.facts
         has_ack = (flags & np.uint16(ACK)) != 0
-        self._anchor(conn, side, seq, ack, has_ack)
         length = p.length[order].astype(np.int64)
         consumed = length + ((flags & np.uint16(SYN | FIN)) != 0)
         both = np.flatnonzero((flags & np.uint16(SYN | FIN)) == SYN | FIN)
         consumed[both] += 1
+        sides = [_Groups(conn, np.flatnonzero(side == s)) for s in (0, 1)]
+        acking = [g if has_ack[g.rows].all() else _Groups(conn, g.rows[has_ack[g.rows]]) for g in sides]
+        self._anchor(sides, acking, seq, ack)
+        self._count(sides, p.wire[order], length)
         start, end, sent_own, acked_peer = np.empty((4, n), np.int64)
         acked = np.full(n, -1)
-        for s in (0, 1):
-            own = np.flatnonzero(side == s)
-            groups = _Groups(conn[own])
+        for s, (groups, acks) in enumerate(zip(sides, acking, strict=True)):
+            own = groups.rows
             start[own] = chained = groups.chain(seq[own], f.seq[:, s])
             end[own] = ends = chained + consumed[own]
             sent_own[own] = groups.highest_before(ends, f.sent[:, s])
-            acking = own[has_ack[own]]
-            groups = groups if len(acking) == len(own) else _Groups(conn[acking])
-            acked[acking] = chained = groups.chain(ack[acking], f.ack[:, s])
-            if len(acking) == len(own):
-                acked_peer[own] = groups.highest_before(chained, f.told[:, s])
-            else:
-                acked_peer[own] = _Groups(conn[own]).highest_before(acked[own], f.told[:, s])
+            acked[acks.rows] = acks.chain(ack[acks.rows], f.ack[:, s])
+            acked_peer[own] = groups.highest_before(acked[own], f.told[:, s])
         window = p.window[order].astype(np.int64) << f.shift.ravel()[2 * conn + side]
         syn = np.flatnonzero(flags & np.uint16(SYN))
         window[syn] = p.window[order[syn]]  # that of a SYN is never scaled
@@ -327,41 +322,30 @@ class Connections:
         return gap
 
     def _anchor(
-        self,
-        conn: Ints,
-        side: NDArray[np.int8],
-        seq: NDArray[np.uint32],
-        ack: NDArray[np.uint32],
-        has_ack: Bools,
+        self, sides: list["_Groups"], acking: list["_Groups"], seq: NDArray[np.uint32], ack: NDArray[np.uint32]
     ) -> None:
         """Start the numbering of new half-connections: at their first segment, else at its peer's first ACK."""
-        f, starts = self.facts, runs(conn)
-        sizes = np.diff(starts, append=len(conn))
-        begins = (f.seq[conn[starts]] < 0).any(1) | (f.ack[conn[starts]] < 0).any(1)
-        if not begins.any():
-            return
-        some = np.flatnonzero(np.repeat(begins, sizes))
-        conn, side, seq, ack, has_ack = conn[some], side[some], seq[some], ack[some], has_ack[some]
-        starts = runs(conn)
-        c = conn[starts]
-        for s in (0, 1):
-            for rows, number in (((side == s), seq), ((side != s) & has_ack, ack)):
-                first = _first_of_each(rows, starts)
-                new = np.flatnonzero((first >= 0) & (f.seq[c, s] < 0))
-                f.seq[c[new], s] = _ORIGIN + number[first[new]]
-            talks = _first_of_each(side != s, starts) >= 0
-            new = np.flatnonzero(talks & (f.ack[c, 1 - s] < 0) & (f.seq[c, s] >= 0))
-            f.ack[c[new], 1 - s] = f.seq[c[new], s]
-
-    def _count(self, wire: NDArray[np.uint32], new: Timeline) -> None:
-        """Packets, segments and bytes of each side."""
-        groups = new.conn[new.starts]
-        half = 2 * new.spread(np.arange(len(groups))) + new.side
-        parts = np.maximum(1, -(-new.length // new.spread(self.segment_size(groups))))
         f = self.facts
-        for column, weights in ((f.packets, None), (f.segments, parts), (f.payload, new.length), (f.wire, wire)):
-            counts = np.bincount(half, weights, 2 * len(groups)).reshape(-1, 2)  # exact up to 2**53
-            column[groups] += counts.astype(np.int64)
+        for s in (0, 1):
+            for groups, number in ((sides[s], seq), (acking[1 - s], ack)):
+                new = np.flatnonzero(f.seq[groups.conn, s] < 0)
+                f.seq[groups.conn[new], s] = _ORIGIN + number[groups.rows[groups.starts[new]]]
+        for s in (0, 1):
+            talking = sides[1 - s].conn
+            new = talking[(f.ack[talking, 1 - s] < 0) & (f.seq[talking, s] >= 0)]
+            f.ack[new, 1 - s] = f.seq[new, s]
+
+    def _count(self, sides: list["_Groups"], wire: NDArray[np.uint32], length: Ints) -> None:
+        """Packets, segments and bytes of each side."""
+        f = self.facts
+        for s, groups in enumerate(sides):
+            if not len(groups.rows):
+                continue
+            own = length[groups.rows]
+            parts = np.maximum(1, -(-own // np.repeat(self.segment_size(groups.conn), groups.sizes)))
+            f.packets[groups.conn, s] += groups.sizes
+            for column, values in ((f.segments, parts), (f.payload, own), (f.wire, wire[groups.rows])):
+                column[groups.conn, s] += np.add.reduceat(values, groups.starts, dtype=np.int64)
 
     def _with_context(self, new: Timeline) -> Timeline:
         """The rows of earlier windows that these may look back at, each before the new ones of its connection."""
@@ -434,39 +418,44 @@ def _first_of_each(mask: Bools, starts: Ints) -> Ints:
 
 
 class _Groups:
-    """Rows of one side, grouped by connection."""
+    """Those ``rows`` of a window, all of one side, grouped by connection."""
 
-    def __init__(self, conn: Ints) -> None:
-        self._starts = runs(conn)
-        self._conn = conn[self._starts]
-        self._sizes = np.diff(self._starts, append=len(conn))
-        self._lasts = self._starts + self._sizes - 1
+    def __init__(self, conn: Ints, rows: Ints) -> None:
+        self.rows = rows
+        conn = conn[rows]
+        self.starts = runs(conn)
+        self.conn = conn[self.starts]
+        self.sizes = np.diff(self.starts, append=len(conn))
+        self._lasts = self.starts + self.sizes - 1
 
     def chain(self, wire: NDArray[np.uint32], state: Ints) -> Ints:
         """Unwrap wire numbers (n,) by following their steps; ``state`` (places,) is read and updated."""
         if not len(wire):
             return np.empty(0, np.int64)
-        before = state[self._conn]
+        before = state[self.conn]
         steps = np.empty(len(wire), np.int32)
         np.subtract(wire[1:], wire[:-1], out=steps[1:].view(np.uint32))  # modulo 2**32
-        steps[self._starts] = (wire[self._starts] - before.astype(np.uint32)).view(np.int32)
+        steps[self.starts] = (wire[self.starts] - before.astype(np.uint32)).view(np.int32)
         total = np.cumsum(steps, dtype=np.int64)
-        total += np.repeat(before - (total[self._starts] - steps[self._starts]), self._sizes)
-        state[self._conn] = total[self._lasts]
+        total += np.repeat(before - (total[self.starts] - steps[self.starts]), self.sizes)
+        state[self.conn] = total[self._lasts]
         return total
 
     def highest_before(self, values: Ints, state: Ints) -> Ints:
         """Highest of the values (n,) before each row; starts from ``state`` (places,), which is updated."""
-        floor = state[self._conn]
+        if not len(values):
+            return np.empty(0, np.int64)
+        floor = state[self.conn]
         # One accumulate for all connections: each has its own band of numbers, above the one before.
-        band = np.arange(len(self._conn)) * _BAND
-        offset = np.repeat(floor - band, self._sizes)
-        top = np.clip(values - np.repeat(floor, self._sizes), 0, _BAND - 1)
-        top += np.repeat(band, self._sizes)
+        band = np.arange(len(self.conn)) * _BAND
+        offset = np.repeat(band - floor, self.sizes)
+        top = values + offset
+        np.maximum(top, np.repeat(band, self.sizes), out=top)
+        np.minimum(top, np.repeat(band + (_BAND - 1), self.sizes), out=top)
         np.maximum.accumulate(top, out=top)
-        state[self._conn] = top[self._lasts] - band + floor
+        state[self.conn] = top[self._lasts] - band + floor
         before: Ints = np.empty_like(top)
         before[1:] = top[:-1]
-        before[self._starts] = band
-        before += offset
+        before[self.starts] = band
+        before -= offset
         return before

@@ -1,5 +1,7 @@
 """How nagle-lab ends: its exit codes, and the one error that reaches a person."""
 
+import sys
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -22,3 +24,19 @@ class NagleLabError(Exception):
     def __init__(self, message: str, exit_code: Exit = Exit.UNUSABLE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """The exit code that speaks for several: unusable before contradicted before inconclusive; OK for none."""
+    order = (Exit.OK, Exit.INCONCLUSIVE, Exit.CONTRADICTED, Exit.UNUSABLE, Exit.INTERRUPTED)
+    return max(codes, key=order.index, default=Exit.OK)
+
+
+def printable(text: str) -> str:
+    """The text with everything a terminal would act on (escapes, newlines, direction marks) shown as ``\\x1b``."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def tell(message: str) -> None:
+    """One line on stderr, whatever is in it."""
+    print(f"nagle-lab: {printable(message)}", file=sys.stderr)

@@ -35,7 +35,7 @@ def around(path: Path | Sequence[Path], result: Result, stall: Stall) -> list[St
     before: deque[Step] = deque(maxlen=_BEFORE)
     steps: list[Step] = []
     after = 0
-    for step in _steps(path, connection):
+    for step in packets_of(path, connection):
         if step.frame < stall.trigger_frame:
             before.append(step)
         elif step.frame <= stall.release_frame:
@@ -58,7 +58,7 @@ def _asked(before: deque[Step], stall: Stall) -> list[Step]:
     return []
 
 
-def _steps(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
+def packets_of(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
     with open_capture(path) as capture:
         for records in capture:

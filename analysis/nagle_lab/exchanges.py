@@ -61,12 +61,14 @@ class ExchangeLog:
         """Take the next window; numbers the exchange of every new data row in ``rows.exchange``."""
         self._reach(connections.places)
         data = np.flatnonzero(rows.is_data & (rows.end > rows.sent_own) & ~rows.carried)
-        client = rows.spread(connections.client_side(rows.conn[rows.starts]))
-        asks = rows.side[data] == client[data]
+        client = connections.client_side(rows.conn[rows.starts])
+        asks = rows.side[data] == client[rows.group[data]]
         rows.exchange[data] = self._numbers(rows.conn[data], asks)
         # The rows that say something about an exchange: its data, and acknowledgements of its requests.
         acker, segment = rows.answers
-        of_request = np.flatnonzero((rows.side[segment] == client[segment]) & (rows.exchange[segment] >= 0))
+        of_request = np.flatnonzero(
+            (rows.side[segment] == client[rows.group[segment]]) & (rows.exchange[segment] >= 0)
+        )
         number = np.full(len(rows), -1, np.int32)
         number[acker[of_request]] = rows.exchange[segment[of_request]]
         says = np.zeros((3, len(rows)), np.bool_)  # asks, acknowledges, answers

@@ -5,35 +5,29 @@ Everything here is a function of the files in the folder: judging a run again gi
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nagle_lab.analysis import analyze
+from nagle_lab.checks import (
+    Check,
+    Traffic,
+    is_own,
+    kernel_checks,
+    load_check,
+    lossless_check,
+    option_check,
+    traffic,
+)
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.findings import ROLES
+from nagle_lab.judged import Seen, Share, part
 from nagle_lab.result import Result
-from nagle_lab.verdict import Verdict, exit_code
+from nagle_lab.verdict import Verdict, decide, exit_code
 
-SCHEMA = "nagle-lab-run/1"
+SCHEMA = "nagle-lab-run/2"
 MANIFEST, WITNESSES, RESULT = "manifest.json", "witnesses.json", "result.json"
-ENDS = ROLES  # in the lab the client is the client's container, the server the server's
-
-# Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
-# a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
-# also counts ACKs of bare FINs that its timer sent, but did not delay (stalls.late_fin_acks).
-DELAYED_ACKS_APART = 2
-DELAYED_ACKS_SHARE = 0.02
-
-
-@dataclass(frozen=True)
-class Check:
-    """One witness held against the captures; ``verdict`` is what the run becomes when it fails."""
-
-    name: str
-    ok: bool
-    detail: str
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Run:
     folder: Path
     manifest: dict[str, Any]
     witnesses: dict[str, Any]
-    results: dict[str, Result]  # by end: "client", "server"
+    captures: dict[str, Seen]  # by capture name
     checks: list[Check]
     verdict: Verdict
     reason: str
@@ -55,13 +49,24 @@ class Run:
         return Verdict(self.manifest["expected"]["verdict"])
 
     @property
-    def best(self) -> str:
-        """The end whose capture shows the hold most directly: the held one."""
-        return str(self.manifest["expected"].get("held_by") or self.results["server"].summary.held_by or "server")
+    def results(self) -> dict[str, Result]:
+        """What each capture shows, by its name."""
+        return {name: seen.result for name, seen in self.captures.items()}
 
-    def capture(self, end: str) -> Path:
-        """The capture taken at that end."""
-        return self.folder / f"{end}.pcap"
+    @property
+    def best(self) -> str:
+        """The capture that shows the hold most directly: the one nearest to the held end."""
+        return best_capture(self.manifest, self.captures)
+
+    def capture(self, name: str) -> Path:
+        """The file of that capture."""
+        return self.folder / f"{name}.pcap"
+
+    def traffic(self, namespace: str, capture: str) -> Traffic:
+        """What one capture shows of the addresses of one network namespace."""
+        inside = self.manifest["captures"][capture]["namespace"] == namespace
+        addresses = self.manifest["namespaces"][namespace]["addresses"]
+        return traffic(self.captures[capture].connections, addresses, inside=inside)
 
     def exit_code(self) -> Exit:
         """0 as expected, 1 not, 2 INVALID, 3 INCONCLUSIVE."""
@@ -75,6 +80,8 @@ class Run:
             "schema": SCHEMA,
             "scenario": m["scenario"],
             "variant": m["variant"],
+            "lab": m["lab"],
+            "server": m["server"],
             "parameters": m["parameters"],
             "expected": m["expected"],
             "verdict": self.verdict,
@@ -83,7 +90,7 @@ class Run:
             "contradictions": self.contradictions,
             "checks": [asdict(c) for c in self.checks],
             "load": self.witnesses["load"],
-            "captures": {end: _brief(result) for end, result in self.results.items()},
+            "captures": {name: _brief(seen) for name, seen in self.captures.items()},
         }
         return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
 
@@ -94,7 +101,7 @@ def is_run(path: Path) -> bool:
 
 
 def judge(folder: Path) -> Run:
-    """Analyse both captures of a run folder and hold the witnesses against them.
+    """Analyse every capture of a run folder and hold the witnesses against them.
 
     Raises
     ------
@@ -110,28 +117,22 @@ def judge(folder: Path) -> Run:
         )
     _require_untouched(folder, manifest)
     witnesses = _read(folder, WITNESSES)
-    results = {end: analyze(folder / f"{end}.pcap") for end in ENDS}
-    checks = _checks(witnesses, results)
-    verdict, reason = _verdict(checks, results)
-    return Run(
-        folder,
-        manifest,
-        witnesses,
-        results,
-        checks,
-        verdict,
-        reason,
-        _contradictions(manifest, verdict, results),
-    )
+    manifest = _modern(manifest)
+    port = manifest["expected"]["port"]
+    captures = {name: part(analyze(folder / f"{name}.pcap"), port) for name in manifest["captures"]}
+    checks = _checks(manifest, witnesses, captures)
+    verdict, reason = verdict_of(manifest, checks, captures)
+    unlike = contradictions(manifest["expected"], verdict, captures, best_capture(manifest, captures))
+    return Run(folder, manifest, witnesses, captures, checks, verdict, reason, unlike)
 
 
 def store(run: Run) -> None:
     """Write the result of each capture and of the run beside the captures, each file whole or not at all."""
-    texts = {f"{end}.json": result.to_json() for end, result in run.results.items()}
+    texts = {f"{name}.json": result.to_json() for name, result in run.results.items()}
     for name, text in {**texts, RESULT: run.to_json()}.items():
-        part = run.folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(run.folder / name)
+        unfinished = run.folder / f".{name}.part"
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(run.folder / name)
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -156,114 +157,141 @@ def _require_untouched(folder: Path, manifest: dict[str, Any]) -> None:
             raise NagleLabError(f"{folder / name}: changed since it was recorded (checksum differs); run it again")
 
 
-def _checks(witnesses: dict[str, Any], results: dict[str, Result]) -> list[Check]:
-    checks = [_load(witnesses["load"]), _option(witnesses["option"])]
-    for end in ENDS:
-        checks.append(_lossless(end, witnesses["captures"][end]))
-        counters = witnesses["counters"][end]
-        checks.append(_segments(end, counters, results[end]))
-        checks.append(delayed_acks_check(end, counters, results[end]))
+def _modern(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest as it is written now; the first kind knew two ends, and judged every connection between them."""
+    if manifest["schema"] != "nagle-lab-manifest/1":
+        return manifest
+    ends = manifest["ends"]
+    about = ("congestion_control", "sysctls")
+    return {
+        **manifest,
+        "lab": "bridge",
+        "server": {"service": "server", "port": None},
+        "expected": {**manifest["expected"], "port": None},
+        "captures": {end: {"service": f"{end}-capture", "namespace": end, "mtu": ends[end]["mtu"]} for end in ends},
+        "namespaces": {
+            end: {"services": [end], "addresses": [of["ip"]], **{key: of[key] for key in about}}
+            for end, of in ends.items()
+        },
+    }
+
+
+def _checks(manifest: dict[str, Any], witnesses: dict[str, Any], captures: dict[str, Seen]) -> list[Check]:
+    checks = [load_check(witnesses["load"])]
+    if witnesses["option"] is not None:
+        checks.append(option_check(witnesses["option"]))
+    checks += [lossless_check(name, witnesses["captures"][name]) for name in captures]
+    for namespace, about in manifest["namespaces"].items():
+        inside = [name for name in captures if manifest["captures"][name]["namespace"] == namespace]
+        connections = [connection for name in inside for connection in captures[name].connections]
+        seen = traffic(connections, about["addresses"])
+        checks += kernel_checks(namespace, witnesses["counters"][namespace], seen)
     return checks
 
 
-def _load(load: dict[str, Any]) -> Check:
-    ok = (
-        load["exit_code"] == 0 and load["complete"] == load["requests"] and not load["failed"] and not load["non_2xx"]
-    )
-    detail = f"{load['complete']} of {load['requests']} requests complete, {load['failed']} failed"
-    return Check("load", ok, detail, Verdict.INVALID)
+def best_capture(manifest: dict[str, Any], captures: dict[str, Seen]) -> str:
+    """The capture to show: nearest to the end that was held, else the first that holds judged connections."""
+    judged = [name for name, seen in captures.items() if seen.judged.connections]
+    stalled = [name for name in judged if captures[name].judged.stalls]
+    stalled = stalled or [name for name, seen in captures.items() if seen.result.stalls]
+    for name in stalled:
+        held = captures[name].result.stalls.typical().held_by
+        if is_own(held.ip, manifest["namespaces"][manifest["captures"][name]["namespace"]]["addresses"]):
+            return name
+    return next(iter([*stalled, *judged, *captures]))
 
 
-def _option(option: dict[str, Any]) -> Check:
-    where = "in effect" if option["in_effect"] else "not found"
-    return Check(
-        "option",
-        bool(option["in_effect"]),
-        f"'{option['demanded']}' {where} in {option['file']}",
-        Verdict.INVALID,
-    )
+def verdict_of(manifest: dict[str, Any], checks: list[Check], captures: dict[str, Seen]) -> tuple[Verdict, str]:
+    """The verdict on the judged connections, if every witness and capture agrees; or STALL for one elsewhere."""
+    judged = {name: _on_judged(seen) for name, seen in captures.items() if seen.judged.connections}
+    whole = {name: (Verdict(seen.result.verdict), seen.result.reason) for name, seen in captures.items()}
+    for verdict, spoken in ((Verdict.INVALID, whole | judged), (Verdict.INCONCLUSIVE, judged)):
+        problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
+        problems += [f"{name}.pcap: {why}" for name, (said, why) in spoken.items() if said is verdict]
+        if problems:
+            return verdict, "; ".join(problems)
+    if not judged:
+        return Verdict.INCONCLUSIVE, f"no capture holds a connection to port {manifest['expected']['port']}"
+    if len({verdict for verdict, _ in judged.values()}) > 1:
+        said = ", ".join(f"{name} {verdict}" for name, (verdict, _) in judged.items())
+        return Verdict.INCONCLUSIVE, f"the captures disagree: {said}"
+    best = best_capture(manifest, captures)
+    verdict, reason = judged.get(best) or next(iter(judged.values()))
+    elsewhere = _elsewhere(captures)
+    if not elsewhere:
+        return verdict, reason
+    return Verdict.STALL, "; ".join([reason, *elsewhere])
 
 
-def _lossless(end: str, c: dict[str, int]) -> Check:
-    dropped = c["dropped"] + c["dropped_by_interface"]
-    detail = f"{c['captured']} packets captured, {c['received']} received, {dropped} dropped"
-    return Check(f"lossless at the {end}", c["captured"] == c["received"] and not dropped, detail, Verdict.INVALID)
-
-
-def grown(counters: dict[str, dict[str, int]], name: str) -> int:
-    """How much a kernel counter grew over the load."""
-    return counters["after"][name] - counters["before"][name]
-
-
-def segments_sent(counters: dict[str, dict[str, int]]) -> int:
-    """Segments an end's kernel sent; OutSegs leaves out retransmissions (RFC 4022)."""
-    return grown(counters, "Tcp.OutSegs") + grown(counters, "Tcp.RetransSegs")
-
-
-def _segments(end: str, counters: dict[str, dict[str, int]], result: Result) -> Check:
-    sent = result.summary.segments_by.get(end, 0)
-    received = sum(n for sender, n in result.summary.packets_by.items() if sender != end)
-    out, into = segments_sent(counters), grown(counters, "Tcp.InSegs")
-    detail = f"{sent} sent and {received} received in the capture, {out} and {into} in the kernel"
-    return Check(f"segments at the {end}", (sent, received) == (out, into), detail, Verdict.INVALID)
-
-
-def delayed_acks_check(end: str, counters: dict[str, dict[str, int]], result: Result) -> Check:
-    """Delayed ACKs that an end's capture shows, held against its kernel's counter."""
-    seen = result.summary.delayed_acks_by.get(end, 0)
-    undelayed = result.summary.fin_acks_by_timer.get(end, 0)
-    kernel = grown(counters, "TcpExt.DelayedACKs")
-    apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
-    ok = seen - apart <= kernel <= seen + undelayed + apart
-    fins = f" and {undelayed} of a FIN sent by the timer at once" if undelayed else ""
-    detail = f"{seen} in the capture{fins}, {kernel} in the kernel"
-    return Check(f"delayed ACKs of the {end}", ok, detail, Verdict.INCONCLUSIVE)
-
-
-def _verdict(checks: list[Check], results: dict[str, Result]) -> tuple[Verdict, str]:
-    for verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE):
-        failed = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
-        failed += [f"{end}.pcap: {r.reason}" for end, r in results.items() if r.verdict == verdict]
-        if failed:
-            return verdict, "; ".join(failed)
-    server, client = results["server"], results["client"]
-    if server.verdict != client.verdict:
-        return (
-            Verdict.INCONCLUSIVE,
-            f"the captures disagree: server {server.verdict}, client {client.verdict}",
-        )
-    return Verdict(server.verdict), server.reason
-
-
-def _contradictions(manifest: dict[str, Any], verdict: Verdict, results: dict[str, Result]) -> list[str]:
-    expected = manifest["expected"]
-    if verdict != expected["verdict"]:
-        return [f"expected {expected['verdict']}, found {verdict}"]
+def _on_judged(seen: Seen) -> tuple[Verdict, str]:
+    """The analyzer's rule, applied to the judged connections of a capture alone."""
+    result, mine = seen.result, seen.judged
+    if not seen.elsewhere.connections:
+        return Verdict(result.verdict), result.reason
+    verdict, reason = decide(result.source.tcp_packets, mine.exchanges, mine.stalls, result.quality.damage)
     if verdict is not Verdict.STALL:
-        return []
-    found = []
-    for end, result in results.items():
-        s = result.summary
-        found += [
-            f"{end}.pcap: expected {role} the {expected[role]}, found the {getattr(s, role)}"
-            for role in ("held_by", "delayed_by")
-            if expected.get(role) and getattr(s, role) != expected[role]
-        ]
-        share = s.stalled_exchanges / s.repeat_exchanges if s.repeat_exchanges else 0.0
-        wanted = expected.get("min_share_after_first", 0.0)
-        if share < wanted:
-            found.append(
-                f"{end}.pcap: expected at least {wanted:.0%} of the exchanges after a connection's first to stall, "
-                f"found {share:.1%} ({s.stalled_exchanges} of {s.repeat_exchanges})"
-            )
-    return found
+        return verdict, reason
+    held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (mine.held_by, mine.delayed_by))
+    wait = None if seen.elsewhere.stalls else result.summary.wait_ms
+    return verdict, (
+        f"{mine.stalled_exchanges} of {mine.exchanges} exchanges on port {seen.port} waited for a delayed ACK: "
+        f"{held} held a small segment until {delayed} acknowledged the one before it"
+        + (f", {wait.p50:.1f} ms later (median)" if wait else "")
+    )
 
 
-def _brief(result: Result) -> dict[str, Any]:
+def _elsewhere(captures: dict[str, Seen]) -> list[str]:
+    """What stalls on connections that are not judged: nobody expects any there."""
+    return [
+        f"{name}.pcap: {seen.elsewhere.stalls} stalls on connections to port "
+        f"{', '.join(map(str, seen.ports_elsewhere))}, where none is expected"
+        for name, seen in captures.items()
+        if seen.elsewhere.stalls
+    ]
+
+
+def contradictions(expected: dict[str, Any], verdict: Verdict, captures: dict[str, Seen], best: str) -> list[str]:
+    """How a run differs from what its variant expects; empty: as expected.
+
+    Every capture must name the ends expected; the share is that of the ``best`` one, nearest to the held end: on the
+    way to another, releases may be late enough to be left unproved.
+    """
+    found = _elsewhere(captures)
+    if verdict != expected["verdict"]:
+        return [f"expected {expected['verdict']}, found {verdict}", *found]
+    if verdict is not Verdict.STALL:
+        return found
+    for name, seen in captures.items():
+        if seen.judged.connections:
+            found += [f"{name}.pcap: {why}" for why in _other_ends(expected, seen.judged)]
+    return found + [f"{best}.pcap: {why}" for why in _too_few(expected, captures[best].judged)]
+
+
+def _other_ends(expected: dict[str, Any], found: Share) -> Iterator[str]:
+    """Which ends of the judged connections are not those that a stalling variant expects."""
+    for role in ("held_by", "delayed_by"):
+        if expected.get(role) and getattr(found, role) != expected[role]:
+            yield f"expected {role} the {expected[role]}, found the {getattr(found, role)}"
+
+
+def _too_few(expected: dict[str, Any], found: Share) -> Iterator[str]:
+    """Whether fewer of the judged connections' exchanges stalled than a stalling variant expects."""
+    wanted = expected.get("min_share_after_first") or 0.0
+    if found.stalled_after_first < wanted:
+        yield (
+            f"expected at least {wanted:.0%} of the exchanges after a connection's first to stall, "
+            f"found {found.stalled_after_first:.1%} ({found.stalled_exchanges} of {found.repeat_exchanges})"
+        )
+
+
+def _brief(seen: Seen) -> dict[str, Any]:
+    result = seen.result
     return {
         "source": asdict(result.source),
         "quality": asdict(result.quality),
         "verdict": result.verdict,
         "reason": result.reason,
         "summary": asdict(result.summary),
+        "judged": asdict(seen.judged),
+        "elsewhere": asdict(seen.elsewhere),
     }

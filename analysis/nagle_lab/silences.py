@@ -54,40 +54,44 @@ Totals = dict[Cause, tuple[int, int]]  # count and ns
 def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     """The silences that end in the window's new rows: rows of :data:`SILENCE`.
 
-    ``segment_size`` (n,) is in bytes; ``numbers`` (n,) are the connections' numbers.
+    ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers.
     """
     at = np.flatnonzero((rows.gap >= MINIMUM) & ~rows.carried)
-    own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
-    own_window, peer_window = rows.latest_of_own("acking", at), rows.latest_of_peer("acking", at)
-    code = np.full(len(at), OTHER)
-    is_data = rows.length[at] > 0
-    code[is_data & (own > peer)] = CONTINUATION
-    code[is_data & (peer > own)] = ANSWER
-    code[rows.is_pure_ack[at] & (rows.ack[at] > rows.acked_peer[at])] = ACKNOWLEDGEMENT
-    code[is_data & (rows.start[at] < rows.sent_own[at])] = AGAIN
-    code[_opens(rows, at, own_window) | _was_full(rows, at, own, peer_window)] = OPENING
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
-    counted = (np.maximum(own, peer) >= 0) & ~closing
-    at, code = at[counted], code[counted]
+    at = at[rows.any_before("data", at) & ~closing]
+    code = np.full(len(at), OTHER)
+    code[rows.is_pure_ack[at] & (rows.ack[at] > rows.acked_peer[at])] = ACKNOWLEDGEMENT
+    if rows.closed_windows:
+        code[_opens(rows, at)] = OPENING
+    data = np.flatnonzero(rows.length[at] > 0)
+    code[data] = _ended_by_data(rows, at[data])
     found = np.empty(len(at), SILENCE)
-    found["conn"], found["side"], found["gap"] = numbers[at], rows.side[at], rows.gap[at]
+    found["conn"], found["side"], found["gap"] = numbers[rows.group[at]], rows.side[at], rows.gap[at]
     found["ended_by"] = code
-    found["small"] = rows.length[at] % segment_size[at] != 0
+    found["small"] = rows.length[at] % segment_size[rows.group[at]] != 0
     found["reply"] = rows.side[at] != rows.side[at - 1]
     return found
 
 
-def _opens(rows: Timeline, at: Ints, own_window: Ints) -> Bools:
+def _ended_by_data(rows: Timeline, at: Ints) -> Ints:
+    own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
+    code = np.where(own > peer, CONTINUATION, ANSWER)
+    code[rows.start[at] < rows.sent_own[at]] = AGAIN
+    code[_was_full(rows, at, own)] = OPENING
+    return code
+
+
+def _opens(rows: Timeline, at: Ints) -> Bools:
     """Acknowledgements whose sender's window was closed before: window updates and answers to probes."""
-    closed = (own_window >= 0) & (rows.window[np.maximum(own_window, 0)] == 0)
-    return np.asarray(closed & (rows.length[at] == 0))
+    told = rows.latest_of_own("acking", at)
+    return np.asarray((told >= 0) & (rows.window[told] == 0) & (rows.length[at] == 0))
 
 
-def _was_full(rows: Timeline, at: Ints, own: Ints, peer_window: Ints) -> Bools:
+def _was_full(rows: Timeline, at: Ints, own: Ints) -> Bools:
     """Data of a sender whose peer's window had no room for one more byte."""
-    known = (peer_window >= 0) & (own >= 0)
-    edge = rows.ack[np.maximum(peer_window, 0)] + rows.window[np.maximum(peer_window, 0)]
-    return np.asarray(known & (rows.length[at] > 0) & (rows.sent_own[at] >= edge))
+    told = rows.latest_of_peer("acking", at)
+    edge = rows.ack[told] + rows.window[told]
+    return np.asarray((told >= 0) & (own >= 0) & (rows.sent_own[at] >= edge))
 
 
 def causes(found: Rows, known: Known) -> Totals:

@@ -73,18 +73,21 @@ Rows = NDArray[np.void]
 def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     """Every trigger → late pure ACK → next data of a window, in order of release: rows of :data:`TRIPLE`.
 
-    ``segment_size`` (n,) is in bytes; ``numbers`` (n,) are the connections' numbers. Only new rows end a triple, so
-    windows can be of any size. No judgement yet on what caused the release.
+    ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers. Only new rows end a
+    triple, so windows can be of any size. No judgement yet on what caused the release.
     """
     data = np.flatnonzero(rows.is_data)
-    conn, side, ts = rows.conn[data], rows.side[data], rows.ts[data]
-    # Data after data of the same side: between the two, only acknowledgements.
-    after = np.flatnonzero((np.diff(ts) >= LATE) & (np.diff(conn) == 0) & (np.diff(side) == 0)) + 1
+    ts = rows.ts[data]
+    after = np.flatnonzero(ts[1:] - ts[:-1] >= LATE) + 1
     release, trigger = data[after], data[after - 1]
+    # Data after data of the same side: between the two, only acknowledgements.
+    of_one = np.flatnonzero((rows.conn[release] == rows.conn[trigger]) & (rows.side[release] == rows.side[trigger]))
+    release, trigger = release[of_one], trigger[of_one]
     ack = rows.latest_of_peer("pure_ack", release)
     at = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
     release, trigger, ack = release[at], trigger[at], ack[at]
-    size = segment_size[release]
+    group = rows.group[release]
+    size = segment_size[group]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
     held = (
         (rows.ts[ack] - rows.ts[trigger] >= LATE)
@@ -96,9 +99,9 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is
         & _window_had_room(rows, trigger, ack, release)
     )
-    release, trigger, ack = release[held], trigger[held], ack[held]
+    release, trigger, ack, group = release[held], trigger[held], ack[held], group[held]
     found = np.empty(len(release), TRIPLE)
-    found["conn"], found["side"], found["exchange"] = numbers[release], rows.side[release], rows.exchange[release]
+    found["conn"], found["side"], found["exchange"] = numbers[group], rows.side[release], rows.exchange[release]
     for name, row in (("trigger_frame", trigger), ("ack_frame", ack), ("release_frame", release)):
         found[name] = rows.frame[row]
     found["trigger_bytes"], found["released_bytes"] = rows.length[trigger], rows.length[release]
@@ -111,22 +114,27 @@ def _window_had_room(rows: Timeline, trigger: Ints, ack: Ints, release: Ints) ->
     """Whether the receiver's window, told before the trigger, had room for it and the release, and never closed."""
     told = rows.latest_of_peer("acking", trigger)
     edge = rows.ack[told] + rows.window[told]
-    before = rows.latest_of_own("acking", ack)
-    never_closed = (rows.window[ack] > 0) & ((before < 0) | (rows.window[before] > 0))
-    return np.asarray(never_closed & ((told < 0) | (edge >= rows.end[trigger] + rows.length[release])))
+    room: Bools = (told < 0) | (edge >= rows.end[trigger] + rows.length[release])
+    if rows.closed_windows:
+        before = rows.latest_of_own("acking", ack)
+        room &= (rows.window[ack] > 0) & ((before < 0) | (rows.window[before] > 0))
+    return room
 
 
 def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off.
 
-    ``segment_size`` (n,) is in bytes, and so is ``small`` (n,): a segment with less is surely not a full one.
+    ``segment_size`` (connections,) is in bytes, and so is ``small`` (connections, 2): a segment of that side with
+    less is surely not a full one.
     """
-    sent = np.flatnonzero(rows.is_data & (rows.length < small) & ~rows.carried)
+    sent = np.flatnonzero(rows.is_data & ~rows.carried & (rows.flags & np.uint16(FIN) == 0))
+    size = segment_size[rows.group[sent]]
+    least = small.reshape(-1)[2 * rows.group[sent] + rows.side[sent]]
     own = rows.latest_of_own("data", sent)
     # With segmentation offload a row can be several full segments and a small one.
-    tail = np.where(small[sent] == segment_size[sent], rows.length[own] % segment_size[sent], rows.length[own])
-    small = (own >= 0) & (tail > 0) & (tail < small[sent]) & (rows.flags[sent] & np.uint16(FIN) == 0)
-    sent, own = sent[small], own[small]
+    tail = np.where(least == size, rows.length[own] % size, rows.length[own])
+    both = np.flatnonzero((own >= 0) & (rows.length[sent] < least) & (tail > 0) & (tail < least))
+    sent, own = sent[both], own[both]
     fresh = rows.is_fresh(sent) & rows.is_fresh(own)
     sent, own = sent[fresh], own[fresh]
     told = rows.latest_of_peer("acking", sent)
@@ -136,7 +144,7 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
 
 def _late(rows: Timeline, numbers: Ints, acker: Ints, wait: Ints) -> Rows:
     late = np.empty(len(acker), LATE_ACK)
-    late["conn"], late["side"], late["wait"] = numbers[acker], rows.side[acker], wait
+    late["conn"], late["side"], late["wait"] = numbers[rows.group[acker]], rows.side[acker], wait
     return late
 
 

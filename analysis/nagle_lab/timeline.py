@@ -119,12 +119,20 @@ class Timeline:
         return np.diff(self.starts, append=len(self))
 
     @cached_property
-    def _first(self) -> Ints:
-        return self.spread(self.starts)
+    def group(self) -> Ints:
+        """Which of the connections here each row belongs to, (n,): an index of ``starts``."""
+        return np.repeat(np.arange(len(self.starts)), self.sizes)
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of connections (connections,) as values of rows (n,)."""
-        return np.repeat(values, self.sizes)
+    def any_before(self, kind: str, at: Ints) -> Bools:
+        """Whether a row of the ``kind``, of either side, came earlier in the connection of the rows ``at``."""
+        where = np.append(np.flatnonzero(getattr(self, f"is_{kind}")), len(self))
+        first = where[np.searchsorted(where, self.starts)]
+        return np.asarray(first[self.group[at]] < at)
+
+    @cached_property
+    def closed_windows(self) -> bool:
+        """Whether any row tells of a window of zero."""
+        return bool((self.window == 0).any())
 
     @cached_property
     def _lying(self) -> dict[tuple[str, int], Ints]:
@@ -157,7 +165,7 @@ class Timeline:
         for s in (0, 1):
             asked = np.flatnonzero(side == s)
             found[asked] = self._latest_among(self.of_kind(kind, s), at[asked])
-        return np.where(found >= self._first[at], found, -1)
+        return np.where(found >= self.starts[self.group[at]], found, -1)
 
     def _latest_among(self, rows: Ints, at: Ints) -> Ints:
         where = np.concatenate([[-1], rows])

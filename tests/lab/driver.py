@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import record, scenarios
+from nagle_lab.lab import find_scenario, record
 
 
 def main() -> int:
     scenarios_folder, runs_dir, variant = sys.argv[1:]
-    scenario = scenarios(Path(scenarios_folder))["nginx-static"]
+    scenario = find_scenario("nginx-static", Path(scenarios_folder))
     try:
         print(record(scenario, scenario.variant(variant), {}, Path(runs_dir), lambda line: print(line, flush=True)))
     except NagleLabError as error:

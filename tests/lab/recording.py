@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.images import image_names, image_tag
-from nagle_lab.lab.scenario import Scenario
+from nagle_lab.lab.scenario import Lab
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
@@ -82,7 +82,7 @@ def copy_of_the_lab(place: Path, *server_lines: str) -> Path:
 
     Returns the scenarios folder of the copy.
     """
-    for name in ("nginx", "client", "sidecar", "scenarios"):
+    for name in ("nginx", "client", "sidecar", "link", "scenarios/nginx-static"):
         shutil.copytree(REPOSITORY / name, place / name)
     shutil.copy(REPOSITORY / "compose.yaml", place)
     with (place / "nginx" / "Dockerfile").open("a") as dockerfile:
@@ -90,10 +90,10 @@ def copy_of_the_lab(place: Path, *server_lines: str) -> Path:
     return place / "scenarios"
 
 
-def remove_images(scenario: Scenario, *bases: str) -> None:
-    """Remove the images that a test had built for ``scenario`` on those bases, as far as they exist."""
-    tag = image_tag(scenario, {name: image["Id"] for name, image in zip(bases, image_details(bases), strict=True)})
-    for name in image_names(scenario, tag):
+def remove_images(lab: Lab, *bases: str) -> None:
+    """Remove the images that a test had built for ``lab`` on those bases, as far as they exist."""
+    tag = image_tag(lab, {name: image["Id"] for name, image in zip(bases, image_details(bases), strict=True)})
+    for name in image_names(lab, tag):
         subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
 
 

@@ -12,15 +12,17 @@ import pytest
 from lab.recording import Recording, copy_of_the_lab, docker, engine_holds, remove_images
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import ChoiceParameter, Scenario, live, record, scenarios
+from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record
 from nagle_lab.lab.images import BASE
+from nagle_lab.lab.scenario import CapturePoint, Listener, Option, Prepare, Requirement
+from nagle_lab.runs import judge
 
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 
 
 @pytest.fixture
 def nginx() -> Scenario:
-    return scenarios()["nginx-static"]
+    return find_scenario("nginx-static")
 
 
 def failure(scenario: Scenario, runs_dir: Path, variant: str = "nodelay-off", **settings: str) -> str:
@@ -83,6 +85,73 @@ def test_a_server_that_dies_under_the_load(nginx: Scenario, runs_dir: Path):
     assert (folder / "client.pcap").stat().st_size > 1000
 
 
+def with_lab(scenario: Scenario, **changes: object) -> Scenario:
+    """Return the scenario with its lab changed."""
+    return replace(scenario, labs={"bridge": replace(scenario.labs["bridge"], **changes)})
+
+
+def test_a_machine_that_lacks_what_a_lab_requires_is_told_so_and_nothing_is_started(nginx: Scenario, runs_dir: Path):
+    has, has_not = Requirement("a shell", "test -e /bin/sh"), Requirement("net.ipv4.tcp_moon", "test -e /moon")
+    said: list[str] = []
+    with pytest.raises(NagleLabError) as refused:
+        needy = with_lab(nginx, requires=(has, has_not))
+        record(needy, needy.variant("nodelay-off"), SMALL, runs_dir, said.append)
+    assert str(refused.value) == "this machine cannot run nginx-static nodelay-off: it has no net.ipv4.tcp_moon"
+    assert refused.value.exit_code is Exit.INCONCLUSIVE
+    assert not any(line.startswith("starting") for line in said)
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_a_requirement_that_cannot_be_asked_is_no_answer(nginx: Scenario, runs_dir: Path):
+    told = failure(with_lab(nginx, requires=(Requirement("a moon", "look-for-a-moon"),)), runs_dir)
+    assert told.startswith("`look-for-a-moon` could not be run: ")
+
+
+def test_the_preparation_runs_before_the_captures_with_the_parameters(nginx: Scenario, runs_dir: Path):
+    prepared = with_lab(nginx, prepare=(Prepare("server", "sh -c 'echo {REQUESTS} >/tmp/prepared'"),))
+    proof = Option("server", "cat /tmp/prepared", "{REQUESTS}")
+    prepared = with_lab(prepared, option=proof)
+    folder = record(prepared, prepared.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
+    assert json.loads((folder / "witnesses.json").read_text())["option"] == {
+        "file": "server.conf",
+        "demanded": "20",
+        "in_effect": True,
+    }
+
+
+def test_a_preparation_that_fails_is_quoted(nginx: Scenario, runs_dir: Path):
+    broken = with_lab(nginx, prepare=(Prepare("client", "sh -c 'echo no moon >&2; exit 1'"),))
+    assert failure(broken, runs_dir) == "`sh -c 'echo no moon >&2; exit 1'` in client failed: no moon"
+
+
+def test_a_service_that_no_compose_file_has_is_named(nginx: Scenario, runs_dir: Path):
+    told = failure(with_lab(nginx, captures={"server": CapturePoint("moon-capture", "eth0")}), runs_dir)
+    assert told.startswith("the Compose files have no service 'moon-capture', which scenario.toml names: client, ")
+
+
+def test_a_server_that_nothing_watches(nginx: Scenario, runs_dir: Path):
+    told = failure(with_lab(nginx, captures={"client": CapturePoint("client-capture", "eth0")}), runs_dir)
+    assert told.startswith("nothing is captured in the network namespace of server: ")
+
+
+def test_another_listener_is_waited_for(nginx: Scenario, runs_dir: Path, monkeypatch):
+    monkeypatch.setattr(live, "_LISTENING_S", 0.3)
+    told = failure(with_lab(nginx, ready=(Listener("client-capture", 81),)), runs_dir)
+    assert told == "the client does not listen on port 81 after 0.3 s: it logged nothing"
+
+
+def test_one_capture_of_two_interfaces_and_no_option(nginx: Scenario, runs_dir: Path):
+    """A capture of a quiet loopback holds no packet: the run says so, and its other capture is whole."""
+    points = {"eth": CapturePoint("server-capture", "eth0"), "loop": CapturePoint("server-capture", "lo")}
+    plain = with_lab(nginx, captures=points, option=None)
+    run = judge(record(plain, plain.variant("nodelay-off"), SMALL, runs_dir, lambda _: None))
+    assert run.witnesses["option"] is None
+    assert list(run.witnesses["counters"]) == ["server"]
+    assert run.verdict == "INVALID" and run.reason.startswith("loop.pcap: no TCP packet in it")
+    assert run.captures["eth"].judged.stalled_exchanges == 15
+    assert [c.name for c in run.checks if not c.ok] == []
+
+
 def nginx_image(scenario: Scenario, runs_dir: Path) -> str:
     """Return the name of the lab's own server image."""
     folder = record(scenario, scenario.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
@@ -135,7 +204,7 @@ def test_another_server_image_is_used_as_it_is(nginx: Scenario, runs_dir: Path, 
     assert manifest["images"]["server"]["base"]["name"] == with_nginx
     assert manifest["images"]["client"]["base"]["name"] == BASE
     assert json.loads((folder / "witnesses.json").read_text())["option"]["in_effect"] is True
-    remove_images(nginx, BASE, with_nginx)
+    remove_images(nginx.labs["bridge"], BASE, with_nginx)
 
 
 def test_an_image_that_cannot_be_had(nginx: Scenario, runs_dir: Path, monkeypatch):
@@ -150,7 +219,7 @@ def test_an_image_that_cannot_be_built_is_told_in_the_builders_words(runs_dir: P
     code, _, errors = Recording(runs_dir, scenarios=folder).end()
     assert code == 2
     assert errors == "nagle-lab: building the images failed: E: Unable to locate package there-is-no-such-package\n"
-    remove_images(scenarios(folder)["nginx-static"], BASE)
+    remove_images(find_scenario("nginx-static", folder).labs["bridge"], BASE)
 
 
 def test_the_images_own_check_of_its_settings(nginx: Scenario, tmp_path: Path):

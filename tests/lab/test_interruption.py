@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from lab.recording import Recording, copy_of_the_lab, docker, left_on_engine, remove_images
 
-from nagle_lab.lab import scenarios
+from nagle_lab.lab import find_scenario
 from nagle_lab.lab.images import BASE
 
 LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("stage", ["starting server", "starting the captures", "ab ", "waiting for the last packets"])
+@pytest.mark.parametrize(
+    "stage", ["starting the containers", "starting the captures", "ab ", "waiting for the last packets"]
+)
 def test_a_signal_before_the_captures_are_complete_leaves_nothing(runs_dir: Path, stage: str, number: signal.Signals):
     recording = Recording(runs_dir, **({} if stage.startswith("waiting") else LONG))
     recording.wait_for(stage)
@@ -57,7 +59,7 @@ def test_ctrl_c_while_building_stops_the_build(runs_dir: Path, tmp_path: Path):
         15, lambda: f"sleep {seconds}" not in docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
     )
     assert not runs_dir.exists()
-    remove_images(scenarios(folder)["nginx-static"], BASE)
+    remove_images(find_scenario("nginx-static", folder).labs["bridge"], BASE)
 
 
 def _sleeps(seconds: str) -> bool:
@@ -93,7 +95,7 @@ def test_what_a_killed_run_leaves_is_swept_by_the_next_and_a_live_run_is_not_tou
     (failed,) = runs_dir.glob("*.failed")
     manifest = json.loads((failed / "manifest.json").read_text())
     assert (manifest["complete"], manifest["failure"]) == (False, "nagle-lab was killed")
-    assert manifest["ends"]["server"]["mtu"] == 1500
+    assert manifest["captures"]["server"]["mtu"] == 1500
     assert (failed / "server.pcap").stat().st_size > 24
     assert live.interrupt()[0] == 130
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from lab.recording import REPOSITORY, left_on_engine
 
-from nagle_lab.lab import record, scenarios
-from nagle_lab.runs import grown, judge
+from nagle_lab.checks import grown
+from nagle_lab.lab import find_scenario, record
+from nagle_lab.runs import judge
 from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
@@ -81,7 +82,7 @@ def test_a_contradicted_expectation_is_exit_1_and_says_where_the_captures_are(tm
 
 def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
     """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
-    scenario = scenarios()["nginx-static"]
+    scenario = find_scenario("nginx-static")
     folder = record(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, stop="naive")
     judged = judge(folder)
     assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)

@@ -72,8 +72,8 @@ def test_no_compose_that_will_do(programs, docker_compose: str | None):
 @pytest.mark.parametrize(
     "called",
     [
-        (V1, "--project-name p --file /x/compose.yaml build --force-rm", "0"),
-        (V2, "compose --project-name p --file /x/compose.yaml build", None),
+        (V1, "--project-name p --file /x/compose.yaml --file /x/more.yaml build --force-rm", "0"),
+        (V2, "compose --project-name p --file /x/compose.yaml --file /x/more.yaml build", None),
     ],
     ids=["v1", "v2"],
 )
@@ -85,7 +85,7 @@ def test_compose_is_told_everything_and_inherits_nothing_that_misleads(
     programs(compose.command[0], f'echo "$@" >{note}; env >>{note}')
     monkeypatch.setenv("COMPOSE_FILE", "/elsewhere.yaml")
     monkeypatch.setenv("COMPOSE_PROJECT_NAME", "other")
-    compose.build(Path("/x/compose.yaml"), "p", {"TCP_NODELAY": "off"})
+    compose.build([Path("/x/compose.yaml"), Path("/x/more.yaml")], "p", {"TCP_NODELAY": "off"})
     arguments, *variables = note.read_text().splitlines()
     environment = dict(line.split("=", 1) for line in variables if "=" in line)
     assert arguments == build
@@ -93,7 +93,7 @@ def test_compose_is_told_everything_and_inherits_nothing_that_misleads(
     assert "COMPOSE_FILE" not in environment and "COMPOSE_PROJECT_NAME" not in environment
     assert environment.get("COMPOSE_DOCKER_CLI_BUILD") == classic
 
-    compose.up(Path("/x/compose.yaml"), "p", {})
+    compose.up([Path("/x/compose.yaml")], "p", {})
     words = note.read_text().splitlines()[0].removeprefix("compose ")
     assert words == "--project-name p --file /x/compose.yaml up --detach --no-build"
 

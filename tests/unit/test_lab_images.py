@@ -5,31 +5,32 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.lab.images import image_names, image_tag
-from nagle_lab.lab.scenario import REPOSITORY, Scenario, load_scenario
+from nagle_lab.lab.scenario import REPOSITORY, Lab
+from nagle_lab.lab.scenario_file import load_scenario
 
 
 @pytest.fixture
-def scenario(tmp_path: Path) -> Scenario:
-    text = (REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml").read_text()
+def lab(tmp_path: Path) -> Lab:
+    text = (REPOSITORY / "tests" / "support" / "scenario.toml").read_text()
     (tmp_path / "scenarios" / "x").mkdir(parents=True)
     (tmp_path / "scenarios" / "x" / "scenario.toml").write_text(text)
     (tmp_path / "compose.yaml").write_text("services: {}\n")
     for name in ("nginx", "client", "sidecar"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "Dockerfile").write_text("ARG BASE\nFROM $BASE\n")
-    return load_scenario(tmp_path / "scenarios" / "x" / "scenario.toml")
+    return load_scenario(tmp_path / "scenarios" / "x" / "scenario.toml").labs["bridge"]
 
 
-def test_the_same_inputs_give_the_same_names(scenario: Scenario):
-    tag = image_tag(scenario, {"base": "sha256:1"})
-    assert image_tag(scenario, {"base": "sha256:1"}) == tag
-    assert image_names(scenario, tag) == [f"nagle-lab/{name}:{tag}" for name in ("nginx", "client", "sidecar")]
+def test_the_same_inputs_give_the_same_names(lab: Lab):
+    tag = image_tag(lab, {"base": "sha256:1"})
+    assert image_tag(lab, {"base": "sha256:1"}) == tag
+    assert image_names(lab, tag) == [f"nagle-lab/{name}:{tag}" for name in ("nginx", "client", "sidecar")]
 
 
 @pytest.mark.parametrize("change", ["content", "new file", "mode", "renamed", "compose", "base"])
-def test_whatever_goes_into_an_image_changes_the_tag(scenario: Scenario, tmp_path: Path, change: str):
+def test_whatever_goes_into_an_image_changes_the_tag(lab: Lab, tmp_path: Path, change: str):
     (tmp_path / "sidecar" / "record").write_text("#!/bin/sh\n")
-    before = image_tag(scenario, {"base": "sha256:1"})
+    before = image_tag(lab, {"base": "sha256:1"})
     match change:
         case "content":
             (tmp_path / "sidecar" / "record").write_text("#!/bin/bash\n")
@@ -41,4 +42,4 @@ def test_whatever_goes_into_an_image_changes_the_tag(scenario: Scenario, tmp_pat
             (tmp_path / "sidecar" / "record").rename(tmp_path / "sidecar" / "capture")
         case "compose":
             (tmp_path / "compose.yaml").write_text("services: {a: {}}\n")
-    assert image_tag(scenario, {"base": "sha256:2" if change == "base" else "sha256:1"}) != before
+    assert image_tag(lab, {"base": "sha256:2" if change == "base" else "sha256:1"}) != before

@@ -1,5 +1,6 @@
 """The recorder and sidecar/record together; a stand-in for tcpdump keeps its last block as the kernel does."""
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -98,6 +99,8 @@ def test_the_sidecar_answers_for_its_namespace(recorder):
     described = capture.describe()
     assert "tcpdump tcpdump version 4.99.5, libpcap version 1.10.5" in described
     assert any(line.startswith("sysctl net.ipv4.tcp_congestion_control ") for line in described)
+    own = {line.removeprefix("address ") for line in described if line.startswith("address ")}
+    assert own == set(subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split())
     assert not any("fastopen_key" in line for line in described)
     assert capture.listening(1) is False
 

@@ -1,9 +1,11 @@
 """The lab's witnesses: tcpdump's counts, the kernel's counters, ab's report, the server's configuration."""
 
+import json
+
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.load import parse_ab
+from nagle_lab.lab.load import parse_ab, parse_json
 from nagle_lab.lab.witnesses import CaptureNumbers, option_in_effect, parse_capture_numbers, parse_counters
 
 PROC = """\
@@ -96,6 +98,43 @@ def test_lines_that_ab_leaves_out_are_zero():
     lines = [line for line in AB.splitlines() if not line.startswith(("Non-2xx", "Keep-Alive"))]
     report = parse_ab(COMMAND, "\n".join(lines))
     assert (report.non_2xx, report.keepalive) == (0, 0)
+
+
+SAID = {
+    "version": "client 1",
+    "requests": 60,
+    "complete": 60,
+    "failed": 0,
+    "requests_per_s": 22.7,
+    "mean_ms": 44,
+    "duration_s": 2.64,
+    "percentiles_ms": {"50": 44.0, "99": 47.1},
+}
+
+
+def test_a_report_in_json_is_the_last_line_that_is_an_object():
+    report = parse_json(["client"], f"warming up\n{{}}\n{json.dumps(SAID)}\n(node:1) Warning: x\n")
+    assert {name: getattr(report, name) for name in SAID} == SAID
+    assert (report.non_2xx, report.keepalive) == (None, None)
+    assert parse_json(["client"], json.dumps({**SAID, "keepalive": 59})).keepalive == 59
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("", "client's report is not one line of JSON"),
+        ("Segmentation fault", "client's report is not one line of JSON"),
+        ('{"version":', "client's report is not one line of JSON"),
+        ("{}", "client's report has version = None, which is not its figure"),
+        (json.dumps({**SAID, "complete": "60"}), "client's report has complete = '60'"),
+        (json.dumps({**SAID, "failed": True}), "client's report has failed = True"),
+        (json.dumps({**SAID, "keepalive": 0.5}), "client's report has keepalive = 0.5"),
+        (json.dumps({**SAID, "speed": 1}), "client's report has speed, which is not a field"),
+    ],
+)
+def test_what_is_not_a_report_in_json_is_refused(output: str, told: str):
+    with pytest.raises(NagleLabError, match=told):
+        parse_json(["client"], output)
 
 
 def test_what_is_not_a_report_of_ab_is_refused():

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab import runs
 from nagle_lab.analysis import analyze
+from nagle_lab.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.runs import delayed_acks_check, judge, store
+from nagle_lab.judged import Seen, part
+from nagle_lab.result import Connection, Endpoint, Result, Sent, Stall
+from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -126,7 +130,155 @@ def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
 @pytest.mark.parametrize(("kernel", "ok"), [(97, False), (98, True), (100, True), (131, True), (135, False)])
 def test_how_far_delayed_acks_may_be_apart(kernel, ok):
     """100 seen late and 31 ACKs of FINs that the timer sent: the kernel may count any of the latter."""
-    result = analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
-    summary = replace(result.summary, delayed_acks_by={"client": 100}, fin_acks_by_timer={"client": 31})
+    seen = Traffic(segments_sent=500, packets_received=500, delayed_acks=100, fin_acks_by_timer=31)
     counters = {"before": {"TcpExt.DelayedACKs": 5}, "after": {"TcpExt.DelayedACKs": 5 + kernel}}
-    assert delayed_acks_check("client", counters, replace(result, summary=summary)).ok is ok
+    assert delayed_acks_check("client", counters, seen).ok is ok
+
+
+def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0, exchanges: int = 20) -> Connection:
+    """A connection whose client sent 30 packets in 31 segments, and whose server sent 20 with 19 delayed ACKs."""
+    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1), "server": Sent(20, 20, 2000, 900, 19, 0)}
+    ends = Endpoint(client, 40000 + id_, "client"), Endpoint(server, port, "server")
+    return Connection(id_, *ends, 1, 50, True, 1448, exchanges, stalls, stalls, 2 if stalls else None, sent)
+
+
+def test_a_proxys_namespace_is_server_of_one_connection_and_client_of_another():
+    """Held against the kernel's counters: what the proxy's own address sent and received on both."""
+    both = [
+        connection(0, "10.0.0.2", "10.0.0.3", port=6380),
+        connection(1, "10.0.0.3", "10.0.0.4", port=6379),
+    ]
+    assert traffic(both, ["10.0.0.3"]) == Traffic(20 + 31, 30 + 20, 19, 1)
+    assert traffic(both, ["10.0.0.2"]) == Traffic(31, 20, 0, 1)
+    assert traffic(both, ["10.0.0.9"]) == Traffic(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.53", "::1"])
+def test_on_loopback_every_packet_is_sent_and_received(address):
+    looped = [connection(0, address, address, port=6379)]
+    assert traffic(looped, []) == Traffic(31 + 20, 30 + 20, 19, 1)
+    assert traffic(looped, [], inside=False) == Traffic(0, 0, 0, 0)  # another namespace's loopback
+
+
+def test_only_connections_to_the_port_are_judged():
+    story = stalled_result([connection(0, "c", "p", port=80), connection(1, "p", "s", port=81, stalls=19)])
+    seen = part(story, 81)
+    assert (seen.judged.connections, seen.judged.exchanges, seen.judged.stalls) == (1, 20, 19)
+    assert (seen.judged.held_by, seen.judged.delayed_by) == ("client", "server")
+    assert seen.judged.stalled_after_first == 1.0
+    assert (seen.elsewhere.connections, seen.elsewhere.stalls, seen.ports_elsewhere) == (1, 0, [])
+    assert (seen.judged.packets, seen.judged.wire_bytes, seen.judged.payload_bytes) == (50, 5000, 1900)
+    everything = part(story, None)
+    assert (everything.judged.connections, everything.elsewhere.connections) == (2, 0)
+    assert part(story, 80).ports_elsewhere == [81]
+
+
+def stalled_result(connections: list[Connection]) -> Result:
+    """A result that holds those connections and, for each of their stalls, one held by the client."""
+    stalls = [
+        Stall(c.id, 2, c.client, c.server, 1, 2, 3, 43.0, 20.0, 30, 30) for c in connections for _ in range(c.stalls)
+    ]
+    result = analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
+    return replace(result, connections=connections, stalls=ListedStalls(stalls))
+
+
+class ListedStalls(list[Stall]):
+    def typical(self) -> Stall:
+        return self[0]
+
+
+def test_a_stall_on_another_connection_is_never_expected(stalled):
+    """The reference judged on a port nobody used, and on the real one as if the stalls were elsewhere."""
+    change(stalled, "manifest.json", lambda m: modernise(m, port=81))
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
+    assert run.reason == "no capture holds a connection to port 81"
+
+
+@pytest.mark.parametrize("port", [8080, None])
+def test_a_run_of_now_and_one_of_the_first_kind_are_judged_alike(stalled, port):
+    before = judge(stalled)
+    change(stalled, "manifest.json", lambda m: modernise(m, port=port))
+    run = judge(stalled)
+    assert (run.verdict, run.reason, run.contradictions) == (before.verdict, before.reason, [])
+    assert run.checks == before.checks
+
+
+def modernise(manifest, port) -> None:
+    """What the first kind of manifest leaves unsaid."""
+    ends = manifest.pop("ends")
+    manifest.update(
+        schema="nagle-lab-manifest/2",
+        lab="bridge",
+        server={"service": "server", "port": port},
+        captures={
+            end: {"service": f"{end}-capture", "interface": "eth0", "namespace": end, "mtu": 1500} for end in ends
+        },
+        namespaces={
+            end: {"services": [end, f"{end}-capture"], "addresses": [of["ip"]], "congestion_control": "bbr"}
+            for end, of in ends.items()
+        },
+    )
+    manifest["expected"]["port"] = port
+
+
+def seen_by(*connections: Connection, port: int) -> Seen:
+    result = stalled_result(list(connections))
+    stalled = any(c.stalls for c in connections)
+    return part(replace(result, verdict="STALL" if stalled else "CLEAN", reason="whole capture"), port)
+
+
+MANIFEST = {
+    "expected": {"port": 81},
+    "captures": {"proxy": {"namespace": "proxy"}, "server": {"namespace": "server"}},
+    "namespaces": {"proxy": {"addresses": ["10.0.0.3"]}, "server": {"addresses": ["10.0.0.4"]}},
+}
+TO_PROXY = connection(0, "10.0.0.2", "10.0.0.3", port=80)
+TO_SERVER = connection(1, "10.0.0.3", "10.0.0.4", port=81)
+TO_SERVER_STALLED = connection(1, "10.0.0.3", "10.0.0.4", port=81, stalls=19)
+EXPECTED = {"verdict": "STALL", "port": 81, "held_by": "client", "delayed_by": "server", "min_share_after_first": 0.9}
+
+
+def test_the_verdict_is_that_of_the_judged_connections_and_the_capture_at_the_held_end_is_shown():
+    captures = {
+        "server": seen_by(TO_SERVER_STALLED, port=81),
+        "proxy": seen_by(TO_PROXY, TO_SERVER_STALLED, port=81),
+    }
+    verdict, reason = runs.verdict_of(MANIFEST, [], captures)
+    assert (verdict, runs.best_capture(MANIFEST, captures)) == (Verdict.STALL, "proxy")
+    assert reason.startswith("19 of 20 exchanges on port 81 waited for a delayed ACK: the client held")
+    assert runs.contradictions(EXPECTED, verdict, captures, "proxy") == []
+
+
+def test_a_capture_without_judged_connections_does_not_speak():
+    captures = {
+        "client": seen_by(TO_PROXY, port=81),
+        "server": seen_by(TO_SERVER_STALLED, port=81),
+    }
+    manifest = {**MANIFEST, "captures": {**MANIFEST["captures"], "client": {"namespace": "proxy"}}}
+    assert runs.verdict_of(manifest, [], captures)[0] is Verdict.STALL
+
+
+def test_captures_that_disagree_on_the_judged_connections_are_inconclusive():
+    captures = {"proxy": seen_by(TO_SERVER, port=81), "server": seen_by(TO_SERVER_STALLED, port=81)}
+    said = runs.verdict_of(MANIFEST, [], captures)
+    assert said == (Verdict.INCONCLUSIVE, "the captures disagree: proxy CLEAN, server STALL")
+
+
+@pytest.mark.parametrize("expected", [{"verdict": "CLEAN"}, EXPECTED])
+def test_a_stall_elsewhere_is_a_stall_and_a_contradiction(expected):
+    elsewhere = connection(0, "10.0.0.2", "10.0.0.3", port=80, stalls=3)
+    judged = TO_SERVER if expected["verdict"] == "CLEAN" else TO_SERVER_STALLED
+    captures = {"proxy": seen_by(elsewhere, judged, port=81)}
+    verdict, reason = runs.verdict_of(MANIFEST, [], captures)
+    told = "proxy.pcap: 3 stalls on connections to port 80, where none is expected"
+    assert verdict is Verdict.STALL
+    assert reason.endswith(told)
+    assert told in runs.contradictions(expected, verdict, captures, "proxy")
+
+
+def test_too_few_exchanges_on_the_judged_connections_are_inconclusive_however_many_others_there_are():
+    few = connection(1, "10.0.0.3", "10.0.0.4", port=81, exchanges=9)
+    verdict, reason = runs.verdict_of(MANIFEST, [], {"proxy": seen_by(TO_PROXY, few, port=81)})
+    assert verdict is Verdict.INCONCLUSIVE
+    assert reason.startswith("proxy.pcap: 9 answered exchanges, none stalled")

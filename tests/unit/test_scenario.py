@@ -9,13 +9,20 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab.parameters import rendered, resolve
 from nagle_lab.lab.scenario import (
     REPOSITORY,
+    CapturePoint,
+    Claim,
     IntParameter,
+    Listener,
+    Option,
+    Prepare,
+    Requirement,
     Scenario,
-    load_scenario,
-    scenarios,
+    Sweep,
 )
+from nagle_lab.lab.scenario_file import find_scenario, load_scenario, scenarios
 
 NGINX = REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml"
+EXAMPLE = REPOSITORY / "tests" / "support" / "scenario.toml"  # what it says, the real ones may stop saying
 
 
 @pytest.fixture
@@ -25,8 +32,10 @@ def nginx() -> Scenario:
 
 @pytest.mark.parametrize("scenario", scenarios().values(), ids=lambda scenario: scenario.name)
 def test_every_scenario_can_be_run(scenario: Scenario):
-    assert scenario.compose.is_file()
-    assert all((image / "Dockerfile").is_file() for image in scenario.images)
+    for lab in scenario.labs.values():
+        assert all(file.is_file() for file in lab.compose)
+        assert all((image / "Dockerfile").is_file() for image in lab.images)
+        assert lab.name in {variant.lab for variant in scenario.variants.values()}
     assert {variant.expected.verdict for variant in scenario.variants.values()} == {
         "STALL",
         "CLEAN",
@@ -34,29 +43,45 @@ def test_every_scenario_can_be_run(scenario: Scenario):
     for variant in scenario.variants.values():
         values = resolve(scenario, variant, {}, {})
         assert variant.fixed.items() <= values.items()
-        assert "{" not in rendered(scenario.load.command, scenario, values)
+        option = scenario.lab(variant).option
+        for template in (scenario.load.command, *filter(None, [option and option.line])):
+            assert not re.search(r"\{[A-Z_]+\}", rendered(template, scenario, values))
         stalls = variant.expected.verdict == "STALL"
         assert (variant.expected.held_by is not None) == stalls
         assert (variant.expected.min_share_after_first is not None) == stalls
 
 
-@pytest.mark.parametrize("scenario", scenarios().values(), ids=lambda scenario: scenario.name)
-def test_every_compose_file_labels_what_it_makes_and_publishes_nothing(
-    scenario: Scenario,
-):
-    text = scenario.compose.read_text()
-    assert "nagle-lab.lock: ${NAGLE_LAB_LOCK" in text and "nagle-lab.host: ${NAGLE_LAB_HOST" in text
-    assert not re.search(
-        r"^\s*(ports|container_name|volumes|ipv4_address|subnet|privileged):",
-        text,
-        re.MULTILINE,
-    )
+LABELS = ("nagle-lab.lock: ${NAGLE_LAB_LOCK", "nagle-lab.host: ${NAGLE_LAB_HOST")
+LABS = [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
+FILES = sorted({file for lab in LABS for file in lab.compose})
+
+
+def named(file: Path) -> str:
+    return str(file.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_a_compose_file_publishes_nothing(file: Path):
+    forbidden = r"^\s*(ports|container_name|volumes|ipv4_address|subnet|privileged):"
+    assert not re.search(forbidden, file.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", sorted({lab.compose[0] for lab in LABS}), ids=named)
+def test_what_a_lab_makes_is_labelled(file: Path):
+    """The files laid over the first one are seen in tests/lab, as Compose merges them."""
+    assert all(label in file.read_text() for label in LABELS)
+
+
+def test_an_image_has_one_folder():
+    """Images are named after their folders: two folders of one name would be one image."""
+    folders = {image for scenario in scenarios().values() for lab in scenario.labs.values() for image in lab.images}
+    assert len({folder.name for folder in folders}) == len(folders)
 
 
 def test_nginx_commands(nginx: Scenario):
     off = resolve(nginx, nginx.variant("nodelay-off"), {}, {})
     assert rendered(nginx.load.command, nginx, off) == "ab -n 1000 -c 100 -k http://server:8080/"
-    assert rendered(nginx.server.option, nginx, off) == "tcp_nodelay off;"
+    assert rendered(nginx.labs["bridge"].option.line, nginx, off) == "tcp_nodelay off;"
     control = resolve(nginx, nginx.variant("no-keepalive"), {}, {})
     assert rendered(nginx.load.command, nginx, control) == "ab -n 1000 -c 100 http://server:8080/"
 
@@ -76,6 +101,7 @@ def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenari
         "KEEPALIVE": "on",
         "TCP_NODELAY": "on",
         "TCP_NOPUSH": "off",
+        "RTT_MS": "20",
     }
 
 
@@ -146,10 +172,10 @@ def edited(tmp_path: Path):
     """Return a function that writes nginx's scenario with one text replaced, and loads it."""
 
     def load(old: str, new: str) -> Scenario:
-        text = NGINX.read_text()
+        text = EXAMPLE.read_text()
         assert old in text
         folder = tmp_path / "scenarios" / "edited"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for name in ("nginx", "client", "sidecar"):
             (tmp_path / name).mkdir()
         (tmp_path / "compose.yaml").touch()
@@ -163,6 +189,17 @@ def edited(tmp_path: Path):
     ("old", "new", "message"),
     [
         ("title =", "titel =", "title is missing"),
+        ('stalled = "nodelay-off"', 'stalled = "nagle"', "stalled must be one of nodelay-off, nodelay-on, "),
+        (
+            'stalled = "nodelay-off"',
+            'stalled = "nopush"',
+            "stalled names variant nopush, which is not expected to be",
+        ),
+        (
+            'fixed = "nodelay-on"',
+            'fixed = "nodelay-off"',
+            "fixed names variant nodelay-off, which is not expected to",
+        ),
         ("default = 1000", "default = 0", "parameters.REQUESTS.default is less than min = 1"),
         ("question =", "surprise = 1\nquestion =", "surprise is not a known key"),
         (
@@ -234,12 +271,71 @@ def edited(tmp_path: Path):
             "fixed has TCP_NODELAY=no is not valid: use on or off",
         ),
         (
-            'compose = "../../compose.yaml"',
-            'compose = "compose.yml"',
-            "lab.compose names compose.yml, which does not",
+            'compose = ["../../compose.yaml"]',
+            'compose = ["compose.yml"]',
+            "labs.bridge.compose names compose.yml, which does not",
+        ),
+        ('compose = ["../../compose.yaml"]', "compose = []", "labs.bridge.compose must be a list of strings, not []"),
+        (', "../../sidecar"]', "]", "labs.bridge.images lacks the folder sidecar, whose image captures"),
+        ("[labs.bridge]", "[labs]\n[surprise]", "labs is empty: it needs at least one [labs.NAME]"),
+        ("[server]", "captures = 1\n[server]", "labs.bridge.captures must be a table, not 1"),
+        ("[server]", "captures = {}\n[server]", "labs.bridge.captures is empty"),
+        (
+            "[server]",
+            'captures.lo = { service = "x" }\n[server]',
+            "labs.bridge.captures.lo.interface is missing",
+        ),
+        ("[server]", "prepare = [1]\n[server]", "labs.bridge.prepare[1] must be a table, not 1"),
+        (
+            "[server]",
+            'prepare = [{ service = "client", command = "x {NO}" }]\n[server]',
+            "labs.bridge.prepare[1].command names {NO}, which is not a parameter",
+        ),
+        ("[server]", 'requires = [{ what = "x" }]\n[server]', "labs.bridge.requires[1].command is missing"),
+        ("[server]", "ready = 1\n[server]", "labs.bridge.ready must be a list, not 1"),
+        (
+            "[option]",
+            '[[ready]]\nservice = "proxy-capture"\nport = 1\n[option]',
+            "labs.bridge has no capture at proxy-capture, which [[ready]] asks",
+        ),
+        ("port = 8080", "port = 65536", "server.port must be a TCP port, 1 to 65535, not 65536"),
+        (
+            "[variants.nodelay-on]",
+            '[variants.nodelay-on]\nlab = "moon"',
+            "variants.nodelay-on.lab must be one of bridge, not 'moon'",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[sweep]\nparameter = "KEEPALIVE"\nfrom = 1\nto = 2\nseries = {}\n[parameters.REQUESTS]',
+            "sweep.parameter must be one of REQUESTS, CONCURRENCY, PAGE_BYTES, not 'KEEPALIVE'",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[sweep]\nparameter = "PAGE_BYTES"\nfrom = 2\nto = 2\nseries = {}\n[parameters.REQUESTS]',
+            "sweep.to must be more than from, and from more than 0, not 2 to 2",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[sweep]\nparameter = "PAGE_BYTES"\nfrom = 1\nto = 2\nseries = { a = "b" }\n[parameters.REQUESTS]',
+            "sweep.series names b, which is not a variant",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "z"\n[parameters.REQUESTS]',
+            "claims[1].of must be one of nodelay-off, ",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "nopush"\nreproduced = [2, 1]\n[parameters.REQUESTS]',
+            "claims[1].reproduced must be two numbers, the lower first, not [2, 1]",
+        ),
+        (
+            "[parameters.REQUESTS]",
+            '[[claims]]\npublished = "x"\nmeasure = "speed"\n[parameters.REQUESTS]',
+            "claims[1].measure must be one of stalled_share, wait_p50_ms, ",
         ),
         ("[load]", "[load", "scenario.toml: "),
-        ('tool = "ab"', 'tool = "wrk"', "load.tool must be one of ab, not 'wrk'"),
+        ('tool = "ab"', 'tool = "wrk"', "load.tool must be one of ab, json, not 'wrk'"),
     ],
 )
 def test_a_mistake_is_named_by_file_and_key(edited, old: str, new: str, message: str):
@@ -255,11 +351,97 @@ def test_a_new_scenario_is_only_a_folder(edited):
         "[parameters.PAGE_BYTES]",
         '[parameters.EXTRA]\nkind = "int"\ndefault = 1\nmin = 0\nabout = "x"\n\n[parameters.PAGE_BYTES]',
     )
-    found = scenarios(scenario.compose.parent / "scenarios")
+    found = scenarios(scenario.labs["bridge"].compose[0].parent / "scenarios")
     assert found == {"edited": scenario}
     assert found["edited"].parameters["EXTRA"] == IntParameter("EXTRA", "x", "1", 0, None)
+
+
+FULL = """\
+captures.loopback = { service = "server-capture", interface = "lo" }
+prepare = [{ service = "client", command = "wait {PAGE_BYTES}" }]
+requires = [{ what = "a moon", command = "test -e /moon" }]
+ready = [{ service = "server-capture", port = 81 }]
+option = { service = "client", configuration = "show", line = "bytes {PAGE_BYTES}" }
+
+[labs.plain]
+compose = ["../../compose.yaml", "overlay.yaml"]
+images = ["../../sidecar"]
+
+[sweep]
+parameter = "PAGE_BYTES"
+from = 64
+to = 16384
+series = { writes = "nodelay-off" }
+
+[[claims]]
+published = "44.6 ms"
+measure = "mean_ms"
+of = "nodelay-off"
+against = "nodelay-on"
+reproduced = [3, 4.5]
+why = "x"
+
+"""
+
+
+def test_all_that_a_scenario_can_say(edited, tmp_path: Path):
+    (tmp_path / "scenarios" / "edited").mkdir(parents=True)
+    (tmp_path / "scenarios" / "edited" / "overlay.yaml").touch()
+    scenario = edited("[server]\n", f"{FULL}[server]\n")
+    first, plain = scenario.labs.values()
+    assert first.captures == {"loopback": CapturePoint("server-capture", "lo")}
+    assert first.prepare == (Prepare("client", "wait {PAGE_BYTES}"),)
+    assert first.requires == (Requirement("a moon", "test -e /moon"),)
+    assert first.ready == (Listener("server-capture", 81),)
+    assert first.option == Option("client", "show", "bytes {PAGE_BYTES}")
+    assert [file.name for file in plain.compose] == ["compose.yaml", "overlay.yaml"]
+    assert plain.captures == {end: CapturePoint(f"{end}-capture", "eth0") for end in ("server", "client")}
+    assert plain.option == Option("server", "nginx -T", "tcp_nodelay {TCP_NODELAY};")  # that of the scenario
+    assert (plain.prepare, plain.requires, plain.ready) == ((), (), ())
+    assert scenario.sweep == Sweep("PAGE_BYTES", 64, 16384, {"writes": "nodelay-off"})
+    ratio = Claim("44.6 ms", "mean_ms", "nodelay-off", "nodelay-on", (3.0, 4.5), None, "x")
+    assert scenario.claims == (ratio,)
+    assert scenario.lab(scenario.variant("nopush")) == first
+
+
+def test_a_variant_overrides_what_the_scenario_expects(edited):
+    scenario = edited(
+        "min_share_after_first = 0.9", 'min_share_after_first = 0.5\nport = 81\nheld_by = "client"\nlab = "bridge"'
+    )
+    expected = scenario.variant("nodelay-off").expected
+    assert (expected.port, expected.held_by, expected.delayed_by) == (81, "client", "client")
+    assert scenario.variant("nodelay-on").expected.port == 8080
+
+
+def test_one_scenario_is_found_whatever_is_wrong_with_another(edited, tmp_path: Path):
+    edited("title =", "title =")
+    broken = tmp_path / "scenarios" / "broken"
+    broken.mkdir()
+    (broken / "scenario.toml").write_text("nonsense")
+    assert find_scenario("edited", tmp_path / "scenarios").name == "edited"
+    for name in ("nginx", "../scenarios/edited", ""):
+        with pytest.raises(NagleLabError, match=f"no scenario '{name}'; there are: broken, edited"):
+            find_scenario(name, tmp_path / "scenarios")
 
 
 def test_no_scenario_at_all(tmp_path: Path):
     with pytest.raises(NagleLabError, match="holds no scenario"):
         scenarios(tmp_path)
+
+
+def test_the_list_names_every_variant_and_the_first_sentence_it_teaches(run):
+    code, out, _ = run("list")
+    assert code == 0
+    for scenario in scenarios().values():
+        assert f"\n{scenario.name} " in out
+        assert all(f"\n  {variant} " in out for variant in scenario.variants)
+    assert "nginx writes header and file separately." in out
+    assert "The file waits (Nagle)" not in out
+
+
+def test_the_list_of_one_scenario_says_all_and_names_its_parameters(run):
+    code, out, _ = run("list", "nginx-static")
+    assert code == 0
+    assert "The file waits" in out and "STALL ≥ 90%" in out
+    assert re.search(r"CONCURRENCY +100 +1 to REQUESTS +connections at once", out)
+    assert run("list", "moon")[0] == Exit.UNUSABLE

@@ -1,29 +1,39 @@
 """The lab: turns one variant of a scenario into a run folder. It records packets and never interprets them."""
 
+from nagle_lab.lab.measures import MEASURES, Measure
 from nagle_lab.lab.scenario import (
     ChoiceParameter,
+    Claim,
     Expected,
     IntParameter,
+    Lab,
     Load,
     Parameter,
     Scenario,
     Server,
     Source,
+    Sweep,
     Variant,
-    scenarios,
 )
+from nagle_lab.lab.scenario_file import find_scenario, scenarios
 from nagle_lab.lab.session import record
 
 __all__ = [
+    "MEASURES",
     "ChoiceParameter",
+    "Claim",
     "Expected",
     "IntParameter",
+    "Lab",
     "Load",
+    "Measure",
     "Parameter",
     "Scenario",
     "Server",
     "Source",
+    "Sweep",
     "Variant",
+    "find_scenario",
     "record",
     "scenarios",
 ]

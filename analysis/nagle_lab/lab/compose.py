@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,26 +27,27 @@ class Compose:
         """Whether this is docker-compose 1.x."""
         return self.version.startswith("1.")
 
-    def _line(self, file: Path, project: str, *arguments: str) -> list[str]:
-        return [*self.command, "--project-name", project, "--file", str(file), *arguments]
+    def _line(self, files: Sequence[Path], project: str, *arguments: str) -> list[str]:
+        named = [word for file in files for word in ("--file", str(file))]
+        return [*self.command, "--project-name", project, *named, *arguments]
 
     def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         # The classic builder by its own means: the command line's would ask for a plugin that may be missing.
         classic = {"COMPOSE_DOCKER_CLI_BUILD": "0"} if self.v1 else {}
         return plain_environment() | classic | dict(variables)
 
-    def build(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
-        """Build the images of ``file``; a signal kills the build."""
+    def build(self, files: Sequence[Path], project: str, variables: Mapping[str, str]) -> Finished:
+        """Build the images of ``files``, later ones over earlier ones; a signal kills the build."""
         force = ["--force-rm"] if self.v1 else []  # leave no container behind a failed step
-        return run(self._line(file, project, "build", *force), self._environment(variables))
+        return run(self._line(files, project, "build", *force), self._environment(variables))
 
-    def up(self, file: Path, project: str, variables: Mapping[str, str]) -> Finished:
-        """Create and start the containers of ``file``.
+    def up(self, files: Sequence[Path], project: str, variables: Mapping[str, str]) -> Finished:
+        """Create and start the containers of ``files``, later ones over earlier ones.
 
         A signal is taken only once Compose is done: killed half way, it would leave requests with the engine
         whose containers appear after the clean-up.
         """
-        arguments = self._line(file, project, "up", "--detach", "--no-build")
+        arguments = self._line(files, project, "up", "--detach", "--no-build")
         return Child(arguments, self._environment(variables)).wait(_UP_PATIENCE_S)
 
 

@@ -13,7 +13,7 @@ from nagle_lab.lab.compose import Compose, complaint
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import run
-from nagle_lab.lab.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenario import REPOSITORY, SIDECAR, Lab
 
 BASE = "nagle-lab/base"
 _BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
@@ -29,22 +29,22 @@ class Base:
 
 
 def ready_images(
-    scenario: Scenario, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
+    lab: Lab, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
 ) -> tuple[str, dict[str, Base]]:
-    """Return the tag under which the images of ``scenario`` exist now, and the bases they were built from, by name.
+    """Return the tag under which the images of ``lab`` exist now, and the bases they were built from, by name.
 
     The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
     host makes other tags, and unchanged images are found by one question to the engine.
     """
     bases = {name: _base(name, progress) for name in filter(None, (BASE, os.environ.get("SERVER_IMAGE")))}
-    tag = image_tag(scenario, {base.name: base.id for base in bases.values()})
-    names = image_names(scenario, tag)
+    tag = image_tag(lab, {base.name: base.id for base in bases.values()})
+    names = image_names(lab, tag)
     if len(image_details(names)) == len(names):
         return tag, bases
     with _locked(_BUILD_LOCK):
         if len(image_details(names)) != len(names):  # else another run has just built them
             progress("building images")
-            built = compose.build(scenario.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
+            built = compose.build(lab.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
             if built.exit_code != 0:
                 raise NagleLabError(f"building the images failed: {complaint(built)}")
     return tag, bases
@@ -63,20 +63,25 @@ def _base(name: str, progress: Callable[[str], None]) -> Base:
     return Base(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
 
 
-def image_names(scenario: Scenario, tag: str) -> list[str]:
-    """Return the names of the images of ``scenario``."""
-    return [f"nagle-lab/{folder.name}:{tag}" for folder in scenario.images]
+def image_names(lab: Lab, tag: str) -> list[str]:
+    """Return the names of the images of ``lab``."""
+    return [f"nagle-lab/{folder.name}:{tag}" for folder in lab.images]
 
 
-def image_tag(scenario: Scenario, bases: Mapping[str, str]) -> str:
+def sidecar_image(tag: str) -> str:
+    """Return the name of the image that every lab captures with."""
+    return f"nagle-lab/{SIDECAR}:{tag}"
+
+
+def image_tag(lab: Lab, bases: Mapping[str, str]) -> str:
     """Return a digest of what the images are made of.
 
-    That is: ``bases`` (name → id), the Compose file, and every file in the images' folders.
+    That is: ``bases`` (name → id), the Compose files, and every file in the images' folders.
     """
     digest = hashlib.sha256("\n".join(f"{name} {id_}" for name, id_ in sorted(bases.items())).encode())
-    files = [file for folder in scenario.images for file in sorted(folder.rglob("*")) if file.is_file()]
-    for file in [scenario.compose, *files]:
-        name, content = os.path.relpath(file, scenario.compose.parent), file.read_bytes()
+    files = [file for folder in lab.images for file in sorted(folder.rglob("*")) if file.is_file()]
+    for file in [*lab.compose, *files]:
+        name, content = os.path.relpath(file, lab.compose[0].parent), file.read_bytes()
         digest.update(f"\n{name} {os.access(file, os.X_OK)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:12]
 

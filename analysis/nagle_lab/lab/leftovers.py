@@ -1,6 +1,7 @@
 """What killed runs left behind: containers, networks and partial folders whose lock nobody holds any more."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from nagle_lab.lab.docker import labelled, remove_project
@@ -10,8 +11,13 @@ LOCK_LABEL, HOST_LABEL = "nagle-lab.lock", "nagle-lab.host"
 
 
 def labels(lock_path: Path) -> dict[str, str]:
-    """Return the variables from which the Compose file makes the labels of a run's containers and networks."""
-    return {"NAGLE_LAB_LOCK": str(lock_path), "NAGLE_LAB_HOST": os.uname().nodename}
+    """Return the labels of a run's containers and networks."""
+    return {LOCK_LABEL: str(lock_path), HOST_LABEL: os.uname().nodename}
+
+
+def variables(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables from which the Compose files make ``labels``: ``NAGLE_LAB_LOCK``, ``NAGLE_LAB_HOST``."""
+    return {name.upper().replace("-", "_").replace(".", "_"): value for name, value in labels.items()}
 
 
 def sweep(runs_dir: Path) -> None:

@@ -3,35 +3,65 @@
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab.compose import Compose, complaint
-from nagle_lab.lab.docker import SERVICE_LABEL, container_details, containers, last_log_lines, remove_project
+from nagle_lab.lab.docker import (
+    PROJECT_LABEL,
+    SERVICE_LABEL,
+    container_details,
+    containers,
+    last_log_lines,
+    remove_project,
+)
 from nagle_lab.lab.interrupts import pause
 from nagle_lab.lab.process import Child
 from nagle_lab.lab.recorder import Recorder
-from nagle_lab.lab.scenario import Scenario
+from nagle_lab.lab.scenario import Lab
 
 _LISTENING_S = 15.0
+_COMMAND_S = 60.0
 _POLL_S = 0.05
+_NOT_RUN = (125, 126, 127)  # docker run: the engine refused; the command cannot be run; there is no such command
 
 
 class LiveLab:
     """The lab of one run, a Compose project of its own."""
 
-    def __init__(self, scenario: Scenario, compose: Compose, variables: Mapping[str, str]) -> None:
-        self._scenario = scenario
+    def __init__(
+        self, lab: Lab, server: str, compose: Compose, labels: Mapping[str, str], variables: Mapping[str, str]
+    ) -> None:
+        """``server`` is the service that must never end; ``labels`` go onto what the Compose files do not make."""
+        self._lab, self._server = lab, server
         self._compose = compose
         self._variables = variables
         self._project = f"nagle-lab-{secrets.token_hex(4)}"
+        self._labels = {PROJECT_LABEL: self._project, **labels}
         self._ids: dict[str, str] = {}
+
+    def require(self, what: str, image: str) -> None:
+        """Raise NagleLabError (INCONCLUSIVE) for ``what`` unless this machine has all that the lab requires.
+
+        Each command runs in a container of ``image`` of its own, without a network and without capabilities.
+        """
+        confined = ["--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true"]
+        confined += [f"--label={name}={value}" for name, value in self._labels.items()]
+        for requirement in self._lab.requires:
+            command = ["docker", "run", "--rm", *confined, image, *shlex.split(requirement.command)]
+            asked = Child(command).wait(_COMMAND_S)  # killed half way, its container might appear after the clean-up
+            if asked.exit_code in _NOT_RUN or asked.exit_code < 0:
+                raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_words()}")
+            if asked.exit_code != 0:
+                raise NagleLabError(
+                    f"this machine cannot run {what}: it has no {requirement.what}", Exit.INCONCLUSIVE
+                )
 
     def start(self) -> None:
         """Create and start the containers; NagleLabError says in Compose's words why they did not start."""
-        up = self._compose.up(self._scenario.compose, self._project, self._variables)
+        up = self._compose.up(self._lab.compose, self._project, self._variables)
         self._ids = containers(self._project)
         if up.exit_code != 0:
             raise NagleLabError(f"the containers did not start: {complaint(up)}")
@@ -47,28 +77,50 @@ class LiveLab:
 
     def exec(self, service: str, command: str, *, one_stream: bool = False) -> Child:
         """Start ``command`` (words quoted as for a shell) in the container of ``service``."""
-        return Child(["docker", "exec", self._ids[service], *shlex.split(command)], one_stream=one_stream)
+        return Child(["docker", "exec", self._id(service), *shlex.split(command)], one_stream=one_stream)
 
-    def recorder(self, end: str, file: Path) -> Recorder:
-        """Start a capture of ``end`` into ``file``."""
-        return Recorder(end, self._ids[f"{end}-capture"], self._scenario.interface, file)
+    def prepare(self, service: str, command: str) -> None:
+        """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""
+        done = self.exec(service, command).finish(_COMMAND_S)
+        if done.exit_code != 0:
+            raise NagleLabError(f"`{command}` in {service} failed: {done.last_words()}")
 
-    def wait_until_listening(self, watcher: Recorder) -> None:
-        """Return once the server listens, as ``watcher`` sees in its namespace without sending a packet.
+    def recorder(self, name: str, file: Path) -> Recorder:
+        """Start the capture ``name`` of the lab into ``file``."""
+        point = self._lab.captures[name]
+        return Recorder(name, self._id(point.service), point.interface, file)
 
-        Raises NagleLabError with the server's last log lines if it ends, or does not listen within 15 s.
+    def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
+        """Return once one of ``services`` listens on TCP ``port``, as ``watcher`` sees without sending a packet.
+
+        Raises NagleLabError with the last log lines of whatever ends meanwhile, or of ``services`` after 15 s.
         """
-        port, started = self._scenario.server.port, time.monotonic()
+        started = time.monotonic()
         while not watcher.listening(port):
-            self.require_server()
+            self.require_services()
             if time.monotonic() - started > _LISTENING_S:
-                log = last_log_lines(self._ids["server"])
-                raise NagleLabError(f"the server does not listen on port {port} after {_LISTENING_S:g} s: {log}")
+                who, log = " or ".join(services), " / ".join(last_log_lines(self._id(each)) for each in services)
+                raise NagleLabError(f"the {who} does not listen on port {port} after {_LISTENING_S:g} s: {log}")
             pause(_POLL_S)
 
-    def require_server(self) -> None:
-        """Raise NagleLabError with the server's last log lines if it has ended."""
-        state = self.details()["server"]["State"] if "server" in self._ids else {"Status": "never created"}
-        if state["Status"] in ("exited", "dead"):
-            log = last_log_lines(self._ids["server"])
-            raise NagleLabError(f"the server ended with exit code {state['ExitCode']}: {log}")
+    def require_services(self) -> None:
+        """Raise NagleLabError with the last log lines of the service that ended first, if any has failed.
+
+        A service other than the server may end with exit code 0: it has done what it was for.
+        """
+        states = {service: container["State"] for service, container in self.details().items()}
+        ended = [
+            service
+            for service, state in states.items()
+            if state["Status"] in ("exited", "dead") and (state["ExitCode"] != 0 or service == self._server)
+        ]
+        if ended:
+            first = min(ended, key=lambda service: str(states[service]["FinishedAt"]))
+            log = last_log_lines(self._id(first))
+            raise NagleLabError(f"the {first} ended with exit code {states[first]['ExitCode']}: {log}")
+
+    def _id(self, service: str) -> str:
+        if service not in self._ids:
+            known = ", ".join(sorted(self._ids))
+            raise NagleLabError(f"the Compose files have no service {service!r}, which scenario.toml names: {known}")
+        return self._ids[service]

@@ -1,5 +1,6 @@
 """What the load tool says about the load it made."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,19 +13,20 @@ class LoadReport:
     """A load tool's own figures; times as the client saw them.
 
     ``duration_s`` is in seconds, ``mean_ms`` and ``percentiles_ms`` (percent → time within which that share of
-    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive.
+    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: it
+    does not say.
     """
 
     version: str
     requests: int
     complete: int
     failed: int
-    non_2xx: int
-    keepalive: int
     requests_per_s: float
     mean_ms: float
     duration_s: float
     percentiles_ms: dict[str, float]
+    non_2xx: int | None = None
+    keepalive: int | None = None
 
 
 def parse_ab(command: Sequence[str], output: str) -> LoadReport:
@@ -51,4 +53,37 @@ def parse_ab(command: Sequence[str], output: str) -> LoadReport:
     )
 
 
-PARSERS: dict[str, Callable[[Sequence[str], str], LoadReport]] = {"ab": parse_ab}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "version": str,
+    "requests": int,
+    "complete": int,
+    "failed": int,
+    "requests_per_s": (int, float),
+    "mean_ms": (int, float),
+    "duration_s": (int, float),
+    "percentiles_ms": dict,
+}
+_OPTIONAL = ("non_2xx", "keepalive")
+
+
+def parse_json(command: Sequence[str], output: str) -> LoadReport:
+    """Return the figures in the last line of ``output`` that begins with ``{``: LoadReport's fields as JSON.
+
+    Raises NagleLabError, naming the tool and the field, where there is no such line or a field is wrong.
+    """
+    tool = command[0]
+    last = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
+    try:
+        said = json.loads(last)
+    except ValueError:
+        raise NagleLabError(f"{tool}'s report is not one line of JSON at the end of what it prints") from None
+    for name, kind in {**_KINDS, **{name: int for name in _OPTIONAL if name in said}}.items():
+        if not isinstance(said.get(name), kind) or isinstance(said[name], bool):
+            raise NagleLabError(f"{tool}'s report has {name} = {said.get(name)!r}, which is not its figure")
+    unknown = said.keys() - _KINDS.keys() - set(_OPTIONAL)
+    if unknown:
+        raise NagleLabError(f"{tool}'s report has {min(unknown)}, which is not a field of a load's report")
+    return LoadReport(**said)
+
+
+PARSERS: dict[str, Callable[[Sequence[str], str], LoadReport]] = {"ab": parse_ab, "json": parse_json}

@@ -13,10 +13,10 @@ from nagle_lab import __version__
 from nagle_lab.lab.docker import SERVICE_LABEL
 from nagle_lab.lab.images import Base
 from nagle_lab.lab.process import run
-from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
+from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
 
 NAME = "manifest.json"
-SCHEMA = "nagle-lab-manifest/1"
+SCHEMA = "nagle-lab-manifest/2"
 _BASE_LABEL = "nagle-lab.base"
 
 
@@ -32,7 +32,8 @@ class Manifest:
     failure: str | None = "nagle-lab was killed"
     versions: dict[str, str | None] = field(default_factory=dict)
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
-    ends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    captures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
@@ -41,6 +42,7 @@ class Manifest:
             "schema": SCHEMA,
             "scenario": self.scenario.name,
             "variant": self.variant.name,
+            "lab": self.variant.lab,
             "title": self.scenario.title,
             "question": self.scenario.question,
             "teaches": self.variant.teaches,
@@ -51,7 +53,9 @@ class Manifest:
             "failure": self.failure,
             "versions": {"nagle_lab": __version__, **self.versions},
             "images": self.images,
-            "ends": self.ends,
+            "server": {"service": self.scenario.server.service, "port": self.scenario.server.port},
+            "captures": self.captures,
+            "namespaces": self.namespaces,
             "timings_s": {stage: round(seconds, 3) for stage, seconds in self.timings_s.items()},
             "files": _files(folder),
         }
@@ -97,17 +101,29 @@ def images_of(containers: Iterable[Mapping[str, Any]], bases: Mapping[str, Base]
     return dict(sorted(images.items()))
 
 
-def end_of(container: Mapping[str, Any], described: Sequence[str]) -> dict[str, Any]:
-    """Return what is known of one end: its container's address, and what its sidecar ``described``."""
-    facts = [line.split(" ", 2) for line in described]
-    sysctls = {name: " ".join(value.split()) for _, name, value in _triples(facts, "sysctl")}
-    addresses = [network["IPAddress"] for network in container["NetworkSettings"]["Networks"].values()]
+def capture_of(point: CapturePoint, namespace: str, described: Sequence[str]) -> dict[str, Any]:
+    """Return what is known of one capture: where it was taken, and what its sidecar ``described`` there."""
+    mtu = said(described, "mtu")
     return {
-        "ip": addresses[0] if addresses else None,
-        "mtu": next((int(fact[1]) for fact in facts if fact[0] == "mtu"), None),
+        "service": point.service,
+        "interface": point.interface,
+        "namespace": namespace,
+        "mtu": int(mtu) if mtu else None,
+        "offloads": _pairs(described, "offload"),
+    }
+
+
+def namespace_of(services: Sequence[str], described: Sequence[str]) -> dict[str, Any]:
+    """Return what is known of one network namespace: its services, and what a sidecar in it ``described``.
+
+    ``addresses`` are its own, without those of loopback.
+    """
+    sysctls = _pairs(described, "sysctl")
+    return {
+        "services": list(services),
+        "addresses": [line.partition(" ")[2] for line in described if line.startswith("address ")],
         "congestion_control": sysctls.get("net.ipv4.tcp_congestion_control"),
         "sysctls": sysctls,
-        "offloads": {name: value for _, name, value in _triples(facts, "offload")},
     }
 
 
@@ -116,5 +132,6 @@ def said(described: Sequence[str], what: str) -> str | None:
     return next((line.partition(" ")[2] for line in described if line.split(" ")[0] == what), None)
 
 
-def _triples(facts: Sequence[Sequence[str]], kind: str) -> list[Sequence[str]]:
-    return [fact for fact in facts if len(fact) == 3 and fact[0] == kind]
+def _pairs(described: Sequence[str], kind: str) -> dict[str, str]:
+    facts = [line.split(" ", 2) for line in described]
+    return {fact[1]: " ".join(fact[2].split()) for fact in facts if len(fact) == 3 and fact[0] == kind}

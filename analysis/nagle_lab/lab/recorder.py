@@ -27,14 +27,14 @@ _SETTLE_S = 5.0  # five times the second after which the kernel hands over a rin
 
 
 class Recorder:
-    """A running capture of one end, written to ``file`` as it comes.
+    """A running capture, ``name`` of the scenario's, written to ``file`` as it comes.
 
     Every method but ``abandon`` raises NagleLabError when the capture has failed (tcpdump gone, disk full)
     and KeyboardInterrupt when a signal arrives.
     """
 
-    def __init__(self, end: str, container: str, interface: str, file: Path) -> None:
-        self.end = end
+    def __init__(self, name: str, container: str, interface: str, file: Path) -> None:
+        self._name = name
         self._interface = interface
         self._file = file
         self._said: queue.Queue[str | None] = queue.Queue()
@@ -79,7 +79,7 @@ class Recorder:
         if self._process.poll() is not None and not self._stopping:
             self._messages.join(_ANSWER_S)
             words = [line for line in self._heard if line.strip() and "packet" not in line]  # not its final counts
-            raise NagleLabError(f"the capture at the {self.end} ended by itself: {(words or ['no message'])[-1]}")
+            raise NagleLabError(f"the capture at the {self._name} ended by itself: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar says."""
@@ -90,7 +90,7 @@ class Recorder:
                 try:
                     line = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
                 except queue.Empty:
-                    raise NagleLabError(f"the {self.end}'s capture sidecar does not answer") from None
+                    raise NagleLabError(f"the {self._name}'s capture sidecar does not answer") from None
             if line is None:
                 self._process.wait()  # its stderr is closed, so it is ending
             elif (result := done(line)) is not None:
@@ -159,14 +159,14 @@ class Recorder:
             for pump in self._pumps:
                 pump.join(_ANSWER_S)
         if any(pump.is_alive() for pump in self._pumps):
-            raise NagleLabError(f"the capture at the {self.end} does not end")
+            raise NagleLabError(f"the capture at the {self._name} does not end")
         self._process.wait()
         self.check()
         rest = list(iter(self._said.get, None))
         numbers = self._parsed(" ".join(rest))
         if numbers is None:
             raise NagleLabError(
-                f"tcpdump at the {self.end} ended without its counts: {' / '.join(rest) or 'no message'}"
+                f"tcpdump at the {self._name} ended without its counts: {' / '.join(rest) or 'no message'}"
             )
         return numbers
 

@@ -1,40 +1,53 @@
-"""Scenarios as data: what a ``scenario.toml`` says, checked key by key.
+"""Scenarios as data: what a ``scenario.toml`` (format 2) says. ``scenario_file`` reads it, key by key.
 
 A scenario is a folder under ``scenarios/``; its ``scenario.toml`` holds:
 
-``title``, ``question``            one line each
-``[source]`` ``title``, ``url``    the published incident (``url`` may be left out)
-``[lab]`` ``compose``              the Compose file, relative to the folder; services ``server``, ``client``,
-                                   ``server-capture`` and ``client-capture``
-``[lab]`` ``images``               directories with a Dockerfile; directory ``x`` becomes image ``nagle-lab/x``
-``[lab]`` ``interface``            where both ends are captured; ``eth0`` when left out
-``[server]``                       the ``port`` it listens on, the commands that print its ``version`` and its
-                                   effective ``configuration``, the ``option`` line that must stand in the latter
-``[load]`` ``tool``, ``command``   the load, run in the client's container
-``[expected]``                     the ends ``held_by`` Nagle and ``delayed_by`` a delayed ACK when a variant stalls
-``[parameters.NAME]``              ``kind`` ``int`` (``min``, and ``max``: a number or another parameter's name) or
-                                   ``choice`` (``choices``: value → its text in commands), ``default``, ``about``
-``[variants.NAME]``                ``fixed`` parameters, ``verdict``, ``teaches``; for STALL ``min_share_after_first``
+``title``, ``question``        one line each
+``stalled``, ``fixed``         the variants that tell the story, one that stalls and one that does not
+``[source]``                   ``title``, ``url``: the published incident (``url`` may be left out)
+``[labs.NAME]``                how it is set up; the first is the default, a variant may name another:
+  ``compose``                  Compose files; later ones overlay earlier ones, paths in all are relative to the first
+  ``images``                   folders with a Dockerfile; folder ``x`` becomes image ``nagle-lab/x``
+  ``captures.NAME``            ``service`` (a sidecar) and ``interface``; left out: ``server`` and ``client``, on eth0
+                               of ``server-capture`` and ``client-capture``
+  ``prepare``                  list of ``service``, ``command``: run there before the captures start
+  ``requires``                 list of ``what``, ``command``: run in a container of the sidecar's image without a
+                               network; where one fails this machine cannot run it, and the run is INCONCLUSIVE
+  ``ready``, ``option``        as below, for this lab alone
+``[server]``                   the listening end of the judged connections: ``service``, ``port``, and the command
+                               that prints its ``version``
+``[[ready]]``                  ``service`` (a capture's sidecar), ``port``: another listener to wait for
+``[option]``                   ``service``, ``configuration`` (a command that prints the settings in effect) and the
+                               ``line`` that must stand in what it prints; may be left out
+``[load]``                     ``service``, ``tool`` (``ab``, or ``json``: its last line is LoadReport's fields as
+                               JSON), ``command``
+``[expected]``                 the roles ``held_by`` Nagle and ``delayed_by`` a delayed ACK on the judged connections
+``[parameters.NAME]``          ``kind`` ``int`` (``min``, and ``max``: a number or another parameter's name) or
+                               ``choice`` (``choices``: value → its text in commands), ``default``, ``about``
+``[variants.NAME]``            ``fixed`` parameters, ``verdict``, ``teaches``, and where they differ ``lab`` and the
+                               judged ``port``; for STALL ``min_share_after_first``, and ``held_by``, ``delayed_by``
+``[sweep]``                    ``parameter``, ``from``, ``to``, ``series`` (name → variant): may be left out
+``[[claims]]``                 ``published``, ``measure`` (one of ``measures``), ``of`` (a variant), ``reproduced``
+                               (lowest, highest), ``why``; perhaps ``against`` (a variant: the figure is of/against)
+                               and ``partly``
 
-``{NAME}`` in ``load.command`` and ``server.option`` stands for a parameter. Parameters also reach the Compose file
-as environment variables of the same names.
+``{NAME}`` in ``load.command``, ``option.line`` and the commands of ``prepare`` stands for a parameter (a literal
+brace is doubled). Parameters also reach the Compose files as environment variables of the same names. Commands are
+split into words as a shell would, but no shell runs them: ``sh -c '…'`` where one is needed.
 """
 
-import string
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.table import Table
 
 Verdict = Literal["STALL", "CLEAN"]
-End = Literal["server", "client"]
-LOAD_TOOLS = ("ab",)  # those whose reports nagle_lab.lab.load can read
+Role = Literal["server", "client"]
 
 REPOSITORY = Path(__file__).parents[3]
+SIDECAR = "sidecar"  # the folder of the image that captures, and that asks the machine what it can
 
 
 @dataclass(frozen=True)
@@ -90,24 +103,81 @@ Parameter = IntParameter | ChoiceParameter
 
 
 @dataclass(frozen=True)
+class CapturePoint:
+    """Where one capture is taken: ``interface`` of the sidecar ``service``."""
+
+    service: str
+    interface: str
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """A command, a template over the parameters, run in ``service`` before the captures start."""
+
+    service: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What the machine must have, in words, and the command that fails where it has not."""
+
+    what: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A TCP port that must be listened on, seen from the network namespace of the sidecar ``service``."""
+
+    service: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Option:
+    """Proof that a setting took effect: ``line``, a template, stands in what ``configuration`` prints."""
+
+    service: str
+    configuration: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One way to set a scenario up; paths are absolute."""
+
+    name: str
+    compose: tuple[Path, ...]
+    images: tuple[Path, ...]
+    captures: Mapping[str, CapturePoint]
+    prepare: tuple[Prepare, ...]
+    requires: tuple[Requirement, ...]
+    ready: tuple[Listener, ...]
+    option: Option | None
+
+
+@dataclass(frozen=True)
 class Expected:
-    """What must come out of a variant; all but the verdict is None where the verdict is CLEAN.
+    """What must come out of a variant, on the connections to TCP port ``port``.
 
     ``min_share_after_first`` is the least share, 0 to 1, of stalled exchanges among those that follow another
-    exchange on their connection.
+    exchange on their connection. It and the roles are None where the verdict is CLEAN.
     """
 
     verdict: Verdict
-    held_by: End | None = None
-    delayed_by: End | None = None
+    port: int
+    held_by: Role | None = None
+    delayed_by: Role | None = None
     min_share_after_first: float | None = None
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run a scenario: the parameters it fixes, what must come out, and what it teaches."""
+    """One way to run a scenario: its lab, the parameters it fixes, what must come out, and what it teaches."""
 
     name: str
+    lab: str
     fixed: Mapping[str, str]
     expected: Expected
     teaches: str
@@ -115,37 +185,65 @@ class Variant:
 
 @dataclass(frozen=True)
 class Server:
-    """What the lab asks of the server; ``version`` and ``configuration`` are commands run in its container."""
+    """The listening end of the judged connections; ``version`` is a command run in its container."""
 
+    service: str
     port: int
     version: str
-    configuration: str
-    option: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """The load tool and its command line, a template over the parameters."""
+    """The load tool, the service it runs in, and its command line, a template over the parameters."""
 
+    service: str
     tool: str
     command: str
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """A parameter to run through, from ``low`` to ``high``, for each of the named ``series`` of a variant."""
+
+    parameter: str
+    low: int
+    high: int
+    series: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published figure beside ours: ``measure`` of variant ``of``, divided by that of ``against`` if there is one.
+
+    ``reproduced`` and ``partly`` are (lowest, highest) of our figure, in the unit of ``measure``.
+    """
+
+    published: str
+    measure: str
+    of: str
+    against: str | None
+    reproduced: tuple[float, float]
+    partly: tuple[float, float] | None
+    why: str
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """One ``scenario.toml``; paths are absolute."""
+    """One ``scenario.toml``."""
 
     name: str
     title: str
     question: str
     source: Source
-    compose: Path
-    images: tuple[Path, ...]
-    interface: str
+    stalled: str
+    fixed: str
+    labs: Mapping[str, Lab]
     server: Server
     load: Load
     parameters: Mapping[str, Parameter]
     variants: Mapping[str, Variant]
+    sweep: Sweep | None
+    claims: tuple[Claim, ...]
 
     def variant(self, name: str) -> Variant:
         """Return the variant ``name``; NagleLabError names those there are."""
@@ -154,142 +252,6 @@ class Scenario:
             raise NagleLabError(f"scenario {self.name} has no variant {name!r}: choose one of {known}")
         return self.variants[name]
 
-
-def scenarios(folder: Path = REPOSITORY / "scenarios") -> dict[str, Scenario]:
-    """Return every scenario under ``folder`` by name, in alphabetical order.
-
-    Raises NagleLabError where there is none, and naming file and key where one is wrong.
-    """
-    files = sorted(folder.glob("*/scenario.toml"))
-    if not files:
-        raise NagleLabError(f"{folder} holds no scenario: run nagle-lab from a clone of its repository")
-    return {file.parent.name: load_scenario(file) for file in files}
-
-
-def load_scenario(file: Path) -> Scenario:
-    """Return the scenario in ``file``, named after its folder; NagleLabError names file and key."""
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise NagleLabError(f"{file}: {error}") from error
-    with Table(data, file) as root:
-        parameters = _parameters(root.table("parameters"))
-        with root.table("lab") as lab:
-            compose = _existing(lab, "compose", lab.line("compose"), file)
-            images = tuple(_existing(lab, "images", str(image), file) for image in lab.take("images", list))
-            interface = lab.optional("interface", str) or "eth0"
-        stalls = _stalls(root.table("expected"))
-        return Scenario(
-            name=file.parent.name,
-            title=root.line("title"),
-            question=root.line("question"),
-            source=_source(root.table("source")),
-            compose=compose,
-            images=images,
-            interface=interface,
-            server=_server(root.table("server"), parameters),
-            load=_load(root.table("load"), parameters),
-            parameters=parameters,
-            variants=_variants(root.table("variants"), parameters, stalls),
-        )
-
-
-def _existing(table: Table, key: str, path: str, file: Path) -> Path:
-    absolute = (file.parent / path).resolve()
-    if not absolute.exists():
-        raise table.wrong(key, f"names {path}, which does not exist")
-    return absolute
-
-
-def _source(table: Table) -> Source:
-    with table:
-        return Source(table.line("title"), table.optional("url", str))
-
-
-def _server(table: Table, parameters: Mapping[str, Parameter]) -> Server:
-    with table:
-        return Server(
-            port=table.take("port", int),
-            version=table.line("version"),
-            configuration=table.line("configuration"),
-            option=_template(table, "option", parameters),
-        )
-
-
-def _load(table: Table, parameters: Mapping[str, Parameter]) -> Load:
-    with table:
-        return Load(table.word("tool", LOAD_TOOLS), _template(table, "command", parameters))
-
-
-def _template(table: Table, key: str, parameters: Mapping[str, Parameter]) -> str:
-    text = table.line(key)
-    try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
-    except ValueError as error:
-        raise table.wrong(key, f"is not a template: {error}") from error
-    for field in fields:
-        if field not in parameters:
-            raise table.wrong(key, f"names {{{field}}}, which is not a parameter")
-    return text
-
-
-def _parameters(table: Table) -> dict[str, Parameter]:
-    with table:
-        parameters = {name: _parameter(name, table.table(name)) for name in table.names()}
-        for name, parameter in parameters.items():
-            limit = parameter.max if isinstance(parameter, IntParameter) else None
-            if isinstance(limit, str) and not isinstance(parameters.get(limit), IntParameter):
-                raise table.wrong(f"{name}.max", f"names {limit}, which is not a parameter of kind int")
-        return parameters
-
-
-def _parameter(name: str, table: Table) -> Parameter:
-    with table:
-        about = table.line("about")
-        if table.word("kind", ("int", "choice")) == "int":
-            low, high = table.take("min", int), table.optional("max", object)
-            if isinstance(high, bool) or not isinstance(high, int | str | None):
-                raise table.wrong("max", f"must be a whole number or a parameter's name, not {high!r}")
-            default = table.take("default", int)
-            if default < low:
-                raise table.wrong("default", f"is less than min = {low}")
-            return IntParameter(name, about, str(default), low, high)
-        choices = table.texts("choices")
-        return ChoiceParameter(name, about, table.word("default", tuple(choices)), choices)
-
-
-def _stalls(table: Table) -> Expected:
-    with table:
-        held_by, delayed_by = (cast(End, table.word(key, ("server", "client"))) for key in ("held_by", "delayed_by"))
-        return Expected("STALL", held_by, delayed_by)
-
-
-def _variants(table: Table, parameters: Mapping[str, Parameter], stalls: Expected) -> dict[str, Variant]:
-    with table:
-        return {name: _variant(name, table.table(name), parameters, stalls) for name in table.names()}
-
-
-def _variant(name: str, table: Table, parameters: Mapping[str, Parameter], stalls: Expected) -> Variant:
-    with table:
-        return Variant(name, _fixed(table, parameters), _expected(table, stalls), table.line("teaches"))
-
-
-def _fixed(table: Table, parameters: Mapping[str, Parameter]) -> dict[str, str]:
-    fixed = table.texts("fixed")
-    for parameter, value in fixed.items():
-        if parameter not in parameters:
-            raise table.wrong("fixed", f"names {parameter}, which is not a parameter")
-        try:
-            parameters[parameter].checked(value)
-        except NagleLabError as error:
-            raise table.wrong("fixed", f"has {error}") from error
-    return fixed
-
-
-def _expected(table: Table, stalls: Expected) -> Expected:
-    if table.word("verdict", ("STALL", "CLEAN")) == "CLEAN":
-        return Expected("CLEAN")
-    share = table.take("min_share_after_first", float)
-    if not 0 < share <= 1:
-        raise table.wrong("min_share_after_first", f"must lie above 0 and not above 1, not {share}")
-    return replace(stalls, min_share_after_first=share)
+    def lab(self, variant: Variant) -> Lab:
+        """Return the lab that ``variant`` runs in."""
+        return self.labs[variant.lab]

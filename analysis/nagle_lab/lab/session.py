@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -12,12 +12,13 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.compose import ComposeSearch
 from nagle_lab.lab.docker import engine_version
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
-from nagle_lab.lab.images import Base, ready_images
+from nagle_lab.lab.images import Base, ready_images, sidecar_image
 from nagle_lab.lab.interrupts import deferred
-from nagle_lab.lab.leftovers import labels, sweep
+from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.load import PARSERS
-from nagle_lab.lab.manifest import Manifest, end_of, git_revision, images_of, said, write_json
+from nagle_lab.lab.manifest import Manifest, capture_of, git_revision, images_of, namespace_of, said, write_json
+from nagle_lab.lab.namespaces import Namespace, namespaces, watched
 from nagle_lab.lab.parameters import rendered, resolve
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
@@ -25,8 +26,6 @@ from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 
 Stop = Literal["lossless", "naive"]
 
-_ENDS = ("server", "client")
-_CONFIGURATION = "server.conf"
 _WITNESSES = "witnesses.json"
 _LOAD_POLL_S = 0.05
 _ANSWER_S = 60.0
@@ -41,14 +40,14 @@ def record(
     *,
     stop: Stop = "lossless",
 ) -> Path:
-    """Run ``variant`` once, record both ends, and return the complete run folder under ``runs_dir``.
+    """Run ``variant`` once, record every capture of its lab, and return the complete run folder under ``runs_dir``.
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
     line per stage. ``stop="naive"`` stops tcpdump right after the load, as a person would, and loses packets: it
     is there to show that the loss is seen.
 
     Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
-    KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before both captures are complete nothing is kept, after that
+    KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
     the run is finished first. No container and no network is left in any case.
     """
     session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop)
@@ -67,7 +66,7 @@ class _Session:
         progress: Callable[[str], None],
         stop: Stop,
     ) -> None:
-        self._scenario, self._values = scenario, values
+        self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
         self._progress, self._stop = progress, stop
         self._manifest = Manifest(scenario, variant, values)
 
@@ -94,13 +93,15 @@ class _Session:
             compose = search.result()
             self._manifest.versions["compose"] = compose.version
         with self._stage("images"):
-            tag, bases = ready_images(self._scenario, compose, self._values, self._announce)
+            tag, bases = ready_images(self._lab, compose, self._values, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant.name}")
-        variables = {**self._values, **labels(folder.lock_path), "NAGLE_LAB_TAG": tag}
+        marks = labels(folder.lock_path)
+        environment = {**self._values, **variables(marks), "NAGLE_LAB_TAG": tag}
+        lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
         try:
-            self._record(LiveLab(self._scenario, compose, variables), bases, folder.path)
+            self._record(lab, sidecar_image(tag), bases, folder.path)
         except KeyboardInterrupt:
-            if (folder.path / _WITNESSES).exists():  # both captures are complete: the load had failed
+            if (folder.path / _WITNESSES).exists():  # all captures are complete: the load had failed
                 self._failed(folder, NagleLabError("interrupted"))
             else:
                 folder.discard()
@@ -121,14 +122,18 @@ class _Session:
             self._manifest.write(folder.path)
         return NagleLabError(f"{error}; what was recorded is in {folder.fail()}", error.exit_code)
 
-    def _record(self, lab: LiveLab, bases: Mapping[str, Base], folder: Path) -> None:
+    def _record(self, lab: LiveLab, sidecar: str, bases: Mapping[str, Base], folder: Path) -> None:
         self._manifest.write(folder)  # says that the run was killed, until it ends in another way
         try:
-            with self._stage("start", "starting server and client"):
+            with self._stage("require"):
+                lab.require(f"{self._scenario.name} {self._manifest.variant.name}", sidecar)
+            with self._stage("start", "starting the containers"):
                 lab.start()
+                for step in self._lab.prepare:
+                    lab.prepare(step.service, rendered(step.command, self._scenario, self._values))
             self._measure(lab, bases, folder)
         except NagleLabError:
-            lab.require_server()  # its end explains all that failed after it
+            lab.require_services()  # the end of one explains all that failed after it
             raise
         finally:
             with self._stage("remove", "removing the containers"):
@@ -138,59 +143,90 @@ class _Session:
 
     def _measure(self, lab: LiveLab, bases: Mapping[str, Base], folder: Path) -> None:
         self._announce("starting the captures")
-        with _recorders(lab, folder) as recorders:
+        with _recorders(lab, self._lab.captures, folder) as recorders:
             with self._stage("ready"):
-                option = self._ready(lab, recorders, bases, folder)
+                option, found = self._ready(lab, recorders, bases, folder)
                 self._manifest.write(folder)
-            before = {end: parse_counters(recorder.counters()) for end, recorder in recorders.items()}
+            before = _counters(found, recorders)
             load = self._load(lab, recorders, folder / "load.txt")
             if self._stop == "lossless":
                 with self._stage("settle", "waiting for the last packets"):
                     for recorder in recorders.values():
                         recorder.settle()
-            after = {end: parse_counters(recorder.counters()) for end, recorder in recorders.items()}
+            after = _counters(found, recorders)
             with self._stage("stop"):
-                captures = {end: asdict(recorder.stop()) for end, recorder in recorders.items()}
-        # From here on nothing waits for a signal: both captures are complete, so the run is finished.
-        counters = {end: {"before": before[end], "after": after[end]} for end in _ENDS}
+                captures = {name: asdict(recorder.stop()) for name, recorder in recorders.items()}
+        # From here on nothing waits for a signal: all captures are complete, so the run is finished.
+        counters = {name: {"before": before[name], "after": after[name]} for name in found}
         witnesses = {"captures": captures, "counters": counters, "load": load, "option": option}
         write_json(folder / _WITNESSES, witnesses)
         if load["exit_code"] != 0:
-            raise NagleLabError(
-                f"{load['tool']} ended with exit code {load['exit_code']}: {_last_line(folder / 'load.txt')}"
-            )
+            program, last = shlex.split(load["command"])[0], _last_line(folder / "load.txt")
+            raise NagleLabError(f"{program} ended with exit code {load['exit_code']}: {last}")
 
     def _ready(
         self, lab: LiveLab, recorders: Mapping[str, Recorder], bases: Mapping[str, Base], folder: Path
-    ) -> dict[str, Any]:
-        """Wait until both captures run and the server listens; describe the lab and return the option's witness."""
+    ) -> tuple[dict[str, Any] | None, dict[str, Namespace]]:
+        """Wait until all captures run and every port is listened on; describe the lab.
+
+        Returns the option's witness, and the namespaces that are captured.
+        """
         for recorder in recorders.values():
             recorder.wait_until_capturing()
-        lab.wait_until_listening(recorders["server"])
-        asked = [
-            lab.exec("server", command)
-            for command in (self._scenario.server.version, self._scenario.server.configuration)
-        ]
         details = lab.details()
-        described = {end: recorder.describe() for end, recorder in recorders.items()}
-        version, configuration = (child.finish(_ANSWER_S) for child in asked)
-        self._manifest.versions |= {
-            "kernel": said(described["server"], "kernel"),
-            "tcpdump": said(described["server"], "tcpdump"),
-            "server": version.last_words().rpartition(": ")[2],
-        }
+        found = namespaces(details, self._lab.captures)
+        self._wait_for_listeners(lab, recorders, found)
+        version = lab.exec(self._scenario.server.service, self._scenario.server.version)
+        proof = self._lab.option
+        asked = lab.exec(proof.service, proof.configuration) if proof else None
+        described = {name: recorder.describe() for name, recorder in recorders.items()}
+        self._describe(details, bases, found, described)
+        self._manifest.versions["server"] = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
+        option = self._option(asked.finish(_ANSWER_S).stdout, folder) if asked else None
+        return option, found
+
+    def _wait_for_listeners(
+        self, lab: LiveLab, recorders: Mapping[str, Recorder], found: Mapping[str, Namespace]
+    ) -> None:
+        server = self._scenario.server
+        lab.wait_until_listening([server.service], server.port, recorders[watched(found, server.service).captures[0]])
+        sidecars = {point.service for point in self._lab.captures.values()}
+        for listener in self._lab.ready:
+            namespace = watched(found, listener.service)
+            services = [service for service in namespace.services if service not in sidecars]
+            lab.wait_until_listening(services, listener.port, recorders[namespace.captures[0]])
+
+    def _describe(
+        self,
+        details: Mapping[str, dict[str, Any]],
+        bases: Mapping[str, Base],
+        found: Mapping[str, Namespace],
+        described: Mapping[str, list[str]],
+    ) -> None:
+        """Put into the manifest what the engine and the sidecars say of the lab."""
+        home = {capture: namespace.name for namespace in found.values() for capture in namespace.captures}
+        points, any_of_them = self._lab.captures, next(iter(described.values()))
+        self._manifest.versions |= {what: said(any_of_them, what) for what in ("kernel", "tcpdump")}
         self._manifest.images = images_of(details.values(), bases)
-        self._manifest.ends = {end: end_of(details[end], described[end]) for end in _ENDS}
-        (folder / _CONFIGURATION).write_text(configuration.stdout, encoding="utf-8")
-        demanded = rendered(self._scenario.server.option, self._scenario, self._values)
-        in_effect = option_in_effect(configuration.stdout, demanded)
-        return {"file": _CONFIGURATION, "demanded": demanded, "in_effect": in_effect}
+        self._manifest.captures = {name: capture_of(points[name], home[name], described[name]) for name in points}
+        self._manifest.namespaces = {
+            name: namespace_of(namespace.services, described[namespace.captures[0]])
+            for name, namespace in found.items()
+        }
+
+    def _option(self, configuration: str, folder: Path) -> dict[str, Any]:
+        """Keep the configuration in effect, and return the witness that the demanded line stands in it."""
+        assert self._lab.option
+        file = f"{self._lab.option.service}.conf"
+        (folder / file).write_text(configuration, encoding="utf-8")
+        demanded = rendered(self._lab.option.line, self._scenario, self._values)
+        return {"file": file, "demanded": demanded, "in_effect": option_in_effect(configuration, demanded)}
 
     def _load(self, lab: LiveLab, recorders: Mapping[str, Recorder], output: Path) -> dict[str, Any]:
         """Run the load to its end, keep what it says in ``output``, and return its witness."""
         tool, command = self._scenario.load.tool, rendered(self._scenario.load.command, self._scenario, self._values)
         with self._stage("load", command):
-            child = lab.exec("client", command, one_stream=True)
+            child = lab.exec(self._scenario.load.service, command, one_stream=True)
             while (finished := child.ended_within(_LOAD_POLL_S)) is None:
                 for recorder in recorders.values():
                     recorder.check()
@@ -204,10 +240,12 @@ class _Session:
 
 
 @contextmanager
-def _recorders(lab: LiveLab, folder: Path) -> Iterator[dict[str, Recorder]]:
-    """Capture both ends within the block, by end; after a failure keep what the kernel still holds of them."""
-    recorders = {end: lab.recorder(end, folder / f"{end}.pcap") for end in _ENDS}
+def _recorders(lab: LiveLab, names: Iterable[str], folder: Path) -> Iterator[dict[str, Recorder]]:
+    """Run the captures within the block, by name; after a failure keep what the kernel still holds of them."""
+    recorders: dict[str, Recorder] = {}
     try:
+        for name in names:
+            recorders[name] = lab.recorder(name, folder / f"{name}.pcap")
         yield recorders
     except NagleLabError:
         for recorder in recorders.values():
@@ -217,6 +255,11 @@ def _recorders(lab: LiveLab, folder: Path) -> Iterator[dict[str, Recorder]]:
     finally:
         for recorder in recorders.values():
             recorder.abandon()
+
+
+def _counters(found: Mapping[str, Namespace], recorders: Mapping[str, Recorder]) -> dict[str, dict[str, int]]:
+    """Return the kernel's TCP counters by namespace."""
+    return {name: parse_counters(recorders[each.captures[0]].counters()) for name, each in found.items()}
 
 
 def _last_line(file: Path) -> str:

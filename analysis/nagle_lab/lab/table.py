@@ -74,6 +74,37 @@ class Table:
         """Return the table under ``key``."""
         return Table(self.take(key, dict), self._file, self._name(key))
 
+    def tables(self, key: str) -> list["Table"]:
+        """Return the tables in the list under ``key``, named by their number from 1; none where it is left out."""
+        found = []
+        for number, value in enumerate(self.optional(key, list) or [], 1):
+            if not isinstance(value, dict):
+                raise self.wrong(f"{key}[{number}]", f"must be a table, not {value!r}")
+            found.append(Table(value, self._file, self._name(f"{key}[{number}]")))
+        return found
+
+    def lines(self, key: str) -> list[str]:
+        """Return the list of strings under ``key``, at least one."""
+        values = self.take(key, list)
+        if not values or not all(isinstance(value, str) and value.strip() for value in values):
+            raise self.wrong(key, f"must be a list of strings, not {values!r}")
+        return values
+
+    def port(self, key: str) -> int:
+        """Return a TCP port."""
+        value = self.take(key, int)
+        if not 0 < value < 1 << 16:
+            raise self.wrong(key, f"must be a TCP port, 1 to 65535, not {value}")
+        return value
+
+    def span(self, key: str) -> tuple[float, float]:
+        """Return two numbers, the lower first."""
+        values = self.take(key, list)
+        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        if len(values) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
+            raise self.wrong(key, f"must be two numbers, the lower first, not {values!r}")
+        return float(numbers[0]), float(numbers[1])
+
     def texts(self, key: str) -> dict[str, str]:
         """Return the table under ``key``, whose values must all be strings."""
         with self.table(key) as table:

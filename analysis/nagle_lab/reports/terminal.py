@@ -1,7 +1,8 @@
 """The screen: a run of the lab, or one diagnosed capture, at 100 columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -9,13 +10,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.dissect import Comparison, Row, detail
-from nagle_lab.errors import NagleLabError
+from nagle_lab.checks import Traffic, grown, is_own, segments_sent
+from nagle_lab.errors import printable
 from nagle_lab.excerpt import around
+from nagle_lab.judged import Seen, Share
 from nagle_lab.pair import Pair
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.result import Result, Spread, Stall
-from nagle_lab.runs import ENDS, Run, grown, segments_sent
+from nagle_lab.runs import Run
 
 WIDTH = 100
 _TIMES = (
@@ -27,38 +29,30 @@ _TIMES = (
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
 
 
-def console(stderr: bool = False) -> Console:
-    """A console as wide as the terminal, at most :data:`WIDTH`; 100 columns where there is no terminal."""
+def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
+    """A console as wide as the terminal, at most ``at_most``; 100 columns where there is no terminal."""
     plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
     c = Console(**plain)  # type: ignore[arg-type]
-    return Console(**plain, width=min(c.width, WIDTH) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
-
-
-def printable(text: str) -> str:
-    """The text with everything a terminal would act on (escapes, newlines, direction marks) shown as ``\\x1b``."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
 
 
 def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
     """One diagnosed capture; without ``files`` to read again (a pipe) there is no ladder."""
     to.print(_headline(result.verdict, result.source.file, result.reason))
-    to.print(_facts(_capture_facts(result)))
+    to.print(facts(_capture_facts(result)))
     if result.stalls:
-        to.print(_facts(_who(result)))
+        to.print(facts(_who(result)))
         if files:
             to.print(*_typical(files, result), sep="\n")
 
 
 def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Console) -> None:
-    """One stall of a capture: its ladder, its figures, and where tshark is present what Wireshark says of its frames.
-
-    ``number`` counts from 1 in order of the late ACK.
-    """
+    """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the late ACK."""
     to.print(
         _title([path], stall, f"Stall {number} of {len(result.stalls)}"), *_ladder([path], result, stall), sep="\n"
     )
     to.print(
-        _facts(
+        facts(
             [
                 ("held by", f"{stall.held_by.role} {stall.held_by}, {stall.released_bytes} B"),
                 ("behind", f"{stall.trigger_bytes} B in frame {stall.trigger_frame}, not yet acknowledged"),
@@ -67,23 +61,11 @@ def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Consol
             ]
         )
     )
-    to.print(*dissections(path, stall), sep="\n")
-
-
-def dissections(path: Path, stall: Stall) -> Iterator[Text]:
-    """What tshark says of the three frames of a stall; one line where it is missing or cannot read the file."""
-    frames = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
-    try:
-        for frame, lines in detail(path, list(frames)):
-            yield Text(f"\nFrame {frame}, {frames[frame]}", "bold")
-            yield from (Text(_fit(printable(line))) for line in lines)
-    except NagleLabError as problem:
-        yield Text(f"\nWithout Wireshark's view of the three frames: {printable(str(problem))}", "dim")
 
 
 def show_pair(pair: Pair, to: Console) -> None:
     """What two captures of the same traffic tell together."""
-    to.print(_facts([("together", " and ".join(map(printable, pair.files))), *_pair_facts(pair)]))
+    to.print(facts([("together", " and ".join(map(printable, pair.files))), *_pair_facts(pair)]))
 
 
 def _pair_facts(pair: Pair) -> list[tuple[str, str]]:
@@ -97,38 +79,18 @@ def _pair_facts(pair: Pair) -> list[tuple[str, str]]:
     return rows if pair.matched else rows[:1]
 
 
-def show_comparison(path: Path, found: Comparison, to: Console) -> None:
-    """How our packet table and tshark's agree on a capture."""
-    title = Text.assemble((" EQUAL " if found.equal else " DIFFERENT ", "bold reverse"), "  ", printable(path.name))
-    to.print(title)
-    counts = ", ".join(f"{column} {n:,}" for column, n in found.columns.most_common())
-    rows = [
-        ("compared", f"{found.compared:,} TCP segments, {len(Row._fields)} columns each, with {found.tshark}"),
-        ("different", f"{found.differing:,} frames" + (f": {counts}" if counts else "")),
-        *(("by definition", f"{n:,} × {why}") for why, n in found.explained.most_common()),
-        *(("note", note) for note in found.notes),
-    ]
-    to.print(_facts(rows))
-    if found.first:
-        to.print(Text("\nThe first differences", "bold"), *map(Text, map(printable, found.first)), sep="\n")
-
-
-def _fit(line: str) -> str:
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
-
-
 def show_run(run: Run, to: Console) -> None:
     """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
     m = run.manifest
     title = f"{m['scenario']} / {m['variant']}"
     to.print(_headline(run.verdict, title, run.reason))
-    to.print(_facts(_what_ran(run)))
+    to.print(facts(_what_ran(run)))
     to.print(_evidence(run))
     best = run.results[run.best]
     if best.stalls:
-        to.print(_facts(_who(best)))
+        to.print(facts(_who(best, _services(run))))
         to.print(*_typical([run.capture(run.best)], best), sep="\n")
-    to.print(_facts(_ending(run)))
+    to.print(facts(_ending(run)))
 
 
 def shown_path(path: Path) -> str:
@@ -147,7 +109,8 @@ def _headline(verdict: str, title: str, reason: str) -> RenderableType:
     )
 
 
-def _facts(rows: list[tuple[str, str]]) -> RenderableType:
+def facts(rows: list[tuple[str, str]]) -> RenderableType:
+    """Names and values, one below the other."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=12)
     table.add_column(overflow="fold")
@@ -178,22 +141,24 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
 
 def _what_ran(run: Run) -> list[tuple[str, str]]:
     m, w = run.manifest, run.witnesses
-    v, ends, load = m["versions"], m["ends"], w["load"]
-    server = ends["server"]
-    option = w["option"]
-    effect = f"{option['demanded']!r} {'in effect' if option['in_effect'] else 'NOT in effect'}"
+    v, load, option, server = m["versions"], w["load"], w["option"], m["server"]
+    where = f" in {server['service']}, port {server['port']}" if server["port"] else ""
+    effect = f"{option['demanded']!r} {'in effect' if option['in_effect'] else 'NOT in effect'}" if option else ""
     times = load.get("percentiles_ms") or {}
-    percentiles = ", ".join(f"p{p} {times[p]} ms" for p in ("50", "95", "99") if p in times)
+    percentiles = ", ".join(f"p{p} {times[p]:.1f} ms" for p in ("50", "95", "99") if p in times)
+    mtus = sorted({capture["mtu"] for capture in m["captures"].values()})
+    control = sorted({namespace["congestion_control"] for namespace in m["namespaces"].values()})
     return [
-        ("server", f"{v['server']}, {effect}"),
+        ("server", f"{v['server']}{where}"),
+        *([("setting", f"{effect}, says {Path(option['file']).stem}")] if option else []),
         ("load", f"{v['load']}: {load['command']}"),
         (
             "on",
-            f"Linux {v['kernel']}, {server['congestion_control']}, MTU {server['mtu']} · "
+            f"Linux {v['kernel']}, {' and '.join(control)}, MTU {' and '.join(map(str, mtus))} · "
             f"Docker {v['docker']}, Compose {v['compose']}",
         ),
         (
-            f"{load['tool']} saw",
+            f"{Path(load['command'].split()[0]).name} saw",
             f"{load['complete']} requests, {load['failed']} failed · {load['requests_per_s']:.0f} requests/s · "
             f"mean {load['mean_ms']:.1f} ms" + (f", {percentiles}" if percentiles else ""),
         ),
@@ -203,41 +168,89 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
 def _evidence(run: Run) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
     table.add_column("")
-    for heading in ("server.pcap", "client.pcap", "kernel"):
+    for heading in (*(f"{name}.pcap" for name in run.captures), "kernel"):
         table.add_column(heading, justify="right")
-    counters = run.witnesses["counters"]
-    by_end = [run.results[end] for end in ("server", "client")]
+    captures, port = run.captures.values(), run.manifest["expected"]["port"]
 
-    def row(name: str, values: list[str], kernel: str = "") -> None:
+    def row(name: str, values: Iterable[str], kernel: str = "") -> None:
         table.add_row(name, *values, kernel)
 
-    lossless = [run.witnesses["captures"][end] for end in ("server", "client")]
+    lossless = [run.witnesses["captures"][name] for name in run.captures]
     row("captured / received / dropped", [f"{c['captured']} / {c['received']} / {c['dropped']}" for c in lossless])
-    for end in ENDS:
-        seen = [str(r.summary.segments_by.get(end, 0)) for r in by_end]
-        row(f"segments sent by the {end}", seen, str(segments_sent(counters[end])))
-    for end in ENDS:
-        seen = [str(r.summary.delayed_acks_by.get(end, 0)) for r in by_end]
-        row(f"delayed ACKs of the {end}", seen, str(grown(counters[end], "TcpExt.DelayedACKs")))
-    row("exchanges", [str(r.summary.exchanges) for r in by_end])
-    row("stalled", [f"{r.summary.stalled_exchanges} ({r.summary.stalled_share:.1%})" for r in by_end])
+    for name, values, kernel in _by_namespace(run):
+        row(name, values, kernel)
+    mixed = any(seen.elsewhere.connections for seen in captures)
+    row(f"exchanges on port {port}" if mixed else "exchanges", [str(seen.judged.exchanges) for seen in captures])
+    row("stalled", [_stalled(seen.judged) for seen in captures])
+    if mixed:
+        row("exchanges elsewhere", [str(seen.elsewhere.exchanges) for seen in captures])
+        row("stalled elsewhere", [_stalled(seen.elsewhere) for seen in captures])
     for name, key in _TIMES:
-        row(f"{name}, ms p50 / p99", [_middle_and_tail(getattr(r.summary, key)) for r in by_end])
-    row("packets per exchange", [f"{r.summary.packets_per_exchange:.1f}" for r in by_end])
+        row(f"{name}, ms p50 / p99", [_times(seen, key) for seen in captures])
+    row("packets per exchange", [_packets_per_exchange(seen.judged) for seen in captures])
     return table
 
 
-def _who(result: Result) -> list[tuple[str, str]]:
+def _by_namespace(run: Run) -> Iterator[tuple[str, list[str], str]]:
+    """Segments and delayed ACKs of each network namespace: in every capture, and in its kernel."""
+    seen = {(at, name): run.traffic(at, name) for at in run.manifest["namespaces"] for name in run.captures}
+    counters = run.witnesses["counters"]
+
+    def shown(at: str, figure: Callable[[Traffic], int]) -> list[str]:
+        found = [seen[at, name] for name in run.captures]
+        return [str(figure(t)) if t.segments_sent or t.packets_received else "–" for t in found]
+
+    for at in counters:
+        yield f"segments sent by the {at}", shown(at, lambda t: t.segments_sent), str(segments_sent(counters[at]))
+    for at in counters:
+        kernel = grown(counters[at], "TcpExt.DelayedACKs")
+        yield f"delayed ACKs of the {at}", shown(at, lambda t: t.delayed_acks), str(kernel)
+
+
+def _stalled(share: Share) -> str:
+    if not share.connections:
+        return "–"
+    part = share.stalled_exchanges / share.exchanges if share.exchanges else 0.0
+    return f"{share.stalled_exchanges} ({part:.1%})"
+
+
+def _times(seen: Seen, key: str) -> str:
+    """A spread of the judged connections; nothing where the capture's own is also that of others."""
+    mixed = seen.elsewhere.stalls if key == "wait_ms" else seen.elsewhere.exchanges
+    return "–" if mixed else _middle_and_tail(getattr(seen.result.summary, key))
+
+
+def _packets_per_exchange(share: Share) -> str:
+    return f"{share.packets / share.exchanges:.1f}" if share.exchanges else "–"
+
+
+def _who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says."""
     s = result.summary
     assert s.remedy
+    named = {role: f"{_role_name(role)} ({services[role]})" for role in services}
+    held, delayed = (named.get(role or "", _role_name(role)) for role in (s.held_by, s.delayed_by))
     return [
-        (
-            "held by",
-            f"{_role_name(s.held_by)}: Nagle's algorithm, behind its own small unacknowledged segment",
-        ),
-        ("delayed by", f"{_role_name(s.delayed_by)}: delayed ACK"),
+        ("held by", f"{held}: Nagle's algorithm, behind its own small unacknowledged segment"),
+        ("delayed by", f"{delayed}: delayed ACK"),
         ("remedy", s.remedy),
     ]
+
+
+def _services(run: Run) -> dict[str, str]:
+    """The service at each end, by role, of the connection to be shown, where the run tells and it is not the role."""
+    m, stall = run.manifest, run.results[run.best].stalls.typical()
+    sidecars = {capture["service"] for capture in m["captures"].values()}
+    own = m["captures"][run.best]["namespace"]
+    found = {}
+    for end in (stall.held_by, stall.delayed_by):
+        homes = [of for at, of in m["namespaces"].items() if is_own(end.ip, of["addresses"], inside=at == own)]
+        services = {service for of in homes for service in of["services"]} - sidecars
+        judged = end.role == "server" and end.port == m["server"]["port"]
+        services = {m["server"]["service"]} if judged else services - {m["server"]["service"]}
+        if len(services) == 1 and services != {end.role}:
+            found[end.role] = services.pop()
+    return found
 
 
 def _typical(files: Sequence[Path], result: Result) -> list[RenderableType]:

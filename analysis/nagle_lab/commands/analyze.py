@@ -1,0 +1,62 @@
+"""nagle-lab analyze: the diagnosis of any capture."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nagle_lab.analysis import analyze
+from nagle_lab.commands.report import report
+from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.pair import match
+from nagle_lab.reports import terminal
+from nagle_lab.runs import is_run, judge
+from nagle_lab.verdict import Verdict, exit_code
+
+
+def analyze_files(
+    paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool
+) -> Exit:
+    """Diagnose captures and print each; the worst of them decides the exit code."""
+    expected = Verdict(expect.upper()) if expect else None
+    captures = [paths] if rotated else [(path,) for path in paths]
+    if same_traffic:
+        if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
+            raise NagleLabError("--same-traffic takes two capture files, one from each end")
+        _show_pair(paths, as_json)
+    return worst(_analyze_or_tell(capture, expected, as_json) for capture in captures)
+
+
+def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
+    pair = match(*(analyze(path) for path in paths))
+    if as_json:
+        sys.stdout.write(pair.to_json())
+    else:
+        terminal.show_pair(pair, terminal.console())
+
+
+def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+    """Of several captures, one that is unusable costs only itself."""
+    try:
+        return _analyze_one(paths, expected, as_json)
+    except NagleLabError as error:
+        tell(str(error))
+        return error.exit_code
+
+
+def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+    if is_run(paths[0]) and len(paths) == 1:
+        judged = judge(paths[0])
+        code = report(judged, as_json)
+        return code if expected is None else exit_code(judged.verdict, expected)
+    result = analyze([str(path) for path in paths])
+    if as_json:
+        for part in result.json_parts():
+            sys.stdout.write(part)
+    else:
+        again = all(path.is_file() for path in paths)  # what a pipe brought is gone
+        terminal.show_capture(paths if again else [], result, terminal.console())
+    verdict = Verdict(result.verdict)
+    code = exit_code(verdict, expected)
+    if code is Exit.CONTRADICTED and not as_json:
+        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
+    return code

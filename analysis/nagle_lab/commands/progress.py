@@ -1,0 +1,61 @@
+"""How far a long series of runs is: a bar and the time left on a terminal, a line per run elsewhere."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+_FOREVER = 1e9  # the time left follows from all runs so far, not from those of the last half minute
+
+
+class RunsProgress:
+    """A context manager; ``planned`` runs, which :meth:`more` adds to."""
+
+    def __init__(self, screen: Console, planned: int) -> None:
+        self._screen, self._planned, self._done, self._what = screen, planned, 0, ""
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=screen,
+            speed_estimate_period=_FOREVER,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=planned)
+
+    def __enter__(self) -> Self:
+        if self._screen.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._screen.is_terminal:
+            self._bar.stop()
+
+    def more(self, runs: int) -> None:
+        """That many runs have become necessary besides those planned."""
+        self._planned += runs
+        self._bar.update(self._task, total=self._planned)
+
+    def begin(self, what: str) -> Callable[[str], None]:
+        """A run begins; what is returned takes its stages."""
+        self._what = what
+        self.stage("starting")
+        return self.stage
+
+    def stage(self, stage: str) -> None:
+        """The run's current stage."""
+        self._bar.update(self._task, description=f"{self._what}: {stage}"[:60])
+
+    def end(self, said: str, *, notable: bool) -> None:
+        """The run is over. On a terminal only what is ``notable`` stays; elsewhere every run has its line."""
+        self._done += 1
+        self._bar.update(self._task, completed=self._done)
+        if notable or not self._screen.is_terminal:
+            self._screen.print(Text(f"{self._done}/{self._planned} {self._what}: {said}"), soft_wrap=True)

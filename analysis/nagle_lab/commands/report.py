@@ -1,0 +1,20 @@
+"""A judged run on stdout, and its exit code: what run, show and analyze have in common."""
+
+import sys
+
+from nagle_lab.errors import Exit, tell
+from nagle_lab.reports import terminal
+from nagle_lab.runs import Run
+
+
+def report(judged: Run, as_json: bool) -> Exit:
+    """Print a run, and on stderr why it is not as expected if it is not."""
+    if as_json:
+        sys.stdout.write(judged.to_json())
+    else:
+        terminal.show_run(judged, terminal.console())
+    code = judged.exit_code()
+    if code is not Exit.OK:
+        why = "; ".join(judged.contradictions) or judged.reason
+        tell(f"{why}; captures in {terminal.shown_path(judged.folder)}")
+    return code

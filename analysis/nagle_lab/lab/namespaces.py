@@ -1,0 +1,55 @@
+"""The network namespaces of a live lab: which containers share one, and which captures are taken in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.scenario import CapturePoint
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """One network namespace; ``services`` are all in it.
+
+    ``name`` is the service it was made for; where only its loopback is captured, which all its services share, it is
+    the capture.
+    """
+
+    name: str
+    services: tuple[str, ...]
+    captures: tuple[str, ...]
+
+
+def namespaces(
+    containers: Mapping[str, Mapping[str, Any]], captures: Mapping[str, CapturePoint]
+) -> dict[str, Namespace]:
+    """Return, by name, the namespaces that ``captures`` are taken in.
+
+    ``containers`` are what the engine knows of each service's container (``docker container inspect``): one whose
+    NetworkMode is ``container:ID`` is in the namespace of that container.
+    """
+    by_id = {container["Id"]: service for service, container in containers.items()}
+    home = {service: _home(service, containers, by_id) for service in containers}
+    found = {}
+    for owner in dict.fromkeys(home[point.service] for point in captures.values()):
+        services = tuple(service for service in sorted(home) if home[service] == owner)
+        inside = tuple(capture for capture, point in captures.items() if home[point.service] == owner)
+        looped = {captures[capture].interface for capture in inside} == {"lo"} and inside[0] not in home
+        name = inside[0] if looped else owner
+        found[name] = Namespace(name, services, inside)
+    return found
+
+
+def watched(found: Mapping[str, Namespace], service: str) -> Namespace:
+    """Return the namespace of ``service``; NagleLabError if nothing is captured there."""
+    for namespace in found.values():
+        if service in namespace.services:
+            return namespace
+    raise NagleLabError(f"nothing is captured in the network namespace of {service}: give the lab a capture there")
+
+
+def _home(service: str, containers: Mapping[str, Mapping[str, Any]], by_id: Mapping[str, str]) -> str:
+    mode = str(containers[service]["HostConfig"]["NetworkMode"])
+    host = by_id.get(mode.removeprefix("container:"))
+    return _home(host, containers, by_id) if host else service

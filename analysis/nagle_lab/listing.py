@@ -1,0 +1,60 @@
+"""The screen: the scenarios there are, or one of them with its variants and parameters."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.lab import IntParameter, Parameter, Scenario, Variant
+
+
+def show_scenarios(found: Iterable[Scenario], to: Console) -> None:
+    """Every scenario with its variants, each with the first sentence of what it teaches."""
+    table = _table("variant", "expected", "what it teaches first")
+    for scenario in found:
+        table.add_row(Text(scenario.name, "bold"), "", Text(scenario.title, "bold"))
+        for variant in scenario.variants.values():
+            table.add_row(f"  {variant.name}", variant.expected.verdict, _first_sentence(variant.teaches))
+        table.add_section()
+    to.print(table)
+    to.print(Text("nagle-lab list SCENARIO says more; nagle-lab run SCENARIO VARIANT runs one.", "dim"))
+
+
+def show_scenario(scenario: Scenario, to: Console) -> None:
+    """One scenario: what it asks, where it comes from, its variants, and the parameters that --set takes."""
+    to.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
+    to.print(Text(f"{scenario.question}\n"))
+    source = scenario.source
+    to.print(Text(f"Source: {source.title}" + (f", {source.url}" if source.url else "") + "\n", "dim"))
+    table = _table("variant", "lab", "expected", "what it teaches")
+    for variant in scenario.variants.values():
+        table.add_row(variant.name, variant.lab, _expected(variant), variant.teaches)
+    to.print(table)
+    table = _table("parameter", "default", "values", "what it is")
+    for parameter in scenario.parameters.values():
+        table.add_row(parameter.name, parameter.default, _values(parameter), parameter.about)
+    to.print("", table)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _first_sentence(text: str) -> str:
+    first, dot, _ = " ".join(text.split()).partition(". ")
+    return f"{first}." if dot else first
+
+
+def _expected(variant: Variant) -> str:
+    share = variant.expected.min_share_after_first
+    return variant.expected.verdict + (f" ≥ {share:.0%}" if share else "")
+
+
+def _values(parameter: Parameter) -> str:
+    if isinstance(parameter, IntParameter):
+        return f"{parameter.min} to {parameter.max}" if parameter.max is not None else f"from {parameter.min}"
+    return ", ".join(parameter.choices)

@@ -1,0 +1,201 @@
+"""The matrix and its claims: tables on the screen, and as a page of Markdown."""
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.claims import ClaimResult, Mark
+from nagle_lab.errors import printable
+from nagle_lab.matrix import Matrix, Row, claims_of
+from nagle_lab.reports.figures import NONE, delayed_acks, number, ratio, share, wait
+from nagle_lab.reports.terminal import STYLE
+from nagle_lab.verdict import Verdict
+
+_HEADINGS = (
+    ("variant", ""),
+    ("verdict", ""),
+    ("as ex-", "pected"),
+    ("stalled", "share"),
+    ("wait, ms", "p50 / p99"),
+    ("requests", "per s"),
+    ("packets", "/ req."),
+    ("wire B", "/ byte"),
+    ("delayed ACKs", "seen/kernel"),
+)
+_NARROW = 100  # up to this many columns of the screen every one counts
+_WORDS = 2  # columns of words; those after them are figures
+_MARKS = {Mark.REPRODUCED: "bold green", Mark.PARTLY: "bold yellow", Mark.NOT: "bold red", Mark.UNKNOWN: "dim"}
+
+
+def show_matrix(matrix: Matrix, to: Console) -> None:
+    """A table for each scenario, with its claims, and at last what is not as expected."""
+    for scenario, rows in matrix.by_scenario():
+        to.print("", Text.assemble((scenario.name, "bold"), f": {scenario.title}"), _table(rows, to.width), sep="\n")
+        results = claims_of(scenario, rows)
+        if results:
+            to.print("", _claims(results), sep="\n")
+    to.print(Text(f"\n{_summary(matrix)}", "bold"))
+    for line in _unexpected(matrix):
+        to.print(Text(printable(line)))
+
+
+def markdown(matrix: Matrix) -> str:
+    """A page of the same tables."""
+    return "\n".join(_page(matrix)) + "\n"
+
+
+def _table(rows: Sequence[Row], width: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, int(width > _NARROW)), pad_edge=False, show_edge=False)
+    for i, heading in enumerate(_HEADINGS):
+        words = i < _WORDS
+        table.add_column("\n".join(heading), justify="left" if words else "right", overflow="fold", no_wrap=words)
+    for row in rows:
+        name, verdicts, *figures = _cells(row)
+        style = "bold red" if row.as_expected < len(row.outcomes) else ""
+        table.add_row(name, _verdict(row, verdicts), Text(figures[0], style), *figures[1:])
+    return table
+
+
+def _verdict(row: Row, verdicts: str) -> Text:
+    names = {outcome.name for outcome in row.outcomes}
+    return Text(verdicts, STYLE.get(names.pop(), "bold magenta") if len(names) == 1 else "bold magenta")
+
+
+def _cells(row: Row) -> list[str]:
+    figures = row.figures
+    words = [row.variant.name, row.verdicts, _as_expected(row)]
+    if figures is None:
+        return words + [NONE] * (len(_HEADINGS) - len(words))
+    return [
+        *words,
+        share(figures.stalled_share),
+        wait(figures),
+        number(figures.requests_per_s),
+        ratio(figures.packets_per_request),
+        ratio(figures.wire_bytes_per_payload_byte),
+        delayed_acks(figures),
+    ]
+
+
+def _as_expected(row: Row) -> str:
+    """How many of the runs; of a single one yes or no, and neither where it does not tell."""
+    if len(row.outcomes) > 1:
+        return f"{row.as_expected}/{len(row.outcomes)}"
+    only = row.outcomes[0]
+    return "yes" if only.as_expected else NONE if only.verdict is Verdict.INCONCLUSIVE else "NO"
+
+
+def _claims(results: Sequence[ClaimResult]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column("published", ratio=5, overflow="fold")
+    table.add_column("ours", ratio=5, overflow="fold")
+    table.add_column("", no_wrap=True)
+    table.add_column("why", ratio=6, overflow="fold")
+    for result in results:
+        figure, *rest = _ours(result)
+        ours = Text.assemble((figure, "bold"), *(f"\n{line}" for line in rest))
+        mark = Text(result.mark, _MARKS[result.mark])
+        table.add_row(result.claim.published, ours, mark, _one_line(result.claim.why), end_section=True)
+    return table
+
+
+def _ours(result: ClaimResult) -> list[str]:
+    """Our figure; what it is; and which figure would count as reproduced."""
+    claim, measure = result.claim, result.measure
+    asked = f"reproduced: {_span(claim.reproduced)}" + (f", partly: {_span(claim.partly)}" if claim.partly else "")
+    of = _figure(result.of, measure.unit)
+    if claim.against is None:
+        return [of, f"{measure.words}, {claim.of}", asked]
+    against = _figure(result.against, measure.unit)
+    return [number(result.figure), f"{measure.words}: {of} {claim.of}, {against} {claim.against}", asked]
+
+
+def _ours_in_a_line(result: ClaimResult) -> str:
+    figure, what, asked = _ours(result)
+    return f"**{figure}** ({what}; {asked})"
+
+
+def _span(span: tuple[float, float]) -> str:
+    return f"{span[0]:g} to {span[1]:g}"
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return f"{number(value)} {unit}".rstrip() if value is not None else NONE
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _summary(matrix: Matrix) -> str:
+    done, fine = matrix.done, sum(row.as_expected for row in matrix.rows)
+    missing = f", {matrix.planned - done} not made" if done < matrix.planned else ""
+    minutes, seconds = divmod(matrix.about.get("took_s", 0), 60)
+    took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{fine} of {done} runs as expected{missing}, in {took}"
+
+
+def _unexpected(matrix: Matrix) -> Iterator[str]:
+    for row in matrix.rows:
+        for reason in row.reasons:
+            yield f"{row.scenario.name} {row.variant.name}: {reason}"
+
+
+def _page(matrix: Matrix) -> Iterator[str]:
+    yield from ("# The matrix: every scenario and variant, run", "")
+    yield f"Written by `nagle-lab matrix{_options(matrix)}`, never by hand. {_machine(matrix)}"
+    yield ""
+    yield _PREAMBLE
+    for scenario, rows in matrix.by_scenario():
+        yield from ("", f"## {scenario.name}", "", scenario.title, "")
+        yield from _lines([" ".join(filter(None, heading)) for heading in _COLUMNS], _WORDS)
+        yield from (_line(_cells(row)) for row in rows)
+        results = claims_of(scenario, rows)
+        if results:
+            yield ""
+            yield from _lines(["published", "ours", "", "why"], 4)
+            yield from (
+                _line([r.claim.published, _ours_in_a_line(r), f"**{r.mark}**", _one_line(r.claim.why)])
+                for r in results
+            )
+    unexpected = list(_unexpected(matrix))
+    yield from ("", f"**{_summary(matrix)}.**")
+    if unexpected:
+        yield ""
+        yield from (f"- {printable(line)}" for line in unexpected)
+
+
+_COLUMNS = (
+    ("variant",), ("verdict",), ("as expected",), ("stalled",), ("wait, ms (p50 / p99)",), ("requests per s",),
+    ("packets per request",), ("wire bytes per byte",), ("delayed ACKs (captures / kernels)",),
+)  # fmt: skip
+_PREAMBLE = (
+    "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
+    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*: on the judged connections, all that "
+    "both ends sent, per request and per byte of payload. *Delayed ACKs*: of all captured network namespaces, in the "
+    "captures and in the kernels' counters."
+)
+
+
+def _options(matrix: Matrix) -> str:
+    return f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
+
+
+def _machine(matrix: Matrix) -> str:
+    about, versions = matrix.about, matrix.about.get("versions", {})
+    repeat = f" Figures are medians of {matrix.repeat} runs." if matrix.repeat > 1 else ""
+    kernel = f"Linux {versions['kernel']}, " if versions.get("kernel") else ""
+    docker = f"Docker {versions['docker']}, " if versions.get("docker") else ""
+    return f"{str(about.get('started', ''))[:10]}, {kernel}{docker}{about.get('cpus')} CPUs.{repeat}"
+
+
+def _lines(headings: Sequence[str], words: int) -> Iterator[str]:
+    yield _line(headings)
+    yield _line(["---" if i < words else "---:" for i in range(len(headings))])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,69 @@
+"""A sweep on the screen: a table for each series, and where it begins and ends to stall."""
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.errors import printable
+from nagle_lab.figures import Figures
+from nagle_lab.reports.figures import NONE, number, share
+from nagle_lab.reports.terminal import STYLE
+from nagle_lab.sweep import Edge, Point, Series, explanation
+from nagle_lab.verdict import Verdict
+
+
+def show_sweep(title: str, parameter: str, found: Sequence[Series], to: Console) -> None:
+    """Every series that has been run."""
+    to.print(Text(title, "bold"))
+    for series in found:
+        if series.points:
+            to.print("", Text.assemble((series.name, "bold"), f": variant {series.variant}"))
+            to.print(_table(parameter, series))
+            to.print("", *map(Text, _edges(parameter, series)), sep="\n")
+
+
+def _table(parameter: str, series: Series) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for heading in (parameter, "stalled", "requests/s", "median ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for point in _shown(series):
+        figures = point.outcome.figures
+        cells = [share(point.share), number(figures.requests_per_s), _median(figures)] if figures else [NONE] * 3
+        verdict = Text(point.outcome.name, STYLE.get(point.outcome.name, "bold magenta"))
+        table.add_row(str(point.size), *cells, verdict)
+    return table
+
+
+def _median(figures: Figures) -> str:
+    return "< 1" if figures.p50_ms == 0 else number(figures.p50_ms)  # ab tells whole milliseconds
+
+
+def _shown(series: Series) -> list[Point]:
+    """The doubling sizes, both sides of each edge, and what does not tell; not the steps of the search between."""
+    edges = {point.size for edge in series.edges for point in (edge.below, edge.above)}
+    doubling = series.points[: series.doubled]
+    steps = [point for point in series.points[series.doubled :] if point.size in edges or point.verdict is None]
+    return sorted([*doubling, *steps], key=lambda point: point.size)
+
+
+def _edges(parameter: str, series: Series) -> Iterator[str]:
+    """Each edge in words; or that there is none."""
+    if not series.edges:
+        told = {point.verdict for point in series.points} - {None}
+        low, high = series.points[0].size, max(point.size for point in series.points)
+        always = "stalls at every size" if told == {Verdict.STALL} else "no stall at any size"
+        yield f"{always} measured, {low} to {high}" if told else "no run tells"
+    for edge in series.edges:
+        yield f"{_headline(parameter, edge)}"
+        yield from (f"  {printable(line)}" for line in explanation(edge, parameter))
+        yield from (f"  NOT SHARP: {line}" for line in edge.blurs)
+
+
+def _headline(parameter: str, edge: Edge) -> str:
+    if edge.below.verdict is Verdict.CLEAN:
+        return f"begins to stall at {parameter}={edge.above.size} (last clean: {edge.below.size})"
+    return f"ends to stall at {parameter}={edge.above.size}, the first clean size (last stalled: {edge.below.size})"

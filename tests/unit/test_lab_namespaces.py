@@ -1,0 +1,79 @@
+"""Which containers share a network namespace, and which captures are taken in it."""
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.manifest import capture_of, namespace_of
+from nagle_lab.lab.namespaces import Namespace, namespaces, watched
+from nagle_lab.lab.scenario import CapturePoint
+
+
+def container(id_: str, mode: str) -> dict[str, object]:
+    """What the engine says of a container; ``mode`` is its NetworkMode."""
+    return {"Id": id_, "HostConfig": {"NetworkMode": mode}}
+
+
+BRIDGE = {
+    "server": container("1", "p_lab"),
+    "server-capture": container("2", "container:1"),
+    "proxy": container("3", "p_lab"),
+    "proxy-capture": container("4", "container:3"),
+    "client": container("5", "p_lab"),
+}
+
+
+def test_each_container_on_a_bridge_has_its_own():
+    points = {"client": CapturePoint("proxy-capture", "eth0"), "server": CapturePoint("server-capture", "eth0")}
+    assert namespaces(BRIDGE, points) == {
+        "proxy": Namespace("proxy", ("proxy", "proxy-capture"), ("client",)),
+        "server": Namespace("server", ("server", "server-capture"), ("server",)),
+    }
+
+
+def test_two_interfaces_of_one_namespace_are_one_namespace():
+    points = {"wire": CapturePoint("proxy-capture", "eth0"), "loop": CapturePoint("proxy-capture", "lo")}
+    assert namespaces(BRIDGE, points) == {"proxy": Namespace("proxy", ("proxy", "proxy-capture"), ("wire", "loop"))}
+
+
+@pytest.mark.parametrize(("capture", "name"), [("loopback", "loopback"), ("client", "server")])
+def test_a_shared_loopback_is_named_after_its_capture_unless_a_service_has_that_name(capture: str, name: str):
+    shared = {
+        "server": container("1", "none"),
+        "client": container("2", "container:1"),
+        "capture": container("3", "container:2"),  # by way of another
+    }
+    found = namespaces(shared, {capture: CapturePoint("capture", "lo")})
+    assert found == {name: Namespace(name, ("capture", "client", "server"), (capture,))}
+
+
+def test_the_namespace_of_a_service_is_one_that_is_captured():
+    found = namespaces(BRIDGE, {"server": CapturePoint("server-capture", "eth0")})
+    assert watched(found, "server").name == watched(found, "server-capture").name == "server"
+    with pytest.raises(NagleLabError, match="nothing is captured in the network namespace of client: "):
+        watched(found, "client")
+
+
+DESCRIBED = [
+    "kernel 6.18.44",
+    "address 10.0.0.3",
+    "address fd00::3",
+    "mtu 65536",
+    "sysctl net.ipv4.tcp_congestion_control bbr",
+    "sysctl net.ipv4.tcp_rmem 4096\t131072\t6291456",
+    "offload tcp-segmentation-offload on",
+]
+
+
+def test_what_a_sidecar_describes_is_said_of_the_capture_or_of_its_namespace():
+    assert capture_of(CapturePoint("x-capture", "lo"), "x", DESCRIBED) == {
+        "service": "x-capture",
+        "interface": "lo",
+        "namespace": "x",
+        "mtu": 65536,
+        "offloads": {"tcp-segmentation-offload": "on"},
+    }
+    about = namespace_of(["x", "x-capture"], DESCRIBED)
+    assert about["services"] == ["x", "x-capture"]
+    assert about["addresses"] == ["10.0.0.3", "fd00::3"]
+    assert about["congestion_control"] == "bbr"
+    assert about["sysctls"]["net.ipv4.tcp_rmem"] == "4096 131072 6291456"

@@ -1,0 +1,35 @@
+"""What a command imports: the quick ones must stay quick."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STALLED = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+LAB = {"nagle_lab.lab", "nagle_lab.dissect", "nagle_lab.matrix", "nagle_lab.listing", "rich.progress", "subprocess"}
+
+
+def imported(*arguments: object) -> set[str]:
+    """The modules in memory when the command is over."""
+    program = (
+        "import sys\nfrom nagle_lab.cli import main\nsys.argv[0] = 'nagle-lab'\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "print('\\nMODULES', *sys.modules)"
+    )
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("MODULES")[2].split())
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["matrix", "--help"], ["analyze", "--help"]])
+def test_version_and_help_import_nothing_that_works(arguments):
+    found = imported(*arguments)
+    assert "nagle_lab.cli" in found
+    assert not found & {*LAB, "numpy", "rich", "concurrent.futures", "nagle_lab.analysis", "json"}
+
+
+def test_a_diagnosis_imports_no_lab():
+    found = imported("analyze", STALLED)
+    assert "nagle_lab.analysis" in found
+    assert not found & LAB
