@@ -75,9 +75,9 @@ class LiveLab:
         found = container_details(list(self._ids.values()))
         return {container["Config"]["Labels"][SERVICE_LABEL]: container for container in found}
 
-    def exec(self, service: str, command: str, *, one_stream: bool = False) -> Child:
+    def exec(self, service: str, command: str) -> Child:
         """Start ``command`` (words quoted as for a shell) in the container of ``service``."""
-        return Child(["docker", "exec", self._id(service), *shlex.split(command)], one_stream=one_stream)
+        return Child(["docker", "exec", self._id(service), *shlex.split(command)])
 
     def prepare(self, service: str, command: str) -> None:
         """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""

@@ -22,6 +22,6 @@ MEASURES = {
     "p99_ms": Measure("99th percentile of the time of a request", "ms"),
     "packets_per_request": Measure("packets per request", ""),
     "wire_bytes_per_payload_byte": Measure("bytes on the wire per byte of payload", ""),
-    "delayed_acks": Measure("delayed ACKs in the captures", ""),  # of all namespaces captured, as is the next
-    "kernel_delayed_acks": Measure("delayed ACKs in the kernels' counters", ""),
+    "delayed_acks": Measure("delayed ACKs in the capture", ""),
+    "kernel_delayed_acks": Measure("delayed ACKs in the kernels' counters", ""),  # of the namespaces at both ends
 }

@@ -28,17 +28,15 @@ class Finished:
 class Child:
     """A running child whose output is collected by ``finish``."""
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, one_stream: bool = False
-    ) -> None:
-        """Start ``command``; with ``one_stream`` what it says on stderr goes to stdout, as a terminal shows it."""
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start ``command``."""
         self.command = tuple(command)
         self._process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if one_stream else subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             start_new_session=True,

@@ -226,11 +226,11 @@ class _Session:
         """Run the load to its end, keep what it says in ``output``, and return its witness."""
         tool, command = self._scenario.load.tool, rendered(self._scenario.load.command, self._scenario, self._values)
         with self._stage("load", command):
-            child = lab.exec(self._scenario.load.service, command, one_stream=True)
+            child = lab.exec(self._scenario.load.service, command)
             while (finished := child.ended_within(_LOAD_POLL_S)) is None:
                 for recorder in recorders.values():
                     recorder.check()
-        output.write_text(finished.stdout, encoding="utf-8")
+        output.write_text(finished.stdout + finished.stderr, encoding="utf-8")  # the last words last
         witness = {"tool": tool, "command": command, "exit_code": finished.exit_code}
         if finished.exit_code != 0:
             return witness
