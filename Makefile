@@ -24,11 +24,11 @@ repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static
 	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
 
 .PHONY: matrix
-matrix: lab-ready ## every scenario × variant, and a table of each: REPEAT=3, SCENARIO=nginx-static for one alone
+matrix: lab-ready ## every scenario × variant, a table of each: REPEAT=3 times, SCENARIO=… for one alone
 	@$(bin)/nagle-lab matrix $${SCENARIO:-} --repeat "$${REPEAT:-1}"
 
 .PHONY: sweep
-sweep: scenario-to-sweep lab-ready ## at which size it begins and ends to stall: make sweep SCENARIO=redis-proxy SIZE=64..16384
+sweep: scenario-to-sweep lab-ready ## where a stall begins and ends: make sweep SCENARIO=redis-proxy SIZE=64..16384
 	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
 
 .PHONY: list

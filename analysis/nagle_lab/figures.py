@@ -2,10 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
-from nagle_lab.checks import grown
+from nagle_lab.checks import grown, is_own
 from nagle_lab.runs import Run
 
 
@@ -27,15 +27,16 @@ class Figures:
     packets_per_request: float | None
     wire_bytes_per_payload_byte: float | None
     delayed_acks: float
-    kernel_delayed_acks: float
+    kernel_delayed_acks: float | None
 
 
 def figures_of(run: Run) -> Figures:
     """The figures of one run."""
     seen, load = run.captures[run.best], run.witnesses["load"]
     mine, times = seen.judged, load.get("percentiles_ms") or {}
-    judged = {c.id for c in seen.connections if seen.port in (None, c.server.port)}
-    waits = sorted(stall.wait_ms for stall in seen.result.stalls if stall.connection in judged)
+    judged = [c for c in seen.connections if seen.port in (None, c.server.port)]
+    ids = {c.id for c in judged}
+    waits = sorted(stall.wait_ms for stall in seen.result.stalls if stall.connection in ids)
     return Figures(
         stalled_share=mine.stalled_after_first,
         wait_p50_ms=_percentile(waits, 50),
@@ -46,13 +47,21 @@ def figures_of(run: Run) -> Figures:
         p99_ms=times.get("99"),
         packets_per_request=mine.packets / load["complete"] if load["complete"] else None,
         wire_bytes_per_payload_byte=mine.wire_bytes / mine.payload_bytes if mine.payload_bytes else None,
-        delayed_acks=sum(
-            run.traffic(capture["namespace"], name).delayed_acks for name, capture in run.manifest["captures"].items()
-        ),
-        kernel_delayed_acks=sum(
-            grown(counters, "TcpExt.DelayedACKs") for counters in run.witnesses["counters"].values()
-        ),
+        delayed_acks=mine.delayed_acks,
+        kernel_delayed_acks=_kernel_delayed_acks(run, {end.ip for c in judged for end in (c.client, c.server)}),
     )
+
+
+def _kernel_delayed_acks(run: Run, ends: Collection[str]) -> float | None:
+    """Of the network namespaces that have those addresses; None where one of them is not captured."""
+    here = run.manifest["captures"][run.best]["namespace"]
+    homes = {
+        ip: {at for at, of in run.manifest["namespaces"].items() if is_own(ip, of["addresses"], inside=at == here)}
+        for ip in ends
+    }
+    if not all(homes.values()):
+        return None
+    return sum(grown(run.witnesses["counters"][at], "TcpExt.DelayedACKs") for at in set().union(*homes.values()))
 
 
 def medians(several: Sequence[Figures]) -> Figures | None:

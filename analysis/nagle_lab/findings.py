@@ -65,6 +65,7 @@ class Findings:
         self.ledger, self.exchanges = aside.ledger, aside.exchanges
         self.stalls = Shelf(TRIPLE)
         self.wait, self.release = Distribution(1_000), Distribution(1)
+        self.timer = Distribution(1_000)  # waits less the way to the delaying end and back: its delayed-ACK timer
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
         self.silences: Totals = {}
         self.held, self.delayed = Ends(), Ends()
@@ -87,6 +88,7 @@ class Findings:
         self.stalls.append(stalls)
         self.wait.add(stalls["wait"])
         self.release.add(stalls["release"])
+        self.timer.add(stalls["wait"] - known.side("reaction", 1 - stalls["side"]))
         self.held.add(known, stalls["side"])
         self.delayed.add(known, 1 - stalls["side"])
         self._count_stalls(stalls, known)
@@ -161,10 +163,14 @@ _WHOLE = ("handshake", "answered", "repeat", "stalls", "stalled")
 
 @dataclass
 class Totalled:
-    """Sums over the ledger: by column, and by column and role where each side has its own."""
+    """Sums over the ledger: by column, and by column and role where each side has its own.
+
+    ``round_trip`` is from the capture point to the ends of a role and back, where a handshake shows it.
+    """
 
     whole: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_WHOLE, 0))
     by_role: dict[str, dict[str, int]] = field(default_factory=lambda: {c: dict.fromkeys(ROLES, 0) for c in _SIDED})
+    round_trip: dict[str, Distribution] = field(default_factory=lambda: {role: Distribution(100) for role in ROLES})
 
     @staticmethod
     def of(ledger: Ledger) -> "Totalled":
@@ -177,4 +183,6 @@ class Totalled:
             for role, side in zip(ROLES, (entry["client"], 1 - entry["client"]), strict=True):
                 for name in _SIDED:
                     totals.by_role[name][role] += int(entry[name][n, side].sum())
+                reaction = entry["reaction"][n, side]
+                totals.round_trip[role].add(reaction[entry["handshake"] & (reaction > 0)])
         return totals

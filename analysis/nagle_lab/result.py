@@ -75,6 +75,9 @@ class Summary:
     segments_by: dict[str, int]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
     release_us: Spread | None
+    ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
+    round_trip_us: dict[str, float | None]  # from the capture point to each role and back, median of the shortest
+    captured_near: str | None  # the role, "both" ends, "neither"; None without handshakes
     request_to_ack_ms: Spread | None
     request_to_response_ms: Spread | None
     exchange_ms: Spread | None

@@ -78,6 +78,7 @@ def _quality(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Qua
 def _summary(seen: Seen, found: Findings) -> Summary:
     whole, by_role = found.totals.whole, found.totals.by_role
     wait, total = _spread(found.wait), whole["answered"]
+    round_trips = {role: _median(shortest, 10) for role, shortest in found.totals.round_trip.items()}
     return Summary(
         connections=seen.connections,
         exchanges=total,
@@ -92,6 +93,9 @@ def _summary(seen: Seen, found: Findings) -> Summary:
         segments_by=by_role["segments"],
         wait_ms=wait,
         release_us=_spread(found.release),
+        ack_timer_ms=_median(found.timer, 1e3),
+        round_trip_us=round_trips,
+        captured_near=_near(*round_trips.values()),
         request_to_ack_ms=_spread(found.exchanges.to_ack),
         request_to_response_ms=_spread(found.exchanges.to_response),
         exchange_ms=_spread(found.exchanges.total),
@@ -138,6 +142,27 @@ def _remedy(found: Findings, wait: Spread | None) -> str | None:
         f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
         f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {wait.p50:.1f} ms per stalled exchange."
     )
+
+
+# An end that answers sooner than this is at the capture point, or a switch away.
+_NEAR_US = 500.0
+
+
+def _near(client_us: float | None, server_us: float | None) -> str | None:
+    """Which end the capture was taken at: its handshake packets come and go sooner than the other's."""
+    if client_us is None or server_us is None:
+        return None
+    if max(client_us, server_us) < _NEAR_US:
+        return "both"
+    if min(client_us, server_us) < max(_NEAR_US, max(client_us, server_us) / 8):
+        return "client" if client_us < server_us else "server"
+    return "neither"
+
+
+def _median(durations: Distribution, steps: float) -> float | None:
+    """The median in units of so many of the distribution's steps."""
+    percentiles = durations.percentiles([50])
+    return None if percentiles is None else round(float(percentiles[0]) / steps, 3)
 
 
 def _spread(durations: Distribution) -> Spread | None:

@@ -54,10 +54,14 @@ class Edge:
 
 @dataclass
 class Series:
-    """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search."""
+    """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search.
+
+    The connections to ``port`` are judged.
+    """
 
     name: str
     variant: str
+    port: int
     points: list[Point] = field(default_factory=list)
     doubled: int = 0
     again: list[Point] = field(default_factory=list)  # both sides of each edge, run once more
@@ -176,8 +180,12 @@ def explanation(edge: Edge, parameter: str) -> list[str]:
         return lines
     waiting, before = (_named(n, held, role, parameter) for n in (stalled.held_bytes, stalled.unacknowledged_bytes))
     lines.append(f"At {at} the {waiting} wait behind {before} not yet acknowledged.")
-    if len(clean.usual) == 1 and held is edge.above:
-        lines.append(f"What leaves as one segment up to {edge.below.size} leaves as more than one from {at} on.")
+    if held is edge.above:
+        few, more = len(clean.usual), len(stalled.usual)
+        if more > few:
+            lines.append(
+                f"What leaves as {few} segment{'s' * (few > 1)} up to {edge.below.size} leaves as {more} then."
+            )
     elif stalled.held_bytes < stalled.mss <= max(clean.usual[1:], default=0):
         full = f"MSS {stalled.mss}" + (f", MTU {stalled.mtu}" if stalled.mtu else "")
         lines.append(f"From {edge.above.size} on a full segment follows ({full}): Nagle's algorithm never holds one.")

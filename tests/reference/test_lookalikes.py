@@ -38,3 +38,21 @@ def test_silences_have_their_true_cause(capture: Labelled):
     silences = analyze(capture.path).silences
     assert capture.silence in silences
     assert silences[capture.silence].count >= 0.4 * capture.exchanges
+
+
+FAR = [capture for capture in LOOKALIKES if "rtt-20" in str(capture.path)]
+
+
+@pytest.mark.parametrize("capture", FAR, ids=lambda c: c.name)
+def test_where_it_was_captured_is_inferred(capture: Labelled):
+    """From the handshake and the ends' shortest reactions, on a path of 20 ms."""
+    summary = analyze(capture.path).summary
+    assert summary.captured_near == ("neither" if capture.position == "middle" else capture.position)
+    assert sum(ms or 0 for ms in summary.round_trip_us.values()) == pytest.approx(20_500, rel=0.1)
+
+
+@pytest.mark.parametrize("capture", [c for c in FAR if c.verdict == "STALL"], ids=lambda c: c.name)
+def test_the_delayed_ack_timer_is_measured_from_everywhere(capture: Labelled):
+    """Linux: 40 ms and up to one jiffy (4 ms) more, wherever the wait was 20 ms longer."""
+    timer = analyze(capture.path).summary.ack_timer_ms
+    assert timer is not None and 39.5 < timer < 46

@@ -16,7 +16,7 @@ from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.figures import Figures, figures_of, medians
 from nagle_lab.lab import MEASURES, Claim, Scenario, find_scenario
 from nagle_lab.matrix import claims_of, fill, plan
-from nagle_lab.reports.figures import number, share
+from nagle_lab.reports.figures import delayed_acks, number, share
 from nagle_lab.reports.matrix import markdown, show_matrix
 from nagle_lab.runs import judge
 from nagle_lab.trials import Outcome, attempt, outcome_of
@@ -226,6 +226,14 @@ def test_the_figures_of_a_run_are_those_of_its_captures_witnesses_and_load():
     assert (figures.requests_per_s, figures.mean_ms) == (load["requests_per_s"], load["mean_ms"])
     assert figures.packets_per_request == sum(summary.packets_by.values()) / 100
     assert figures.wire_bytes_per_payload_byte == summary.wire_bytes / summary.payload_bytes
+
+
+def test_where_an_end_is_not_captured_its_kernel_does_not_count():
+    run = judge(REFERENCE / "nginx-static-nodelay-off")
+    manifest = {**run.manifest, "namespaces": {"server": run.manifest["namespaces"]["server"]}}
+    figures = figures_of(replace(run, manifest=manifest))
+    assert (figures.delayed_acks, figures.kernel_delayed_acks) == (96, None)
+    assert delayed_acks(figures) == "96/–"
 
 
 def test_only_a_run_that_tells_has_figures():

@@ -325,8 +325,8 @@ def edited(tmp_path: Path):
             "claims[1].of must be one of nodelay-off, ",
         ),
         (
-            "[parameters.REQUESTS]",
-            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "nopush"\nreproduced = [2, 1]\n[parameters.REQUESTS]',
+            "[load]",
+            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "nopush"\nreproduced = [2, 1]\n[load]',
             "claims[1].reproduced must be two numbers, the lower first, not [2, 1]",
         ),
         (

@@ -15,7 +15,7 @@ from nagle_lab.figures import Figures
 from nagle_lab.lab import find_scenario
 from nagle_lab.reports.sweep import show_sweep
 from nagle_lab.runs import judge
-from nagle_lab.sweep import Point, Series, asked_range, code_of, doubled, explanation, run_through
+from nagle_lab.sweep import Edge, Point, Series, asked_range, code_of, doubled, explanation, run_through
 from nagle_lab.trials import Outcome
 from nagle_lab.verdict import Verdict
 
@@ -39,7 +39,7 @@ def mute(size: int, code: Exit = Exit.INCONCLUSIVE) -> Point:
 
 
 def series(measure, low: int = 64, high: int = 16384) -> Series:
-    found = Series("writes", "nagle")
+    found = Series("writes", "nagle", 6379)
     run_through(found, low, high, measure)
     return found
 
@@ -78,7 +78,7 @@ def test_a_search_takes_no_more_runs_than_foreseen():
         made.append(size)
         return band(1387, 2834)(size)
 
-    run_through(Series("writes", "nagle"), 64, 16384, measure, foreseen.append)
+    run_through(Series("writes", "nagle", 6379), 64, 16384, measure, foreseen.append)
     assert len(made) == 9 + sum(foreseen)
 
 
@@ -125,7 +125,7 @@ def test_nothing_tells():
 
 def test_a_verdict_unlike_the_variants_own_is_what_a_sweep_is_for():
     contradicted = replace(told(64, 0.97), outcome=replace(told(64, 0.97).outcome, code=Exit.CONTRADICTED))
-    assert code_of([Series("writes", "nagle", [contradicted])]) is Exit.OK
+    assert code_of([Series("writes", "nagle", 6379, [contradicted])]) is Exit.OK
 
 
 def proxied(size: int) -> Point:
@@ -146,7 +146,7 @@ def test_a_cliff_is_explained_by_the_sizes_on_the_wire():
         "At 1386 the client sends 1424 B (CHUNK_BYTES) (CLEAN).",
         "At 1387 the client sends 1424 B (CHUNK_BYTES) + 1 B (STALL).",
         "At 1387 the 1 B wait behind 1424 B (CHUNK_BYTES) not yet acknowledged.",
-        "What leaves as one segment up to 1386 leaves as more than one from 1387 on.",
+        "What leaves as 1 segment up to 1386 leaves as 2 then.",
     ]
     assert explanation(ends, "VALUE_BYTES") == [
         "At 2833 the client sends 1424 B (CHUNK_BYTES) + 1447 B (STALL).",
@@ -154,6 +154,14 @@ def test_a_cliff_is_explained_by_the_sizes_on_the_wire():
         "At 2833 the 1447 B wait behind 1424 B (CHUNK_BYTES) not yet acknowledged.",
         "From 2834 on a full segment follows (MSS 1448, MTU 1500): Nagle's algorithm never holds one.",
     ]
+
+
+def test_a_stall_that_begins_behind_a_full_segment_is_not_ascribed_to_one():
+    clean = told(4235, 0.0, (CHUNK, MSS, 1400))
+    stalled = told(4236, 0.5, (CHUNK, MSS, 1400, 1), (1400, 1))
+    said = explanation(Edge(clean, stalled, []), "VALUE_BYTES")
+    assert said[-1] == "What leaves as 3 segments up to 4235 leaves as 4 then."
+    assert not any("never holds" in line for line in said)
 
 
 def test_where_nothing_is_known_nothing_is_explained():

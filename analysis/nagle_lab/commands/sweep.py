@@ -51,7 +51,11 @@ def _series(scenario: Scenario, only: Sequence[str]) -> list[Series]:
     for name in only:
         if name not in known:
             raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(known)}")
-    return [Series(name, variant) for name, variant in known.items() if not only or name in only]
+    return [
+        Series(name, variant, scenario.variant(variant).expected.port)
+        for name, variant in known.items()
+        if not only or name in only
+    ]
 
 
 def _maker(scenario: Scenario, variant: str, given: Mapping[str, str], runs: Path) -> Make:

@@ -34,5 +34,6 @@ def ratio(value: float | None) -> str:
 
 
 def delayed_acks(figures: Figures) -> str:
-    """In the captures and in the kernels."""
-    return f"{figures.delayed_acks:.0f}/{figures.kernel_delayed_acks:.0f}"
+    """In the capture and in the kernels."""
+    kernel = NONE if figures.kernel_delayed_acks is None else f"{figures.kernel_delayed_acks:.0f}"
+    return f"{figures.delayed_acks:.0f}/{kernel}"

@@ -170,13 +170,13 @@ def _page(matrix: Matrix) -> Iterator[str]:
 
 _COLUMNS = (
     ("variant",), ("verdict",), ("as expected",), ("stalled",), ("wait, ms (p50 / p99)",), ("requests per s",),
-    ("packets per request",), ("wire bytes per byte",), ("delayed ACKs (captures / kernels)",),
+    ("packets per request",), ("wire bytes per byte",), ("delayed ACKs (seen / kernel)",),
 )  # fmt: skip
 _PREAMBLE = (
     "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
-    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*: on the judged connections, all that "
-    "both ends sent, per request and per byte of payload. *Delayed ACKs*: of all captured network namespaces, in the "
-    "captures and in the kernels' counters."
+    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the judged "
+    "connections, of both ends: per request, per byte of payload, and in all. Beside the last stands what the "
+    "kernels at both ends count; – where one is not captured."
 )
 
 

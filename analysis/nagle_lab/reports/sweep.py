@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,9 +21,10 @@ def show_sweep(title: str, parameter: str, found: Sequence[Series], to: Console)
     to.print(Text(title, "bold"))
     for series in found:
         if series.points:
-            to.print("", Text.assemble((series.name, "bold"), f": variant {series.variant}"))
-            to.print(_table(parameter, series))
-            to.print("", *map(Text, _edges(parameter, series)), sep="\n")
+            heading = Text.assemble(
+                (series.name, "bold"), f": variant {series.variant}, judged on its connections to port {series.port}"
+            )
+            to.print("", heading, _table(parameter, series), "", *_edges(parameter, series), sep="\n")
 
 
 def _table(parameter: str, series: Series) -> Table:
@@ -50,17 +52,17 @@ def _shown(series: Series) -> list[Point]:
     return sorted([*doubling, *steps], key=lambda point: point.size)
 
 
-def _edges(parameter: str, series: Series) -> Iterator[str]:
+def _edges(parameter: str, series: Series) -> Iterator[RenderableType]:
     """Each edge in words; or that there is none."""
     if not series.edges:
         told = {point.verdict for point in series.points} - {None}
         low, high = series.points[0].size, max(point.size for point in series.points)
         always = "stalls at every size" if told == {Verdict.STALL} else "no stall at any size"
-        yield f"{always} measured, {low} to {high}" if told else "no run tells"
+        yield Text(f"{always} measured, {low} to {high}" if told else "no run tells")
     for edge in series.edges:
-        yield f"{_headline(parameter, edge)}"
-        yield from (f"  {printable(line)}" for line in explanation(edge, parameter))
-        yield from (f"  NOT SHARP: {line}" for line in edge.blurs)
+        yield Text(_headline(parameter, edge))
+        lines = [*explanation(edge, parameter), *(f"NOT SHARP: {line}" for line in edge.blurs)]
+        yield from (Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines)
 
 
 def _headline(parameter: str, edge: Edge) -> str:

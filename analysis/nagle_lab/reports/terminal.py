@@ -29,6 +29,14 @@ _TIMES = (
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
 
 
+_NEAR = {
+    "client": "at the client, or close to it",
+    "server": "at the server, or close to it",
+    "both": "with both ends close by",
+    "neither": "on the way between the ends",
+}
+
+
 def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
     """A console as wide as the terminal, at most ``at_most``; 100 columns where there is no terminal."""
     plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
@@ -129,6 +137,7 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
         ("connections", f"{s.connections}, {q.handshakes} with their handshake"),
         ("exchanges", f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%})"),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
+        ("captured", _NEAR.get(s.captured_near or "")),
         ("wait", _spread(s.wait_ms, "ms")),
         ("exchange", _spread(s.exchange_ms, "ms")),
     ]
