@@ -33,6 +33,9 @@ LATE = 20 * MS
 # system-call times: true releases 1-51 µs after the ACK, pauses of the application 1.2 ms and more (docs/proof.md).
 RELEASE_MARGIN = 300_000  # ns
 
+# An ACK of a FIN that the zero timer sends leaves with the next jiffy, up to 4 ms later; one sent at once is sooner.
+AT_ONCE = 50_000  # ns
+
 # Without a handshake the sender's round trip to the capture point is only bounded from above by what it answered.
 UNKNOWN_ROUND_TRIP = 1 * MS
 
@@ -166,7 +169,7 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
     of_fin = np.flatnonzero((rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0))
     acker, segment = acker[of_fin], segment[of_fin]
     wait = rows.ts[acker] - rows.ts[segment]
-    by_timer: Ints = acker[rows.is_pure_ack[acker] & (wait >= RELEASE_MARGIN) & (wait < LATE)]
+    by_timer: Ints = acker[rows.is_pure_ack[acker] & (wait >= AT_ONCE) & (wait < LATE)]
     return by_timer
 
 

@@ -43,7 +43,8 @@ def found(packets: Packets, cuts: list[int]):
             gaps.percentiles([1, 25, 50, 75, 99, 100]).tolist()
             for gaps in (findings.exchanges.to_ack, findings.exchanges.to_response, findings.exchanges.total)
         ],
-        "totals": findings.totals,
+        "totals": (findings.totals.whole, findings.totals.by_role),
+        "round trips": [of.percentiles([50, 100]).tolist() for of in findings.totals.round_trip.values()],
         "silences": findings.silences,
         "rejected": findings.rejected,
     }
@@ -52,7 +53,7 @@ def found(packets: Packets, cuts: list[int]):
 def test_the_whole_has_stalls_and_clean_connections(packets):
     whole = found(packets, [])
     assert len(whole["stalls"]) == 5 * 5 + 3 * 2  # three_writes stalls twice
-    assert whole["totals"].whole["answered"] == 6 * len(STALLED + CLEAN) + 3 * 3
+    assert whole["totals"][0]["answered"] == 6 * len(STALLED + CLEAN) + 3 * 3
 
 
 def test_one_packet_at_a_time(packets):
@@ -78,5 +79,5 @@ def test_many_connections_in_many_windows(tmp_path):
     with open_capture(path) as capture:
         (packets,) = (decode(records, Tally()) for records in capture)
     whole = found(packets, [])
-    assert whole["totals"].whole["answered"] == 3 * len(stories)
+    assert whole["totals"][0]["answered"] == 3 * len(stories)
     assert found(packets, list(range(40, len(packets), 40))) == whole

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _ANSWER_S = 20.0  # an answer takes milliseconds; a machine under load may take its time
 _POLL_S = 0.1
+_QUIET_S = 0.25  # longer than an ACK timer, and than the pause after which a connection is closed for good
 _SETTLE_S = 5.0  # five times the second after which the kernel hands over a ring block that is not full
 
 
@@ -137,18 +138,19 @@ class Recorder:
         return replace(numbers, received=(numbers.received + 1) // 2)
 
     def settle(self) -> None:
-        """Return once tcpdump has written all it received, twice in a row the same; at the latest after 5 s.
+        """Return once tcpdump has written all it received, and that for some time; at the latest after 5 s.
 
         The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
         discards it. Whether everything arrived is for the reader of the numbers to judge.
         """
         deadline = time.monotonic() + _SETTLE_S
-        last = None
+        last, since = None, time.monotonic()
         while time.monotonic() < deadline:
             now = self.numbers()
-            if now.captured == now.received and now == last:
+            if now != last:
+                last, since = now, time.monotonic()
+            elif now.captured == now.received and time.monotonic() - since > _QUIET_S:
                 return
-            last = now
             pause(_POLL_S)
 
     def stop(self) -> CaptureNumbers:
