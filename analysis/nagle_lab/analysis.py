@@ -1,7 +1,10 @@
 """The way through: capture → packets → connections → exchanges and stalls → verdict → result."""
 
+import queue
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab import silences
@@ -34,12 +37,30 @@ def analyze(path: str | Path | Sequence[str | Path]) -> Result:
 
 def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
     """The packets of a capture, window by window; the next one is read and decoded while one is analysed."""
-    windows = (decode(records, tally) for records in capture)
-    with ThreadPoolExecutor(1, "decode") as reader:
-        coming = reader.submit(next, windows, None)
-        while (packets := coming.result()) is not None:
-            coming = reader.submit(next, windows, None)
+    coming: queue.Queue[Packets | BaseException | None] = queue.Queue(1)
+    over = threading.Event()
+
+    def read() -> None:
+        try:
+            for records in capture:
+                coming.put(decode(records, tally))
+                if over.is_set():
+                    return
+            coming.put(None)
+        except BaseException as error:  # raised where the packets are asked for
+            coming.put(error)
+
+    # A daemon: whoever interrupts the analysis does not wait for a pipe that brings nothing.
+    threading.Thread(target=read, name="decode", daemon=True).start()
+    try:
+        while (packets := coming.get()) is not None:
+            if isinstance(packets, BaseException):
+                raise packets
             yield packets
+    finally:
+        over.set()
+        with suppress(queue.Empty):
+            coming.get_nowait()
 
 
 class Analysis:

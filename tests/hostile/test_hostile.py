@@ -4,10 +4,12 @@ import gzip
 import json
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -329,3 +331,20 @@ def test_hostile_arguments_are_shown_escaped(run):
         code, out, err = run(*arguments)
         assert (code, out) == (Exit.UNUSABLE, "")
         assert "\x1b" not in err and "x1b" in err and err.count("\n") == 1
+
+
+def test_whoever_interrupts_does_not_wait_for_a_pipe_that_brings_nothing(tmp_path):
+    """`… | nagle-lab analyze -` reads ahead beside the analysis; Ctrl-C must not wait for what never comes."""
+    records = pcap_bytes(talk(server_held, exchanges=400).segments)
+    head, body = records[:24], records[24:]
+    ended, begun = os.pipe()
+    command = [sys.executable, "-c", "from nagle_lab.cli import main; main()", "analyze", "-"]
+    process = subprocess.Popen(command, stdin=ended, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.close(ended)
+    with os.fdopen(begun, "wb") as pipe:
+        pipe.write(head + body * (6_000_000 // len(body)))  # more than one window, so that reading ahead has begun
+        pipe.flush()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told.strip()) == (130, "nagle-lab: interrupted")
