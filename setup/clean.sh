@@ -30,6 +30,7 @@ remove_images() {
   local images
   mapfile -t images < <(docker image ls --filter 'reference=nagle-lab/*' --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>')
   ((${#images[@]} == 0)) || docker image rm "${images[@]}" >/dev/null
+  docker image prune --force --filter label=nagle-lab.base >/dev/null  # first stages of images built in two
 }
 
 if timeout 10 docker version >/dev/null 2>&1; then
@@ -45,4 +46,4 @@ fi
 
 cd "$checkout"
 rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
-find analysis tests -name __pycache__ -type d -prune -exec rm -rf {} +
+find analysis tests bench captures scenarios link -name __pycache__ -type d -prune -exec rm -rf {} +
