@@ -387,7 +387,7 @@ class Connections:
         if len(live) > MANY:
             unanswered = (f.packets[live, 1] == 0) & (f.payload[live, 0] == 0) & (f.syn[live, 0] >= 0)
             early = np.flatnonzero(closed | unanswered)
-            over[early[np.argsort(-silent[early], kind="stable")][: len(live) - MANY // 2]] = True
+            over[early[np.argsort(-silent[early], kind="stable")][: len(live) - MANY]] = True
         places = np.unique(np.concatenate([*self._superseded, live[over]]).astype(np.int64))
         self._superseded.clear()
         return places

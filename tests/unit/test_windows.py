@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nagle_lab import connections
 from nagle_lab.analysis import Analysis
 from nagle_lab.capture import open_capture
 from nagle_lab.packets import Packets, Tally, decode
 from support.stories import CLEAN, STALLED, talk
-from support.synthetic import MS, SECOND, US, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,10 @@ def packets(tmp_path_factory) -> Packets:
 def found(packets: Packets, cuts: list[int]):
     analysis = Analysis()
     edges = [0, *sorted(cuts), len(packets)]
+    live = []
     for begin, end in pairwise(edges):
         analysis.follow(packets.take(np.arange(begin, end)))
+        live.append(len(analysis.connections.live()))
     findings = analysis.findings()
     return {
         "stalls": findings.stalls.take(np.arange(len(findings.stalls))).tolist(),
@@ -47,6 +50,7 @@ def found(packets: Packets, cuts: list[int]):
         "round trips": [of.percentiles([50, 100]).tolist() for of in findings.totals.round_trip.values()],
         "silences": findings.silences,
         "rejected": findings.rejected,
+        "most live": max(live),
     }
 
 
@@ -67,17 +71,55 @@ def test_any_cuts(packets, data):
     assert found(packets, cuts) == found(packets, [])
 
 
-def test_many_connections_in_many_windows(tmp_path):
-    """Tables that grow with the connections keep what was in them."""
-    path = tmp_path / "many.pcap"
-    stories = (STALLED + CLEAN) * 15
+@pytest.fixture(scope="module")
+def many(tmp_path_factory) -> Packets:
+    """A hundred and more connections, begun one after the other."""
+    path = tmp_path_factory.mktemp("many") / "many.pcap"
     talks = [
         talk(story, exchanges=3, client=("10.0.0.1", 20_000 + i), t0_ns=10**18 + i * 3 * MS)
-        for i, story in enumerate(stories)
+        for i, story in enumerate(MANY_STORIES)
     ]
     path.write_bytes(pcap_bytes(merge(*(t.seen_at("server") for t in talks))))
     with open_capture(path) as capture:
         (packets,) = (decode(records, Tally()) for records in capture)
-    whole = found(packets, [])
-    assert whole["totals"][0]["answered"] == 3 * len(stories)
-    assert found(packets, list(range(40, len(packets), 40))) == whole
+    return packets
+
+
+MANY_STORIES = (STALLED + CLEAN) * 15
+
+
+def test_many_connections_in_many_windows(many):
+    """Tables that grow with the connections keep what was in them."""
+    whole = found(many, [])
+    assert whole["totals"][0]["answered"] == 3 * len(MANY_STORIES)
+    assert found(many, list(range(40, len(many), 40))) == whole
+
+
+def test_under_pressure_only_what_is_over_is_put_away_early(many, monkeypatch):
+    """With more live connections than are kept, closed ones go first: no stall and no exchange is lost."""
+    whole = found(many, [])
+    monkeypatch.setattr(connections, "MANY", 60)
+    pressed = found(many, list(range(40, len(many), 40)))
+    assert pressed["stalls"] and [stall[3:] for stall in pressed["stalls"]] == [
+        stall[3:] for stall in whole["stalls"]
+    ]
+    assert pressed["totals"][0]["answered"] == whole["totals"][0]["answered"]
+    assert pressed["silences"] == whole["silences"]
+
+
+def test_a_flood_of_syns_is_forgotten_as_it_goes(tmp_path, monkeypatch):
+    """However many connections nobody answers, so many are remembered at a time; all are counted."""
+    monkeypatch.setattr(connections, "MANY", 64)
+    syns = [Conversation(client=("10.0.0.1", 1_000 + i), t0_ns=10**18 + i * US) for i in range(4_000)]
+    for syn in syns:
+        syn.handshake()
+    path = tmp_path / "flood.pcap"
+    path.write_bytes(pcap_bytes([syn.segments[0] for syn in syns]))
+    with open_capture(path) as capture:
+        (flood,) = (decode(records, Tally()) for records in capture)
+    analysis, most = Analysis(), 0
+    for begin in range(0, len(flood), 50):
+        analysis.follow(flood.take(np.arange(begin, begin + 50)))
+        most = max(most, len(analysis.connections.live()))
+    assert most <= 64
+    assert len(analysis.findings().ledger) == len(syns)
