@@ -240,7 +240,7 @@ def _margins(since_trigger: Ints, excess: Ints) -> Ints:
     step_from_ack, step_from_trigger = (np.median(abs(np.diff(t[near]))) for t in (excess, since_trigger))
     if 2 * step_from_trigger < step_from_ack:  # what an ACK releases varies with the ACK and more, never less
         return np.full(len(excess), NOTHING)
-    if 2 * step_from_ack > step_from_trigger:
+    if 2 * step_from_ack > step_from_trigger and 2 * _spread(excess[near]) > _spread(since_trigger[near]):
         return strict
     padded = np.pad(excess[near], NEIGHBOURS, "reflect")
     runs = np.sort(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS + 1), axis=1)[:, 1]
@@ -250,6 +250,12 @@ def _margins(since_trigger: Ints, excess: Ints) -> Ints:
     small_step = np.percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
     strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, most)
     return strict
+
+
+def _spread(times: Ints) -> float:
+    """The range of the middle half."""
+    low, high = np.percentile(times, [25, 75])
+    return float(high - low)
 
 
 def _is_chance(prompt: int, beyond: Ints, width: int) -> bool:
