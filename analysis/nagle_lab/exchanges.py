@@ -21,6 +21,8 @@ _MICROSECOND = 1_000  # ns
 _TIMES = ("asked", "asked_last", "acked", "answered", "answered_last")
 _TOGETHER = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
 _UNSEEN = (_NEVER, -1, -1, _NEVER, -1)
+_ASKS, _ACKNOWLEDGES, _ANSWERS = 1, 2, 4  # what a row does in its exchange; one that answers may acknowledge, too
+_SAID_BY = (_ASKS, _ASKS, _ACKNOWLEDGES, _ANSWERS, _ANSWERS)
 
 
 @dataclass
@@ -69,14 +71,13 @@ class ExchangeLog:
         of_request = np.flatnonzero(
             (rows.side[segment] == client[rows.group[segment]]) & (rows.exchange[segment] >= 0)
         )
-        number = np.full(len(rows), -1, np.int32)
+        number, says = np.empty(len(rows), np.int32), np.zeros(len(rows), np.uint8)
         number[acker[of_request]] = rows.exchange[segment[of_request]]
-        says = np.zeros((3, len(rows)), np.bool_)  # asks, acknowledges, answers
-        says[1] = number >= 0
+        says[acker[of_request]] = _ACKNOWLEDGES
         number[data] = rows.exchange[data]
-        says[0, data], says[2, data] = asks, ~asks
-        at = np.flatnonzero(number >= 0)
-        self._collect(rows.conn[at], number[at], rows.ts[at], says[:, at])
+        says[data] |= np.where(asks, np.uint8(_ASKS), np.uint8(_ANSWERS))
+        at = np.flatnonzero(says)
+        self._collect(rows.conn[at], number[at], rows.ts[at], says[at])
 
     def close(self, places: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_], Ints]:
         """End the exchanges of those connections (n,): those answered, those repeated, greeted, the one left open."""
@@ -116,15 +117,14 @@ class ExchangeLog:
         o.asking[places] = asks[starts + sizes - 1]
         return number
 
-    def _collect(self, conn: Ints, number: NDArray[np.int32], ts: Ints, says: NDArray[np.bool_]) -> None:
-        """Put pieces (n,) together, in timeline order; ``says`` (3, n): which ask, acknowledge, answer."""
+    def _collect(self, conn: Ints, number: NDArray[np.int32], ts: Ints, says: NDArray[np.uint8]) -> None:
+        """Put pieces (n,) together, in timeline order; ``says`` (n,) what each does: ask, acknowledge, answer."""
         if not len(conn):
             return
         edges = np.flatnonzero((np.diff(conn, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
-        kinds = (0, 0, 1, 2, 2)  # what says each of _TIMES
         times = tuple(
-            together.reduceat(np.where(says[kind], ts, unseen), edges)
-            for together, kind, unseen in zip(_TOGETHER, kinds, _UNSEEN, strict=True)
+            together.reduceat(np.where(says & kind, ts, unseen), edges)
+            for together, kind, unseen in zip(_TOGETHER, _SAID_BY, _UNSEEN, strict=True)
         )
         place, number = conn[edges], number[edges]
         first = runs(place)
