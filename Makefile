@@ -23,6 +23,16 @@ repro-nodelay-on: lab-ready ## the same with TCP_NODELAY on: show it gone
 repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static VARIANT=no-keepalive
 	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
 
+.PHONY: compare
+compare: ## nginx off and on side by side: the newest runs, or new ones where there are none; AGAIN=1 makes new ones
+	@setup/python.sh
+	@runs=(); for variant in $${VARIANTS:-nodelay-off nodelay-on}; do \
+	  run=captures/runs/latest-$${SCENARIO:-nginx-static}-$$variant; runs+=("$$run"); \
+	  if [[ -z "$${AGAIN:-}" && -e $$run/result.json ]]; then echo "$$variant: the newest run, $$(readlink "$$run")"; \
+	  else $(MAKE) lab-ready; echo "$$variant: running it"; \
+	    $(bin)/nagle-lab run "$${SCENARIO:-nginx-static}" "$$variant" --json >/dev/null || (($$? == 1)); fi; done; \
+	$(bin)/nagle-lab compare "$${runs[@]}"
+
 .PHONY: matrix
 matrix: lab-ready ## every scenario × variant, a table of each: REPEAT=3 times, SCENARIO=… for one alone
 	@$(bin)/nagle-lab matrix $${SCENARIO:-} --repeat "$${REPEAT:-1}"
@@ -30,6 +40,11 @@ matrix: lab-ready ## every scenario × variant, a table of each: REPEAT=3 times,
 .PHONY: sweep
 sweep: scenario-to-sweep lab-ready ## where a stall begins and ends: make sweep SCENARIO=redis-proxy SIZE=64..16384
 	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
+
+.PHONY: demo
+demo: $(if $(WITHOUT_LAB),,lab-ready) ## the workshop: SCENARIO=redis-proxy for one incident, WITHOUT_LAB=1 where there is no Docker
+	@setup/python.sh
+	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $(if $(WITHOUT_LAB),--without-lab)
 
 .PHONY: list
 list: ## name the scenarios, their variants and parameters
@@ -77,10 +92,15 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../link ../docs
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../link ../docs
 	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
+
+.PHONY: docs
+docs: ## write the output shown in the pages again, from the commands that made it
+	@setup/python.sh
+	@$(bin)/python docs/refresh.py
 
 .PHONY: clean
 clean: ## remove the lab's leftover containers, its images, .venv and caches (keeps captures)

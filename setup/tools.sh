@@ -1,12 +1,30 @@
 #!/usr/bin/env bash
-# Make sure that tshark is there: the reference dissector that the tests compare us with (the lab does not need it).
+# Make sure that the tests have tshark, the reference dissector they compare us with, and Chromium, in which they open
+# reports. The lab needs neither.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-command -v tshark >/dev/null && exit
-readonly BY_HAND="sudo apt-get install -y tshark"
-is_debian || die "the tests need tshark. Install it with this system's package manager (often in the package wireshark-cli)."
-is_root || die "the tests need tshark, and only root can install it. Run: $BY_HAND"
-installing_allowed || die "the tests need tshark and NAGLE_LAB_NO_INSTALL=1 forbids installing it. Unset it, or run: $BY_HAND"
+has_browser() {
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    command -v "$name" >/dev/null && return
+  done
+  return 1
+}
+
+missing=()
+command -v tshark >/dev/null || missing+=(tshark)
+has_browser || missing+=(chromium)
+((${#missing[@]})) || exit 0
+
+readonly BY_HAND="sudo apt-get install -y ${missing[*]}"
+what=${missing[*]}
+what=${what/ / and }
+is_debian || die "the tests need $what. Install what is missing with this system's package manager (tshark is often in the package wireshark-cli)."
+is_root || die "the tests need $what, and only root can install that. Run: $BY_HAND"
+installing_allowed || die "the tests need $what and NAGLE_LAB_NO_INSTALL=1 forbids installing it. Unset it, or run: $BY_HAND"
 lock_host
 apt_update
-apt_install tshark
+if [[ " ${missing[*]} " == *" chromium "* ]] && ! apt_has chromium; then
+  die "the tests need Chromium, which this system's apt does not have. Install Chromium or Google Chrome so that one of them is in PATH."
+fi
+apt_install "${missing[@]}"

@@ -7,6 +7,7 @@ capture needs no lab. What they do is in ``commands``.
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -18,11 +19,20 @@ from nagle_lab.errors import Exit, NagleLabError, tell
 
 RUNS = Path(__file__).parents[2] / "captures" / "runs"
 _PATH = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
-runs_option = click.option("--runs", type=_PATH, default=RUNS, help="Folder of the run folders.")
+
+def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Where run folders go; runs with sizes of their own go elsewhere, so that latest-… stays what it says."""
+    return click.option("--runs", type=_PATH, default=folder, help="Folder of the run folders.")
+
+
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter; else the environment's."
 )
+junit_option = click.option("--junit", type=_FILE, metavar="F", help="Write JUnit XML to F, for CI.")
+markdown_option = click.option("--markdown", type=_FILE, metavar="F", help="Write a summary in Markdown to F.")
+html_option = click.option("--html", type=_FILE, metavar="F", help="Write a report to F: one page with its plots.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,13 +58,25 @@ def list_(scenario: str | None) -> Exit:
 @click.argument("scenario")
 @click.argument("variant")
 @set_option
-@runs_option
+@runs_option()
 @click.option("--json", "as_json", is_flag=True, help="Print the run's result.json on stdout.")
-def run_(scenario: str, variant: str, settings: tuple[str, ...], runs: Path, as_json: bool) -> Exit:
+@junit_option
+@markdown_option
+@html_option
+def run_(
+    scenario: str,
+    variant: str,
+    *,
+    settings: tuple[str, ...],
+    runs: Path,
+    as_json: bool,
+    **files: Path | None,
+) -> Exit:
     """Run one variant of a scenario, record its captures, analyse, and hold the verdict against the expected one."""
+    from nagle_lab.commands.exports import Wanted
     from nagle_lab.commands.run import run
 
-    return run(scenario, variant, settings, runs, as_json)
+    return run(scenario, variant, settings, runs, as_json, files=Wanted(**files))
 
 
 @cli.command("matrix")
@@ -62,9 +84,18 @@ def run_(scenario: str, variant: str, settings: tuple[str, ...], runs: Path, as_
 @click.option("--repeat", type=click.IntRange(1), default=1, help="Run it all so often; figures are medians then.")
 @click.option("--json", "json_file", type=_PATH, metavar="FILE", help="Write every run and figure to FILE.")
 @click.option("--markdown", "markdown_file", type=_PATH, metavar="FILE", help="Write the tables to FILE.")
-@runs_option
+@junit_option
+@html_option
+@runs_option()
 def matrix_(
-    scenarios: tuple[str, ...], repeat: int, json_file: Path | None, markdown_file: Path | None, runs: Path
+    scenarios: tuple[str, ...],
+    repeat: int,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    *,
+    junit: Path | None,
+    html: Path | None,
+    runs: Path,
 ) -> Exit:
     """Run every variant of the SCENARIOs, or of all there are, and print a table of each.
 
@@ -72,7 +103,7 @@ def matrix_(
     """
     from nagle_lab.commands.matrix import run_matrix
 
-    return run_matrix(scenarios, repeat, json_file, markdown_file, runs)
+    return run_matrix(scenarios, repeat, json_file, markdown_file, runs, junit_file=junit, html_file=html)
 
 
 @cli.command("sweep")
@@ -80,10 +111,18 @@ def matrix_(
 @click.argument("span", required=False, metavar="[NAME=LO..HI]")
 @click.option("--series", "only", multiple=True, metavar="NAME", help="Only this one of the scenario's series.")
 @set_option
-@runs_option
+@runs_option(RUNS / "sweep")
 @click.option("--json", "as_json", is_flag=True, help="Print every run on stdout, as JSON.")
+@html_option
 def sweep_(
-    scenario: str, span: str | None, *, only: tuple[str, ...], settings: tuple[str, ...], runs: Path, as_json: bool
+    scenario: str,
+    span: str | None,
+    *,
+    only: tuple[str, ...],
+    settings: tuple[str, ...],
+    runs: Path,
+    as_json: bool,
+    html: Path | None,
 ) -> Exit:
     """Run a SCENARIO with its size doubling from LO to HI, and locate exactly where it begins and ends to stall.
 
@@ -92,7 +131,7 @@ def sweep_(
     """
     from nagle_lab.commands.sweep import run_sweep
 
-    return run_sweep(scenario, span, only=only, settings=settings, as_json=as_json, runs=runs)
+    return run_sweep(scenario, span, only=only, settings=settings, as_json=as_json, runs=runs, html_file=html)
 
 
 @cli.command("analyze")
@@ -101,28 +140,73 @@ def sweep_(
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option("--rotated", is_flag=True, help="The FILEs are one capture, rotated (tcpdump -C, -G): oldest first.")
 @click.option("--same-traffic", is_flag=True, help="Two FILEs of the same traffic: tell ACK delay and hold apart.")
-def analyze_(paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool) -> Exit:
+@junit_option
+@markdown_option
+@html_option
+@click.option("--csv", type=_FILE, metavar="F", help="Write every stall to F, connections to NAME.connections.csv.")
+@click.option("--parquet", type=_FILE, metavar="F", help="The same as Parquet, where pyarrow is installed.")
+def analyze_(
+    paths: tuple[Path, ...],
+    expect: str | None,
+    as_json: bool,
+    rotated: bool,
+    same_traffic: bool,
+    **files: Path | None,
+) -> Exit:
     """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
 
     Several FILEs are several captures, unless they are --rotated.
     """
     from nagle_lab.commands.analyze import analyze_files
+    from nagle_lab.commands.exports import Wanted
 
-    return analyze_files(paths, expect, as_json, rotated, same_traffic)
+    return analyze_files(paths, expect, as_json, rotated=rotated, same_traffic=same_traffic, wanted=Wanted(**files))
 
 
 @cli.command("show")
 @click.argument("path", type=_PATH, metavar="FILE|RUN")
 @click.option("--stall", "number", type=int, help="Which one, from 1 in order of the late ACK; else a typical one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
-def show_(path: Path, number: int | None, as_json: bool) -> Exit:
+@html_option
+def show_(path: Path, number: int | None, as_json: bool, html: Path | None) -> Exit:
     """Show one stall of a capture with full detail of its three frames, or a stored run again.
 
     Of a run folder, --stall N shows a stall in the capture at the end that held.
     """
     from nagle_lab.commands.show import show
 
-    return show(path, number, as_json)
+    return show(path, number, as_json, html)
+
+
+@cli.command("compare")
+@click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="A B…")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison on stdout, as JSON.")
+@markdown_option
+@html_option
+def compare_(paths: tuple[Path, ...], as_json: bool, markdown: Path | None, html: Path | None) -> Exit:
+    """Hold runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
+
+    Each is a run folder or a capture file. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
+    """
+    from nagle_lab.commands.compare import compare_paths
+
+    return compare_paths(paths, as_json, markdown, html)
+
+
+@cli.command("annotate")
+@click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="FILE|RUN")
+@click.option("-o", "--output", "out", type=_PATH, metavar="OUT.pcapng", help="Where to write it.")
+@click.option("--force", is_flag=True, help="Write over OUT where it exists.")
+@click.option("--rotated", is_flag=True, help="Several FILEs are one capture, rotated: oldest first.")
+@click.option("--filter", "with_filter", is_flag=True, help="Print a display filter of its frames; with -o, for OUT.")
+def annotate_(paths: tuple[Path, ...], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
+    """Write a capture with a comment on every trigger, late ACK and release, and the verdict on the first frame.
+
+    Wireshark then shows the proof. Of a run folder it is the capture nearest the held end.
+    """
+    from nagle_lab.commands.annotate import annotate_capture
+
+    return annotate_capture(paths, out, force, rotated, with_filter)
 
 
 @cli.command("verify")
@@ -135,6 +219,23 @@ def verify_(path: Path) -> Exit:
     from nagle_lab.commands.verify import verify
 
     return verify(path)
+
+
+@cli.command("demo")
+@click.option("--scenario", "parts", multiple=True, metavar="NAME", help="Only this one; `mysteries`: the captures.")
+@click.option("--answers", metavar="FILE|good", help="Ask nobody: an answer per line, or the right ones.")
+@click.option("--without-lab", is_flag=True, help="Run nothing: show the committed runs, where there is no Docker.")
+@click.option("--outline", is_flag=True, help="Print the questions, the right answers and the minutes, and end.")
+@runs_option(RUNS / "demo")
+def demo_(parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, runs: Path) -> Exit:
+    """Walk through the incidents in a terminal: predict, run, see what was on the wire; then captures to diagnose.
+
+    Whatever is answered, the exit code is that of the runs: 0 all as expected, 1 one contradicts, 2 one failed or is
+    INVALID, 3 one is inconclusive.
+    """
+    from nagle_lab.commands.demo import demo
+
+    return demo(parts, answers, without_lab, outline, runs)
 
 
 def main() -> None:

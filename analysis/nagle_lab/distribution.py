@@ -37,6 +37,12 @@ class Distribution:
         found: NDArray[np.int64] = self._steps[np.searchsorted(ranks, wanted)]
         return found
 
+    def bins(self, edges: Ints) -> Ints:
+        """How many of them, in steps, lie in each bin, from its edge up to the next: shape (edges - 1,)."""
+        self._merge()
+        place = np.searchsorted(edges, self._steps, "right") - 1
+        return np.bincount(place, self._counts, len(edges) - 1).astype(np.int64)
+
     def _merge(self) -> None:
         if not self._buffered:
             return

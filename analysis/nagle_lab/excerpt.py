@@ -24,6 +24,8 @@ class Step:
     from_client: bool
     length: int  # payload bytes
     flags: str  # "PSH,ACK"
+    seq: int  # as on the wire, modulo 2**32
+    ack: int
 
 
 def around(path: Path | Sequence[Path], result: Result, stall: Stall) -> list[Step]:
@@ -77,7 +79,8 @@ def _of_connection(p: Packets, connection: Connection) -> Iterator[Step]:
     for i in (sent | received).nonzero()[0].tolist():
         if p.frame[i] >= connection.first_frame:
             flags = ",".join(name for bit, name in _FLAGS if p.flags[i] & bit)
-            yield Step(int(p.frame[i]), int(p.ts[i]), bool(sent[i]), int(p.length[i]), flags)
+            numbers = int(p.seq[i]), int(p.ack[i])
+            yield Step(int(p.frame[i]), int(p.ts[i]), bool(sent[i]), int(p.length[i]), flags, *numbers)
 
 
 def _halves(ip: str) -> tuple[int, int]:

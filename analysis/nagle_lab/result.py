@@ -59,6 +59,15 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """How often durations of each length occur: 20 bins for a power of ten, those in which there is one."""
+
+    count: int
+    total_ms: float
+    bins: list[tuple[float, float, int]]  # ms from, ms up to but without, how many
+
+
+@dataclass(frozen=True)
 class Summary:
     """The whole capture."""
 
@@ -164,6 +173,7 @@ class Result:
     reason: str
     summary: Summary
     silences: dict[str, Silence]  # by cause: nagle_lab.silences.Cause
+    histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls
 

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from nagle_lab.capture import Capture
 from nagle_lab.distribution import Distribution
 from nagle_lab.findings import Ends, Findings
 from nagle_lab.packets import Tally
 from nagle_lab.packets.kinds import link_type_name
-from nagle_lab.result import SCHEMA, Endpoint, Quality, Result, Silence, Source, Spread, Summary
+from nagle_lab.result import SCHEMA, Endpoint, Histogram, Quality, Result, Silence, Source, Spread, Summary
 from nagle_lab.rows import ConnectionRows, StallRows, address
 from nagle_lab.silences import Cause
 from nagle_lab.verdict import Verdict, decide
@@ -38,6 +40,7 @@ def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Re
         reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
         silences=_silences(found),
+        histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(found.exchanges.total)},
         connections=ConnectionRows(found),
         stalls=StallRows(found),
     )
@@ -169,6 +172,18 @@ def _spread(durations: Distribution) -> Spread | None:
     """Percentiles in thousands of the distribution's steps: ms of µs, or µs of ns."""
     percentiles = durations.percentiles([50, 95, 99, 100])
     return None if percentiles is None else Spread(*(round(value / 1e3, 3) for value in percentiles.tolist()))
+
+
+# Edges of the bins of a histogram, µs: 20 for a power of ten, and the last bin has no end.
+_EDGES = np.unique(np.append(np.ceil(10 ** (np.arange(240) / 20) - 1e-9), 0).astype(np.int64))
+
+
+def _histogram(durations: Distribution) -> Histogram:
+    """Of a distribution that counts in µs."""
+    counts = durations.bins(np.append(_EDGES, np.iinfo(np.int64).max))
+    edges = [*(_EDGES / 1e3).tolist(), float(_EDGES[-1]) / 1e2]
+    bins = [(edges[i], edges[i + 1], int(counts[i])) for i in np.flatnonzero(counts)]
+    return Histogram(int(counts.sum()), round(durations.total / 1e6, 3), bins)
 
 
 def _utc(ns: int) -> str:

@@ -21,8 +21,9 @@ def test_all_variants_are_here():
         "nginx-static-nodelay-off",
         "nginx-static-nodelay-on",
         "nginx-static-nopush",
+        "nginx-static-rtt-20-nodelay-off",
     ]
-    assert len(CAPTURES) == 8
+    assert len(CAPTURES) == 10
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda r: r.name)
@@ -50,6 +51,14 @@ def test_the_stalled_run_stalls_on_all_but_the_first_exchanges():
         assert (summary.held_by, summary.delayed_by) == ("server", "client")
         assert summary.wait_ms is not None
         assert 35 < summary.wait_ms.p50 < 60  # one delayed-ACK timer of Linux, not two
+
+
+def test_the_jitter_of_a_far_end_hides_no_stall():
+    """20 ms away from the server, releases come up to 0.6 ms late, those of ten connections together."""
+    for end in ("server", "client"):
+        summary = analyze(REFERENCE / "nginx-static-rtt-20-nodelay-off" / f"{end}.pcap").summary
+        assert (summary.stalled_exchanges, summary.repeat_exchanges) == (190, 190)
+        assert summary.captured_near == end
 
 
 @pytest.mark.parametrize("variant", ["nodelay-on", "no-keepalive", "nopush"])

@@ -431,16 +431,24 @@ def test_unknown_set_of_packages(host: Host) -> None:
     assert host.refusal("python.sh", "everything") == "unknown set of packages: everything. Say run or dev."
 
 
-# tshark, and what all share
+# What the tests need, and what all share
 
 
-def test_tshark(host: Host) -> None:
-    by_hand = "sudo apt-get install -y tshark"
-    expected = f"the tests need tshark, and only root can install it. Run: {by_hand}"
+def test_tools(host: Host) -> None:
+    by_hand = "sudo apt-get install -y tshark chromium"
+    expected = f"the tests need tshark and chromium, and only root can install that. Run: {by_hand}"
     assert host.refusal("tools.sh") == expected
     host.runs_as(uid=0)
     assert host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1").endswith(f"or run: {by_hand}")
     host.command("tshark", "exit 99")
+    assert host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1").endswith("or run: sudo apt-get install -y chromium")
+    host.command("apt-get", "")
+    host.command("apt-cache", "echo 'Candidate: (none)'")
+    assert "Chromium, which this system's apt does not have" in host.refusal("tools.sh")
+    host.command("apt-cache", "echo '  Candidate: 156.0'")
+    assert host.succeeds("tools.sh") == ["installing chromium with apt-get (may take a minute)"]
+    assert host.calls("apt-get")[-1].endswith("install -y --no-install-recommends chromium")
+    host.command("google-chrome", "exit 99")
     assert host.succeeds("tools.sh") == []
 
 

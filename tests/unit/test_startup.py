@@ -32,4 +32,10 @@ def test_version_and_help_import_nothing_that_works(arguments):
 def test_a_diagnosis_imports_no_lab():
     found = imported("analyze", STALLED)
     assert "nagle_lab.analysis" in found
-    assert not found & LAB
+    assert not found & {*LAB, "matplotlib", "nagle_lab.reports.html"}
+
+
+def test_a_report_of_a_capture_imports_no_lab(tmp_path):
+    found = imported("analyze", STALLED, "--html", tmp_path / "report.html")
+    assert "matplotlib" in found
+    assert "nagle_lab.lab" not in found

@@ -9,8 +9,8 @@ PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
     "errors", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
     "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
-    "excerpt", "dissect", "checks", "judged", "runs", "figures", "bursts", "trials", "claims", "matrix", "sweep",
-    "reports", "listing", "commands", "cli",
+    "excerpt", "annotation", "dissect", "checks", "judged", "runs", "figures", "comparison", "bursts", "trials",
+    "claims", "matrix", "sweep", "reports", "listing", "demo", "commands", "cli",
 )  # fmt: skip
 ABOVE_THE_LAB = (
     "trials",
@@ -18,6 +18,7 @@ ABOVE_THE_LAB = (
     "matrix",
     "sweep",
     "listing",
+    "demo",
     "commands",
 )  # what may know both scenarios and results
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nagle_lab.analysis import analyze
+from nagle_lab.commands.exports import Exports, Wanted
 from nagle_lab.commands.report import report
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.pair import match
@@ -14,16 +15,17 @@ from nagle_lab.verdict import Verdict, exit_code
 
 
 def analyze_files(
-    paths: tuple[Path, ...], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool
+    paths: tuple[Path, ...], expect: str | None, as_json: bool, *, rotated: bool, same_traffic: bool, wanted: Wanted
 ) -> Exit:
-    """Diagnose captures and print each; the worst of them decides the exit code."""
+    """Diagnose captures, print each, and write the files wanted; the worst of them decides the exit code."""
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [(path,) for path in paths]
     if same_traffic:
         if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
             raise NagleLabError("--same-traffic takes two capture files, one from each end")
         _show_pair(paths, as_json)
-    return worst(_analyze_or_tell(capture, expected, as_json) for capture in captures)
+    with Exports(wanted) as exports:
+        return worst([_analyze_or_tell(capture, expected, as_json, exports) for capture in captures])
 
 
 def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
@@ -34,29 +36,33 @@ def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
         terminal.show_pair(pair, terminal.console())
 
 
-def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
-        return _analyze_one(paths, expected, as_json)
+        return _analyze_one(paths, expected, as_json, exports)
     except NagleLabError as error:
         tell(str(error))
+        exports.unusable(" ".join(path.name for path in paths), error)
         return error.exit_code
 
 
-def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool) -> Exit:
+def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
     if is_run(paths[0]) and len(paths) == 1:
         judged = judge(paths[0])
         code = report(judged, as_json)
-        return code if expected is None else exit_code(judged.verdict, expected)
+        code = code if expected is None else exit_code(judged.verdict, expected)
+        exports.run(judged, code, expected)
+        return code
     result = analyze([str(path) for path in paths])
+    files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
     if as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        again = all(path.is_file() for path in paths)  # what a pipe brought is gone
-        terminal.show_capture(paths if again else [], result, terminal.console())
+        terminal.show_capture(files, result, terminal.console())
     verdict = Verdict(result.verdict)
     code = exit_code(verdict, expected)
+    exports.capture(files, result, code, expected)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
     return code

@@ -8,21 +8,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nagle_lab.commands.exports import require_writable, write_whole
 from nagle_lab.commands.progress import RunsProgress
-from nagle_lab.errors import Exit, NagleLabError, printable, tell
+from nagle_lab.errors import Exit, printable, tell
 from nagle_lab.lab import Scenario, find_scenario, scenarios
 from nagle_lab.matrix import Matrix, Row, fill, plan
 from nagle_lab.reports import terminal
+from nagle_lab.reports.junit import junit, suites_of_matrix
 from nagle_lab.reports.matrix import markdown, show_matrix
 from nagle_lab.runs import Run
 from nagle_lab.trials import Outcome, attempt, make_run
 
 
 def run_matrix(
-    names: Sequence[str], repeat: int, json_file: Path | None, markdown_file: Path | None, runs: Path
+    names: Sequence[str],
+    repeat: int,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    runs: Path,
+    *,
+    junit_file: Path | None = None,
+    html_file: Path | None = None,
 ) -> Exit:
     """Run the scenarios ``names``, all where it is empty; print, and write the files asked for."""
-    for file in filter(None, (json_file, markdown_file)):
+    for file in filter(None, (json_file, markdown_file, junit_file, html_file)):
         require_writable(file)
     matrix = plan(_chosen(names), repeat)
     started, interrupted = time.monotonic(), False
@@ -33,17 +42,15 @@ def run_matrix(
     except KeyboardInterrupt:
         interrupted = True
     matrix.about["took_s"] = round(time.monotonic() - started)
-    _deliver(matrix, json_file, markdown_file)
+    _deliver(matrix, json_file, markdown_file, junit_file)
+    if html_file:
+        from nagle_lab.reports.html.overview import matrix_page  # noqa: PLC0415  (plots take time to import)
+
+        write_whole(html_file, matrix_page(matrix))
     if interrupted:
         tell(f"interrupted after {matrix.done} of {matrix.planned} runs")
         return Exit.INTERRUPTED
     return matrix.code
-
-
-def require_writable(file: Path) -> None:
-    """Raise NagleLabError unless ``file`` can be written: better now than after an hour of runs."""
-    if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise NagleLabError(f"{file} cannot be written: name a file in a folder that exists and is yours")
 
 
 def _chosen(names: Sequence[str]) -> list[Scenario]:
@@ -67,9 +74,11 @@ def _versions(run: Run) -> dict[str, Any]:
     return {name: said.get(name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}
 
 
-def _deliver(matrix: Matrix, json_file: Path | None, markdown_file: Path | None) -> None:
+def _deliver(matrix: Matrix, json_file: Path | None, markdown_file: Path | None, junit_file: Path | None) -> None:
     show_matrix(matrix, terminal.console(at_most=140))
     if json_file:
-        json_file.write_text(json.dumps(matrix.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_whole(json_file, json.dumps(matrix.to_json(), indent=1, ensure_ascii=False) + "\n")
     if markdown_file:
-        markdown_file.write_text(markdown(matrix), encoding="utf-8")
+        write_whole(markdown_file, markdown(matrix))
+    if junit_file:
+        write_whole(junit_file, junit(suites_of_matrix(matrix)))

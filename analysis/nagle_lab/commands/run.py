@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from nagle_lab.commands.exports import Exports, Wanted
 from nagle_lab.commands.report import report
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import find_scenario
@@ -12,14 +13,19 @@ from nagle_lab.reports import terminal
 from nagle_lab.trials import make_run
 
 
-def run(scenario: str, variant: str, settings: Sequence[str], runs: Path, as_json: bool) -> Exit:
-    """Run a variant once, and print what came out."""
+def run(
+    scenario: str, variant: str, settings: Sequence[str], runs: Path, as_json: bool, *, files: Wanted | None = None
+) -> Exit:
+    """Run a variant once, print what came out, and write the files wanted."""
     chosen = find_scenario(scenario)
     wanted = chosen.variant(variant)
     screen = terminal.console(stderr=True)
-    with screen.status("starting") as status:
-        judged = make_run(chosen, wanted, parsed_settings(settings), runs, _progress(screen, status.update))
-    return report(judged, as_json)
+    with Exports(files or Wanted()) as exports:
+        with screen.status("starting") as status:
+            judged = make_run(chosen, wanted, parsed_settings(settings), runs, _progress(screen, status.update))
+        code = report(judged, as_json)
+        exports.run(judged, code)
+    return code
 
 
 def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:

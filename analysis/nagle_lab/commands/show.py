@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nagle_lab.analysis import analyze
+from nagle_lab.commands.exports import Exports, Wanted
 from nagle_lab.commands.report import report
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.reports import terminal
@@ -14,10 +15,19 @@ from nagle_lab.result import Result, Stall
 from nagle_lab.runs import is_run, judge
 
 
-def show(path: Path, number: int | None, as_json: bool) -> Exit:
-    """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file."""
+def show(path: Path, number: int | None, as_json: bool, html: Path | None = None) -> Exit:
+    """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file.
+
+    ``html`` is the file to write a report of the whole run or capture to.
+    """
+    with Exports(Wanted(html=html)) as exports:
+        return _show(path, number, as_json, exports)
+
+
+def _show(path: Path, number: int | None, as_json: bool, exports: Exports) -> Exit:
     if is_run(path):
         judged = judge(path)
+        exports.run(judged, judged.exit_code())
         if number is None:
             return report(judged, as_json)
         return _show_stall(judged.capture(judged.best), judged.results[judged.best], number, as_json)
@@ -25,7 +35,9 @@ def show(path: Path, number: int | None, as_json: bool) -> Exit:
         raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
-    return _show_stall(path, analyze(path), number, as_json)
+    result = analyze(path)
+    exports.capture([path], result, Exit.OK, None)
+    return _show_stall(path, result, number, as_json)
 
 
 def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from nagle_lab.bursts import bursts_of
+from nagle_lab.commands.exports import require_writable, write_whole
 from nagle_lab.commands.progress import RunsProgress
 from nagle_lab.commands.run import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
@@ -21,9 +22,18 @@ Make = Callable[[Mapping[str, str], Callable[[str], None]], Run]
 
 
 def run_sweep(
-    name: str, span: str | None, *, only: Sequence[str], settings: Sequence[str], as_json: bool, runs: Path
+    name: str,
+    span: str | None,
+    *,
+    only: Sequence[str],
+    settings: Sequence[str],
+    as_json: bool,
+    runs: Path,
+    html_file: Path | None = None,
 ) -> Exit:
     """Sweep a scenario over ``span`` (``NAME=LO..HI``; None: its own), the series ``only`` or all; print it."""
+    if html_file:
+        require_writable(html_file)
     scenario = find_scenario(name)
     parameter, low, high = asked_range(scenario, span)
     found = _series(scenario, only)
@@ -40,6 +50,10 @@ def run_sweep(
         sys.stdout.write(json.dumps(to_json(name, parameter, low, high, found), ensure_ascii=False) + "\n")
     else:
         show_sweep(scenario.title, parameter, found, terminal.console(at_most=140))
+    if html_file:
+        from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
+
+        write_whole(html_file, sweep_page(scenario.title, parameter, found))
     if interrupted:
         tell("interrupted")
         return Exit.INTERRUPTED

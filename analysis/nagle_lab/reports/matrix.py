@@ -37,8 +37,8 @@ def show_matrix(matrix: Matrix, to: Console) -> None:
         results = claims_of(scenario, rows)
         if results:
             to.print("", _claims(results), sep="\n")
-    to.print(Text(f"\n{_summary(matrix)}", "bold"))
-    for line in _unexpected(matrix):
+    to.print(Text(f"\n{summary(matrix)}", "bold"))
+    for line in unexpected(matrix):
         to.print(Text(printable(line)))
 
 
@@ -53,7 +53,7 @@ def _table(rows: Sequence[Row], width: int) -> Table:
         words = i < _WORDS
         table.add_column("\n".join(heading), justify="left" if words else "right", overflow="fold", no_wrap=words)
     for row in rows:
-        name, verdicts, *figures = _cells(row)
+        name, verdicts, *figures = cells(row)
         style = "bold red" if row.as_expected < len(row.outcomes) else ""
         table.add_row(name, _verdict(row, verdicts), Text(figures[0], style), *figures[1:])
     return table
@@ -64,7 +64,8 @@ def _verdict(row: Row, verdicts: str) -> Text:
     return Text(verdicts, STYLE.get(names.pop(), "bold magenta") if len(names) == 1 else "bold magenta")
 
 
-def _cells(row: Row) -> list[str]:
+def cells(row: Row) -> list[str]:
+    """A row under :data:`COLUMNS`."""
     figures = row.figures
     words = [row.variant.name, row.verdicts, _as_expected(row)]
     if figures is None:
@@ -95,14 +96,14 @@ def _claims(results: Sequence[ClaimResult]) -> Table:
     table.add_column("", no_wrap=True)
     table.add_column("why", ratio=6, overflow="fold")
     for result in results:
-        figure, *rest = _ours(result)
-        ours = Text.assemble((figure, "bold"), *(f"\n{line}" for line in rest))
+        figure, *rest = ours(result)
+        told = Text.assemble((figure, "bold"), *(f"\n{line}" for line in rest))
         mark = Text(result.mark, _MARKS[result.mark])
-        table.add_row(result.claim.published, ours, mark, _one_line(result.claim.why), end_section=True)
+        table.add_row(result.claim.published, told, mark, one_line(result.claim.why), end_section=True)
     return table
 
 
-def _ours(result: ClaimResult) -> list[str]:
+def ours(result: ClaimResult) -> list[str]:
     """Our figure; what it is; and which figure would count as reproduced."""
     claim, measure = result.claim, result.measure
     asked = f"reproduced: {_span(claim.reproduced)}" + (f", partly: {_span(claim.partly)}" if claim.partly else "")
@@ -114,7 +115,7 @@ def _ours(result: ClaimResult) -> list[str]:
 
 
 def _ours_in_a_line(result: ClaimResult) -> str:
-    figure, what, asked = _ours(result)
+    figure, what, asked = ours(result)
     return f"**{figure}** ({what}; {asked})"
 
 
@@ -126,11 +127,13 @@ def _figure(value: float | None, unit: str) -> str:
     return f"{number(value)} {unit}".rstrip() if value is not None else NONE
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text without its line breaks."""
     return " ".join(text.split())
 
 
-def _summary(matrix: Matrix) -> str:
+def summary(matrix: Matrix) -> str:
+    """How many runs are as expected, and how long all took."""
     done, fine = matrix.done, sum(row.as_expected for row in matrix.rows)
     missing = f", {matrix.planned - done} not made" if done < matrix.planned else ""
     minutes, seconds = divmod(matrix.about.get("took_s", 0), 60)
@@ -138,7 +141,8 @@ def _summary(matrix: Matrix) -> str:
     return f"{fine} of {done} runs as expected{missing}, in {took}"
 
 
-def _unexpected(matrix: Matrix) -> Iterator[str]:
+def unexpected(matrix: Matrix) -> Iterator[str]:
+    """A line for everything that is not as expected."""
     for row in matrix.rows:
         for reason in row.reasons:
             yield f"{row.scenario.name} {row.variant.name}: {reason}"
@@ -146,33 +150,33 @@ def _unexpected(matrix: Matrix) -> Iterator[str]:
 
 def _page(matrix: Matrix) -> Iterator[str]:
     yield from ("# The matrix: every scenario and variant, run", "")
-    yield f"Written by `nagle-lab matrix{_options(matrix)}`, never by hand. {_machine(matrix)}"
+    yield f"Written by `nagle-lab matrix{_options(matrix)}`, never by hand. {machine(matrix)}"
     yield ""
-    yield _PREAMBLE
+    yield PREAMBLE
     for scenario, rows in matrix.by_scenario():
         yield from ("", f"## {scenario.name}", "", scenario.title, "")
-        yield from _lines([" ".join(filter(None, heading)) for heading in _COLUMNS], _WORDS)
-        yield from (_line(_cells(row)) for row in rows)
+        yield from _lines([" ".join(filter(None, heading)) for heading in COLUMNS], _WORDS)
+        yield from (_line(cells(row)) for row in rows)
         results = claims_of(scenario, rows)
         if results:
             yield ""
             yield from _lines(["published", "ours", "", "why"], 4)
             yield from (
-                _line([r.claim.published, _ours_in_a_line(r), f"**{r.mark}**", _one_line(r.claim.why)])
+                _line([r.claim.published, _ours_in_a_line(r), f"**{r.mark}**", one_line(r.claim.why)])
                 for r in results
             )
-    unexpected = list(_unexpected(matrix))
-    yield from ("", f"**{_summary(matrix)}.**")
-    if unexpected:
+    surprises = list(unexpected(matrix))
+    yield from ("", f"**{summary(matrix)}.**")
+    if surprises:
         yield ""
-        yield from (f"- {printable(line)}" for line in unexpected)
+        yield from (f"- {printable(line)}" for line in surprises)
 
 
-_COLUMNS = (
+COLUMNS = (
     ("variant",), ("verdict",), ("as expected",), ("stalled",), ("wait, ms (p50 / p99)",), ("requests per s",),
     ("packets per request",), ("wire bytes per byte",), ("delayed ACKs (seen / kernel)",),
 )  # fmt: skip
-_PREAMBLE = (
+PREAMBLE = (
     "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
     "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the judged "
     "connections, of both ends: per request, per byte of payload, and in all. Beside the last stands what the "
@@ -184,7 +188,8 @@ def _options(matrix: Matrix) -> str:
     return f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
 
 
-def _machine(matrix: Matrix) -> str:
+def machine(matrix: Matrix) -> str:
+    """When and on what it ran."""
     about, versions = matrix.about, matrix.about.get("versions", {})
     repeat = f" Figures are medians of {matrix.repeat} runs." if matrix.repeat > 1 else ""
     kernel = f"Linux {versions['kernel']}, " if versions.get("kernel") else ""

@@ -32,19 +32,20 @@ def _table(parameter: str, series: Series) -> Table:
     for heading in (parameter, "stalled", "requests/s", "median ms"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
-    for point in _shown(series):
+    for point in shown_points(series):
         figures = point.outcome.figures
-        cells = [share(point.share), number(figures.requests_per_s), _median(figures)] if figures else [NONE] * 3
+        cells = [share(point.share), number(figures.requests_per_s), median(figures)] if figures else [NONE] * 3
         verdict = Text(point.outcome.name, STYLE.get(point.outcome.name, "bold magenta"))
         table.add_row(str(point.size), *cells, verdict)
     return table
 
 
-def _median(figures: Figures) -> str:
+def median(figures: Figures) -> str:
+    """Of the requests' times, ms."""
     return "< 1" if figures.p50_ms == 0 else number(figures.p50_ms)  # ab tells whole milliseconds
 
 
-def _shown(series: Series) -> list[Point]:
+def shown_points(series: Series) -> list[Point]:
     """The doubling sizes, both sides of each edge, and what does not tell; not the steps of the search between."""
     edges = {point.size for edge in series.edges for point in (edge.below, edge.above)}
     doubling = series.points[: series.doubled]
@@ -53,16 +54,21 @@ def _shown(series: Series) -> list[Point]:
 
 
 def _edges(parameter: str, series: Series) -> Iterator[RenderableType]:
-    """Each edge in words; or that there is none."""
+    for headline, lines in edges_in_words(parameter, series):
+        yield Text(headline)
+        yield from (Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines)
+
+
+def edges_in_words(parameter: str, series: Series) -> Iterator[tuple[str, list[str]]]:
+    """Each edge, and what explains or blurs it; or that there is none."""
     if not series.edges:
         told = {point.verdict for point in series.points} - {None}
         low, high = series.points[0].size, max(point.size for point in series.points)
         always = "stalls at every size" if told == {Verdict.STALL} else "no stall at any size"
-        yield Text(f"{always} measured, {low} to {high}" if told else "no run tells")
+        yield (f"{always} measured, {low} to {high}" if told else "no run tells"), []
     for edge in series.edges:
-        yield Text(_headline(parameter, edge))
-        lines = [*explanation(edge, parameter), *(f"NOT SHARP: {line}" for line in edge.blurs)]
-        yield from (Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines)
+        blurs = [f"NOT SHARP: {line}" for line in edge.blurs]
+        yield _headline(parameter, edge), [*explanation(edge, parameter), *blurs]
 
 
 def _headline(parameter: str, edge: Edge) -> str:

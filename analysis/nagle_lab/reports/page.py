@@ -1,0 +1,76 @@
+"""A run or a capture as Markdown, for a pull request or a job summary."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nagle_lab.excerpt import around
+from nagle_lab.reports.ladder import ladder
+from nagle_lab.reports.markup import escaped, heading_line, table_line
+from nagle_lab.result import Result, Spread
+from nagle_lab.runs import Run
+from nagle_lab.verdict import Verdict
+
+_SIGNS = {"STALL": "🔴", "CLEAN": "🟢", "INCONCLUSIVE": "🟡", "INVALID": "🟣"}
+
+
+def page_of_capture(files: Sequence[Path], result: Result, against: str = "") -> str:
+    """A diagnosed capture; no ladder without ``files`` to read again. ``against``: the expectation it contradicts."""
+    lines = [
+        *_head(f"{_SIGNS[result.verdict]} {result.verdict}", result.source.file, result.reason),
+        *_contradictions([against] if against else []),
+    ]
+    rows = [*_figures(result), *(("damage", damage) for damage in result.quality.damage)]
+    lines += [*heading_line(["", ""], words=2), *(table_line([escaped(a), escaped(b)]) for a, b in rows), ""]
+    return "\n".join([*lines, *_proof(files, result)]) + "\n"
+
+
+def page_of_run(run: Run, unlike: Sequence[str]) -> str:
+    """A judged run; ``unlike`` is how it differs from what was expected."""
+    m, load = run.manifest, run.witnesses["load"]
+    result = run.results[run.best]
+    told = run.verdict in (Verdict.STALL, Verdict.CLEAN)
+    said = f"{run.verdict}, {'not ' if unlike else ''}as expected" if told else run.verdict
+    sign = _SIGNS[run.verdict] if not told else "🔴" if unlike else "🟢"
+    lines = [*_head(f"{sign} {said}", f"{m['scenario']} / {m['variant']}", run.reason), *_contradictions(unlike)]
+    rows = [
+        ("load", f"{load['command']}: {load['complete']} requests, {load['requests_per_s']:,.0f} per second"),
+        *_figures(result),
+        ("server", f"{m['versions']['server']}"),
+        ("on", f"Linux {m['versions']['kernel']}, Docker {m['versions']['docker']}"),
+        ("run", run.folder.name),
+    ]
+    lines += [*heading_line(["", ""], words=2), *(table_line([escaped(a), escaped(b)]) for a, b in rows), ""]
+    lines += [f"- **witness disagrees**: {escaped(c.name)}: {escaped(c.detail)}" for c in run.checks if not c.ok]
+    return "\n".join([*lines, *_proof([run.capture(run.best)], result)]) + "\n"
+
+
+def _head(verdict: str, title: str, reason: str) -> list[str]:
+    return [f"### {verdict} · {escaped(title)}", "", escaped(reason), ""]
+
+
+def _contradictions(found: Sequence[str]) -> list[str]:
+    return [*(f"- **not as expected**: {escaped(line)}" for line in found), *([""] if found else [])]
+
+
+def _figures(result: Result) -> Iterator[tuple[str, str]]:
+    s = result.summary
+    yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
+    for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
+        if spread:
+            yield name, _spread(spread)
+    if s.held_by and s.remedy:
+        yield "held by, delayed by", f"{s.held_by}, {s.delayed_by}"
+        yield "remedy", s.remedy
+
+
+def _spread(spread: Spread) -> str:
+    return f"p50 {spread.p50:.2f}, p99 {spread.p99:.2f}, max {spread.max:.2f} ms"
+
+
+def _proof(files: Sequence[Path], result: Result) -> Iterator[str]:
+    if not (files and result.stalls):
+        return
+    stall = result.stalls.typical()
+    drawn = ladder(around(files, result, stall), result.connections[stall.connection], stall).plain
+    yield "<details><summary>a typical stall, frame by frame</summary>"
+    yield from ("", "```text", *(line.rstrip() for line in drawn.splitlines()), "```", "", "</details>", "")

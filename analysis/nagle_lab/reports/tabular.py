@@ -1,0 +1,163 @@
+"""Stalls and connections as tables for other programs: CSV, and Parquet where pyarrow is installed.
+
+docs/views.md tells every column and its unit. Times are of the capture; frames count from 1, as in Wireshark.
+"""
+
+import csv
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.result import Result
+
+Column = tuple[str, type, Callable[[Any], object]]
+
+STALL_COLUMNS: Sequence[Column] = (
+    ("stall", int, lambda row: row[0]),
+    ("connection", int, lambda row: row[1].connection),
+    ("exchange", int, lambda row: row[1].exchange),
+    ("held_role", str, lambda row: row[1].held_by.role),
+    ("held_ip", str, lambda row: row[1].held_by.ip),
+    ("held_port", int, lambda row: row[1].held_by.port),
+    ("delayed_role", str, lambda row: row[1].delayed_by.role),
+    ("delayed_ip", str, lambda row: row[1].delayed_by.ip),
+    ("delayed_port", int, lambda row: row[1].delayed_by.port),
+    ("trigger_frame", int, lambda row: row[1].trigger_frame),
+    ("ack_frame", int, lambda row: row[1].ack_frame),
+    ("release_frame", int, lambda row: row[1].release_frame),
+    ("wait_ms", float, lambda row: row[1].wait_ms),
+    ("release_us", float, lambda row: row[1].release_us),
+    ("trigger_bytes", int, lambda row: row[1].trigger_bytes),
+    ("released_bytes", int, lambda row: row[1].released_bytes),
+)
+_SENT = ("packets", "segments", "wire_bytes", "payload_bytes", "delayed_acks", "fin_acks_by_timer")
+CONNECTION_COLUMNS: Sequence[Column] = (
+    ("connection", int, lambda c: c.id),
+    ("client_ip", str, lambda c: c.client.ip),
+    ("client_port", int, lambda c: c.client.port),
+    ("server_ip", str, lambda c: c.server.ip),
+    ("server_port", int, lambda c: c.server.port),
+    ("first_frame", int, lambda c: c.first_frame),
+    ("packets", int, lambda c: c.packets),
+    ("handshake", bool, lambda c: c.handshake),
+    ("full_segment_bytes", int, lambda c: c.mss),
+    ("exchanges", int, lambda c: c.exchanges),
+    ("stalled_exchanges", int, lambda c: c.stalled_exchanges),
+    ("stalls", int, lambda c: c.stalls),
+    ("first_stalled_exchange", int, lambda c: c.first_stalled_exchange),
+    *(
+        (f"{role}_{name}", int, lambda c, role=role, name=name: getattr(c.sent[role], name))
+        for role in ("client", "server")
+        for name in _SENT
+    ),
+)
+_AT_ONCE = 1 << 14  # rows
+
+
+class Writer(Protocol):
+    """Writes tables to a file, some rows at a time."""
+
+    def __init__(self, file: Path, columns: Sequence[Column]) -> None: ...
+
+    def write(self, source: str, rows: Sequence[Any]) -> None:
+        """Rows of the capture of that name."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class Tables:
+    """Stalls in ``file``, and connections beside it in ``NAME.connections.EXT``; whole or not at all.
+
+    A context manager: left by an exception it removes what it wrote.
+    """
+
+    def __init__(self, file: Path, writer: type[Writer]) -> None:
+        self.files = (file, file.with_name(f"{file.stem}.connections{file.suffix}"))
+        self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
+        self._stalls, self._connections = (
+            writer(part, columns)
+            for part, columns in zip(self._parts, (STALL_COLUMNS, CONNECTION_COLUMNS), strict=True)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._stalls.close()
+        self._connections.close()
+        for part, file in zip(self._parts, self.files, strict=True):
+            if kind is None:
+                part.replace(file)
+            else:
+                part.unlink(missing_ok=True)
+
+    def add(self, source: str, result: Result) -> None:
+        """The rows of one capture; ``source`` is what their first column says."""
+        for at in range(0, len(result.stalls), _AT_ONCE):
+            self._stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
+        for at in range(0, len(result.connections), _AT_ONCE):
+            self._connections.write(source, result.connections[at : at + _AT_ONCE])
+
+
+class CsvWriter:
+    """CSV as RFC 4180 has it, but lines end in a newline; UTF-8, first line the names."""
+
+    def __init__(self, file: Path, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._file = file.open("w", encoding="utf-8", newline="")
+        self._csv = csv.writer(self._file, lineterminator="\n")
+        self._csv.writerow(["file", *(name for name, _, _ in columns)])
+
+    def write(self, source: str, rows: Sequence[Any]) -> None:
+        """Rows of the capture of that name; an empty field where there is no value, 1 and 0 for yes and no."""
+        name = _no_formula(source)
+        self._csv.writerows([name, *(_plain(value(row)) for _, _, value in self._columns)] for row in rows)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+class ParquetWriter:
+    """Parquet, through pyarrow."""
+
+    def __init__(self, file: Path, columns: Sequence[Column]) -> None:
+        self._columns, self._arrow = columns, _pyarrow()
+        kinds = {int: self._arrow.int64(), float: self._arrow.float64(), str: self._arrow.string()}
+        kinds[bool] = self._arrow.bool_()
+        self._schema = self._arrow.schema([("file", kinds[str]), *((name, kinds[kind]) for name, kind, _ in columns)])
+        self._file = importlib.import_module("pyarrow.parquet").ParquetWriter(str(file), self._schema)
+
+    def write(self, source: str, rows: Sequence[Any]) -> None:
+        """Rows of the capture of that name."""
+        table: Mapping[str, list[object]] = {
+            "file": [printable(source)] * len(rows),
+            **{name: [value(row) for row in rows] for name, _, value in self._columns},
+        }
+        self._file.write_table(self._arrow.table(table, self._schema))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+def _pyarrow() -> Any:
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise NagleLabError(
+            "--parquet needs pyarrow, which is not installed: .venv/bin/pip install pyarrow, or use --csv"
+        ) from error
+
+
+def _no_formula(name: str) -> str:
+    """A file's name, harmless in a spreadsheet: one that would begin a formula gets an apostrophe."""
+    text = printable(name)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _plain(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value

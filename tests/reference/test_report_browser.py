@@ -1,0 +1,148 @@
+"""Reports in a real browser: they open without complaint and without network, fit, and can be pointed at."""
+
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.reports.html import report_page, shown_at
+from support.browser import Page, chromium
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+STALLED = REFERENCE / "nginx-static-nodelay-off"
+WIDE, PHONE = (1200, 800), (390, 800)
+TEXTS = "[...document.querySelectorAll('svg text')].filter((t) => t.getClientRects().length && t.textContent)"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(report_page([shown_at(STALLED)]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def stall():
+    return shown_at(STALLED).result.stalls.typical()
+
+
+def tip(page: Page) -> str | None:
+    """What the tip says; None while it is hidden."""
+    return page.js("document.getElementById('tip').hidden ? null : document.getElementById('tip').innerText")
+
+
+def late(kind: str, stall) -> str:
+    return f"svg.ladder.{kind} .seg.late[data-frame='{stall.ack_frame}']"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_opens_quietly_and_fits(browser, report, size, dark):
+    browser.open(report, *size, dark=dark)
+    assert browser.complaints() == []
+    assert browser.fetched() == [report.as_uri()]
+    assert browser.js("document.documentElement.scrollWidth") <= size[0]
+    kind, other = ("wide", "narrow") if size == WIDE else ("narrow", "wide")
+    drawn = "[...document.querySelectorAll('svg.%s')].filter((e) => e.getBoundingClientRect().width > 300).length"
+    assert browser.js(drawn % kind) >= 4
+    assert browser.js(drawn % other) == 0
+    background = browser.js("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(15, 19, 23)" if dark else "rgb(255, 255, 255)")
+    assert browser.js("[...document.querySelectorAll('h2')].length") >= 5
+
+
+def test_words_in_drawings_are_large_enough(browser, report):
+    smallest = (
+        f"Math.min(...{TEXTS}.map((t) => {{ const m = t.getScreenCTM();"
+        "return parseFloat(getComputedStyle(t).fontSize) * Math.hypot(m.a, m.b); }))"
+    )
+    browser.open(report, *WIDE)
+    assert browser.js(smallest) >= 14
+    browser.open(report, *PHONE)
+    assert browser.js(smallest) >= 9
+
+
+def test_nothing_drawn_is_cut_off(browser, report):
+    for size in (WIDE, PHONE):
+        browser.open(report, *size)
+        beyond = browser.js(
+            f"{TEXTS}.filter((t) => {{ const b = t.getBoundingClientRect();"
+            "return b.left < 0 || b.right > innerWidth; }).map((t) => t.textContent)"
+        )
+        assert beyond == []
+
+
+def test_pointing_at_a_segment_tells_its_frame_and_lights_it_up_elsewhere(browser, report, stall):
+    browser.open(report, *WIDE)
+    assert tip(browser) is None
+    browser.hover(late("wide", stall))
+    said = tip(browser)
+    assert said and said.split("\n")[:2] == [f"frame {stall.ack_frame}", "late ACK"]
+    assert browser.js(f"document.querySelectorAll('.mark.lit[data-frame=\"{stall.ack_frame}\"]').length") == 2
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert tip(browser) is None
+
+
+def test_a_mark_of_a_plot_tells_its_frame(browser, report, stall):
+    browser.open(report, *WIDE)
+    browser.hover(f"svg.chart.wide .mark[data-frame='{stall.ack_frame}']")
+    said = tip(browser)
+    assert said and f"frame {stall.ack_frame}\nlate ACK" in said
+
+
+def test_a_tip_lies_inside_the_window(browser, report):
+    for size in (WIDE, PHONE):
+        browser.open(report, *size)
+        kind = "wide" if size == WIDE else "narrow"
+        for selector in (f"svg.ladder.{kind} .seg", f"svg.chart.{kind} .mark"):
+            browser.hover(selector)
+            box = browser.js(
+                "(({left, top, right, bottom}) => [left, top, right, bottom])(tip.getBoundingClientRect())"
+            )
+            assert box[0] >= 0 and box[1] >= 0 and box[2] <= size[0] and box[3] <= size[1]
+
+
+def test_the_keyboard_goes_from_segment_to_segment(browser, report, stall):
+    browser.open(report, *WIDE)
+    browser.press("Tab")
+    first = tip(browser)
+    assert first and first.startswith("frame ")
+    browser.press("ArrowDown")
+    browser.press("ArrowDown")
+    said = tip(browser)
+    assert said and said.startswith(f"frame {stall.ack_frame}\nlate ACK")
+    browser.press("Home")
+    assert tip(browser) == first
+    browser.press("Escape")
+    assert tip(browser) is None
+    stops = "[...document.querySelectorAll('svg.wide')].map((s) => s.querySelectorAll('[tabindex=\"0\"]').length)"
+    assert set(browser.js(stops)) == {1}
+
+
+def test_a_tap_works_like_pointing(browser, report, stall):
+    browser.open(report, *PHONE)
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        browser.tap(late("narrow", stall))
+        said = tip(browser)
+    finally:
+        browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    assert said and f"frame {stall.ack_frame}" in said
+
+
+def test_it_prints_light_and_wide(browser, report):
+    browser.open(report, *PHONE, dark=True)
+    assert browser.pdf().startswith(b"%PDF")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        browser.call("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
+        assert browser.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        shown = browser.js("getComputedStyle(document.querySelector('svg.wide')).display")
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+    assert shown == "block"

@@ -1,0 +1,144 @@
+"""A headless Chromium, spoken to over its debugging pipe (Chrome DevTools Protocol): no driver, no port."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find() -> str:
+    """The browser; its absence is a failure, not a reason to look at nothing."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.fail("Chromium is not installed, and this test opens reports in it: apt-get install chromium")
+    return path
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, to: int, back: int) -> None:
+        self._to, self._back, self._id, self._buffer, self._session = to, back, 0, b"", None
+        self.said: list[dict[str, Any]] = []  # events
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        self._id += 1
+        message = {"id": self._id, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while (answer := self._next()).get("id") != self._id:
+            self.said.append(answer)
+        assert "error" not in answer, f"{method}: {answer['error']}"
+        return answer["result"]
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            part = os.read(self._back, 1 << 20)
+            assert part, "Chromium ended"
+            self._buffer += part
+        whole, _, self._buffer = self._buffer.partition(b"\0")
+        answer: dict[str, Any] = json.loads(whole)
+        return answer
+
+    def open(self, file: Path, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        scheme = "dark" if dark else "light"
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.said.clear()
+        self.call("Page.navigate", url=file.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.said):
+            self.said.append(self._next())
+
+    def js(self, expression: str) -> Any:
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def events(self, *methods: str) -> list[dict[str, Any]]:
+        self.js("new Promise((done) => setTimeout(done, 50))")
+        return [event["params"] for event in self.said if event.get("method") in methods]
+
+    def complaints(self) -> list[Any]:
+        """Console messages, log entries (policy violations among them) and exceptions since the page was opened."""
+        return self.events("Runtime.consoleAPICalled", "Log.entryAdded", "Runtime.exceptionThrown")
+
+    def fetched(self) -> list[str]:
+        """What was asked of the network or the disk since the page was opened."""
+        return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
+
+    def centre(self, selector: str) -> tuple[float, float]:
+        """Scroll an element into view; where its middle is then."""
+        x, y = self.js(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect();"
+            "return [b.left + b.width / 2, b.top + b.height / 2]; })()"
+        )
+        return x, y
+
+    def hover(self, selector: str) -> None:
+        x, y = self.centre(selector)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def tap(self, selector: str) -> None:
+        x, y = self.centre(selector)
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def press(self, key: str) -> None:
+        code = {"Tab": 9, "ArrowRight": 39, "ArrowDown": 40, "End": 35, "Home": 36, "Escape": 27}[key]
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def screenshot(self, file: Path, top: float = 0, height: float | None = None) -> None:
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}
+        shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+    def pdf(self) -> bytes:
+        return base64.b64decode(
+            self.call("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"]
+        )
+
+
+@contextmanager
+def chromium() -> Iterator[Page]:
+    """A browser with one tab; it ends with the block."""
+    reading, to = os.pipe()
+    back, writing = os.pipe()
+    # Its sandbox needs what root, and many containers, lack; the only pages opened are the tests' own.
+    flags = "--headless --remote-debugging-pipe --no-sandbox --no-first-run --disable-gpu --disable-dev-shm-usage"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = f'exec "$0" {flags} "$1" 3<&{reading} 4>&{writing}'  # the protocol's descriptors
+        process = subprocess.Popen(
+            ["bash", "-c", command, find(), f"--user-data-dir={profile}"],
+            pass_fds=(reading, writing),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(reading)
+        os.close(writing)
+        try:
+            yield Page(to, back)
+        finally:
+            process.terminate()
+            process.wait(30)
+            os.close(to)
+            os.close(back)

@@ -1,0 +1,276 @@
+"""The files beside the screen: JUnit against its schema, CSV against the result, Markdown without foreign markup."""
+
+import csv
+import importlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from nagle_lab import trials
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab import find_scenario
+from nagle_lab.matrix import fill, plan
+from nagle_lab.reports.junit import Case, Suite, junit, suites_of_matrix
+from nagle_lab.reports.markup import escaped
+from nagle_lab.runs import judge
+from nagle_lab.trials import Outcome
+from nagle_lab.verdict import Verdict
+from support.stories import nodelay, server_held, talk
+from support.synthetic import pcap_bytes
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
+SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "support" / "junit.xsd"))
+HOSTILE = "=cmd|' /C calc'!A0\x1b[31m\x00<b>&\"]]>\ufffe\ud800\n@you`x` 🐢"
+
+
+def parsed(text: str | bytes) -> etree._Element:
+    root = etree.fromstring(text.encode() if isinstance(text, str) else text)
+    SCHEMA.assertValid(root)
+    for suite in root:
+        cases = suite.findall("testcase")
+        for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(attribute)) == len(suite.findall(f"testcase/{kind}"))
+        assert int(suite.get("tests")) == len(cases)
+    return root
+
+
+def ended(root: etree._Element) -> dict[str, str]:
+    """How each case ended, by name."""
+    return {case.get("name"): case[0].tag if len(case) else "passed" for case in root.iter("testcase")}
+
+
+@pytest.fixture
+def captures(tmp_path) -> Path:
+    """A stalled, a clean, a too short, and an unusable capture."""
+    for name, segments in (
+        ("stalled.pcap", talk(server_held).segments),
+        ("clean.pcap", talk(nodelay).segments),
+        ("short.pcap", talk(nodelay, exchanges=3).segments),
+    ):
+        (tmp_path / name).write_bytes(pcap_bytes(segments))
+    (tmp_path / "text.pcap").write_text("not a capture")
+    return tmp_path
+
+
+NAMES = ("stalled.pcap", "clean.pcap", "short.pcap", "text.pcap", "missing.pcap")
+
+
+# --------------------------------------------------------------------------------------------- JUnit
+
+
+@pytest.mark.parametrize(
+    ("expect", "stalled", "clean"),
+    [("clean", "failure", "passed"), ("stall", "passed", "failure"), (None, "passed", "passed")],
+)
+def test_junit_tells_contradicted_unusable_and_inconclusive_apart(run, captures, expect, stalled, clean):
+    file = captures / "j.xml"
+    arguments = ["--expect", expect] if expect else []
+    got, _, _ = run("analyze", *(captures / name for name in NAMES), *arguments, "--junit", file)
+    assert got == Exit.UNUSABLE  # the worst of them
+    root = parsed(file.read_bytes())
+    assert ended(root) == dict(zip(NAMES, (stalled, clean, "skipped", "error", "error"), strict=True))
+    assert "10 are needed" in root.find(".//skipped").get("message")
+    if expect:
+        assert f"expected {expect.upper()}, found" in root.find(".//failure").get("message")
+
+
+def test_junit_of_runs_tells_what_ran_and_every_witness(run, tmp_path):
+    file = tmp_path / "j.xml"
+    assert run("analyze", OFF, ON, "--junit", file)[0] == 0
+    root = parsed(file.read_bytes())
+    assert ended(root) == {"nodelay-off": "passed", "nodelay-on": "passed"}
+    assert [suite.get("timestamp") for suite in root] == [
+        json.loads((folder / "manifest.json").read_text())["started"][:19] for folder in (OFF, ON)
+    ]
+    assert root.find(".//property[@name='TCP_NODELAY']").get("value") == "off"
+    assert (
+        "agrees: delayed ACKs of the client: 96 in the capture, 96 in the kernel" in root[0].find("system-out").text
+    )
+    again = tmp_path / "again.xml"
+    run("analyze", OFF, ON, "--junit", again)
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_junit_of_a_run_held_against_another_expectation(run, tmp_path):
+    file, page = tmp_path / "j.xml", tmp_path / "m.md"
+    assert run("analyze", OFF, "--expect", "clean", "--junit", file, "--markdown", page)[0] == Exit.CONTRADICTED
+    root = parsed(file.read_bytes())
+    assert root.find(".//failure").get("message").startswith("STALL: expected CLEAN, found STALL; 96 of 100")
+    assert "### 🔴 STALL, not as expected · nginx-static" in page.read_text()
+    assert "**not as expected**: expected CLEAN, found STALL" in page.read_text()
+
+
+def test_junit_survives_whatever_is_in_a_name():
+    text = junit(
+        [Suite(HOSTILE, [Case(HOSTILE, Exit.CONTRADICTED, "STALL", HOSTILE)], HOSTILE, {HOSTILE: HOSTILE}, [HOSTILE])]
+    )
+    root = parsed(text.encode())
+    assert '\\x1b[31m\\x00<b>&"]]>\\ufffe\\ud800\n@you' in root.find(".//failure").get("message").replace(" @", "\n@")
+    assert root[0].get("timestamp") == "1970-01-01T00:00:00"
+
+
+def test_an_empty_name_is_still_valid():
+    parsed(junit([Suite(" ", [Case("", Exit.INCONCLUSIVE, "INCONCLUSIVE", "")]), Suite("none", [])]))
+
+
+def outcome(code, verdict, reason=""):
+    return Outcome(code, verdict, reason, "a-run", None)
+
+
+def test_junit_of_a_matrix_has_a_case_for_every_run(run, tmp_path, monkeypatch):
+    matrix = plan([find_scenario("node-keepalive")], 2)
+    kinds = [
+        outcome(Exit.OK, Verdict.STALL),
+        outcome(Exit.CONTRADICTED, Verdict.CLEAN, "expected STALL"),
+        outcome(Exit.UNUSABLE, None, "no server"),
+        outcome(Exit.INCONCLUSIVE, Verdict.INCONCLUSIVE, "no moon"),
+    ]
+    coming = iter(kinds * len(matrix.rows))
+    fill(matrix, lambda row: next(coming))
+    matrix.about = {"started": "2026-11-21T04:00:00+00:00"}
+    root = parsed(junit(suites_of_matrix(matrix)))
+    found = ended(root)
+    assert len(found) == matrix.planned and set(found.values()) == {"passed", "failure", "error", "skipped"}
+    assert all(name.endswith((" #1", " #2")) for name in found)
+    assert root[0].get("timestamp") == "2026-11-21T04:00:00"
+
+
+@pytest.fixture
+def recorded(monkeypatch, tmp_path):
+    """Runs are not made: the reference run takes their place."""
+    folder = shutil.copytree(OFF, tmp_path / "run")
+    monkeypatch.setattr(trials, "record", lambda *_: folder)
+    return tmp_path
+
+
+def test_run_writes_junit_and_markdown(run, recorded):
+    code, _, _ = run("run", "nginx-static", "nodelay-off", "--junit", recorded / "j", "--markdown", recorded / "m")
+    assert code == 0
+    assert ended(parsed((recorded / "j").read_bytes())) == {"nodelay-off": "passed"}
+    assert "### 🟢 STALL, as expected · nginx-static / nodelay-off" in (recorded / "m").read_text()
+
+
+def test_matrix_writes_junit(run, recorded):
+    code, _, _ = run("matrix", "node-keepalive", "--junit", recorded / "j.xml")
+    assert code == Exit.OK  # the reference run is as expected, whatever was asked for
+    assert set(ended(parsed((recorded / "j.xml").read_bytes())).values()) == {"passed"}
+
+
+# ----------------------------------------------------------------------------------------------- tables
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_csv_has_every_stall_and_every_connection(run, captures):
+    file = captures / "out.csv"
+    assert run("analyze", captures / "stalled.pcap", OFF, "--csv", file)[0] == 0
+    stalls, connections = rows(file), rows(captures / "out.connections.csv")
+    own = json.loads(run("analyze", "--json", captures / "stalled.pcap")[1])
+    server = json.loads((OFF / "server.json").read_text())
+    client = json.loads((OFF / "client.json").read_text())
+    results = {"stalled.pcap": own, f"{OFF.name}/server.pcap": server, f"{OFF.name}/client.pcap": client}
+    for name, result in results.items():
+        told = [row for row in stalls if row["file"] == name]
+        assert len(told) == len(result["stalls"])
+        for number, (row, stall) in enumerate(zip(told, result["stalls"], strict=True), 1):
+            assert int(row["stall"]) == number
+            for key in (
+                "connection",
+                "exchange",
+                "trigger_frame",
+                "ack_frame",
+                "release_frame",
+                "wait_ms",
+                "release_us",
+            ):
+                assert float(row[key]) == stall[key]
+            assert row["held_ip"] == stall["held_by"]["ip"]
+        told = [row for row in connections if row["file"] == name]
+        assert [int(row["stalls"]) for row in told] == [c["stalls"] for c in result["connections"]]
+        assert [int(row["client_payload_bytes"]) for row in told] == [
+            c["sent"]["client"]["payload_bytes"] for c in result["connections"]
+        ]
+
+
+def test_a_file_s_name_is_no_formula(run, captures):
+    (captures / "=1+1.pcap").write_bytes((captures / "stalled.pcap").read_bytes())
+    run("analyze", captures / "=1+1.pcap", "--csv", captures / "out.csv")
+    assert {row["file"] for row in rows(captures / "out.csv")} == {"'=1+1.pcap"}
+
+
+def test_parquet_without_pyarrow_is_one_line(run, captures, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    code, out, err = run("analyze", captures / "clean.pcap", "--parquet", captures / "out.parquet")
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "needs pyarrow" in err and err.count("\n") == 1
+    assert not list(captures.glob("*out*")) and not list(captures.glob(".*"))
+
+
+# --------------------------------------------------------------------------------------------- Markdown
+
+
+def test_markdown_tells_verdict_figures_remedy_and_a_ladder(run, captures):
+    file = captures / "m.md"
+    run("analyze", *(captures / name for name in NAMES), "--markdown", file)
+    text = file.read_text()
+    for said in (
+        "### 🔴 STALL · stalled.pcap",
+        "### 🟢 CLEAN · clean.pcap",
+        "INCONCLUSIVE · short.pcap",
+        "unusable · text.pcap",
+    ):
+        assert said in text
+    assert "| remedy | Set TCP\\_NODELAY on the server" in text
+    assert text.count("```text") == 1 and "late ACK" in text
+
+
+def test_what_comes_from_names_is_no_markup():
+    text = escaped(HOSTILE + "[x](http://y) | a_b *c* ~~d~~ # e")
+    assert "\n" not in text and "\x1b" not in text and "<b>" not in text and "@you" not in text
+    assert "\\[x\\](" in text and " \\| " in text and "\\`x\\`" in text
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown", "--csv"])
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_done(run, captures, option):
+    code, out, err = run("analyze", captures / "clean.pcap", option, captures / "no" / "such" / "folder")
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "cannot be written" in err and err.count("\n") == 1
+
+
+def test_two_outputs_of_one_name_are_refused(run, captures):
+    same = captures / "same"
+    code, _, err = run("analyze", captures / "clean.pcap", "--junit", same, "--markdown", same)
+    assert code == Exit.UNUSABLE and "same name" in err and not same.exists()
+
+
+def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nagle_lab.commands.analyze.analyze", interrupt)
+    files = ["--junit", captures / "o.xml", "--csv", captures / "o.csv", "--markdown", captures / "o.md"]
+    before = sorted(captures.iterdir())
+    assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED
+    assert sorted(captures.iterdir()) == before
+
+
+def test_a_run_that_cannot_be_judged_is_an_error_case(run, tmp_path):
+    folder = shutil.copytree(OFF, tmp_path / "run")
+    (folder / "load.txt").write_text("changed")
+    with pytest.raises(NagleLabError):
+        judge(folder)
+    run("analyze", folder, "--junit", tmp_path / "j.xml")
+    assert ended(parsed((tmp_path / "j.xml").read_bytes())) == {"run": "error"}

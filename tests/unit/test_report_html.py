@@ -1,0 +1,419 @@
+"""The HTML report: what is in it, that nothing in it can be more than text, and the same bytes every time."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from hashlib import sha256
+from html import unescape
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nagle_lab.analysis import analyze
+from nagle_lab.claims import Mark
+from nagle_lab.errors import Exit
+from nagle_lab.excerpt import Step, around
+from nagle_lab.figures import figures_of
+from nagle_lab.lab import find_scenario
+from nagle_lab.matrix import claims_of, fill, plan
+from nagle_lab.reports.html import report_page, shown_at, shown_capture
+from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff, distributions, variants
+from nagle_lab.reports.html.ladder import _apart, ladder
+from nagle_lab.reports.html.markup import Html, each, lines, tag, text
+from nagle_lab.reports.html.overview import matrix_page, sweep_page
+from nagle_lab.reports.html.shown import chosen, stretch_around
+from nagle_lab.result import Histogram, Spread
+from nagle_lab.runs import judge
+from nagle_lab.sweep import Point, Series, run_through
+from nagle_lab.trials import Outcome
+from nagle_lab.verdict import Verdict
+from support.stories import client_held, nodelay, server_held, talk
+from support.synthetic import merge, pcap_bytes
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+STALLED, CLEAN = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\x00"
+VOID = {"meta", "br", "hr"}
+
+
+class Tree(HTMLParser):
+    """Every element with its attributes; fails on tags that do not match."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def of(self, tag: str, class_: str = "") -> list[dict[str, str | None]]:
+        return [a for name, a in self.elements if name == tag and class_ in ["", *(a.get("class") or "").split()]]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report_page([shown_at(STALLED)])
+
+
+@pytest.fixture
+def both(tmp_path) -> Path:
+    """Stalls of either kind, on two connections."""
+    path = tmp_path / "both.pcap"
+    other = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80))
+    path.write_bytes(pcap_bytes(merge(talk(server_held, 6).segments, other.segments)))
+    return path
+
+
+def test_a_run_has_its_verdict_proof_and_parts(page):
+    run = judge(STALLED)
+    stall = run.results["server"].stalls.typical()
+    said = unescape(re.sub(r"<[^>]*>", "", page))
+    assert "■ STALL nginx-static / nodelay-off" in said
+    assert run.reason in said
+    assert f"frame {stall.ack_frame}, {stall.wait_ms:.1f} ms later" in said
+    for part in ("Stalls, segment by segment", "over time", "How long it took", "Where the time went", "Witnesses"):
+        assert part in said
+    for known in (run.results["server"].source.sha256, run.manifest["versions"]["kernel"], "tcp_autocorking"):
+        assert known in said
+    assert all(about["sha256"] in said for about in run.manifest["files"].values())
+    assert run.results["server"].summary.remedy in said
+
+
+def test_every_stall_shown_has_its_three_frames_marked_twice(page):
+    tree = Tree(page)
+    stalls = [one.stall for one in chosen(judge(STALLED).results["server"])]
+    for kind, frames in (
+        ("trigger", [s.trigger_frame for s in stalls]),
+        ("late", [s.ack_frame for s in stalls]),
+        ("release", [s.release_frame for s in stalls]),
+    ):
+        marked = Counter(int(a["data-frame"] or 0) for a in tree.of("g", kind))
+        assert marked == Counter(frames * 2)  # for wide screens and for phones
+
+
+def test_what_can_be_pointed_at_says_its_frame(page):
+    result = judge(STALLED).results["server"]
+    stall = result.stalls.typical()
+    tips = [a["data-tip"] or "" for a in Tree(page).of("g", "late") if a["data-frame"] == str(stall.ack_frame)]
+    assert tips[0].split("\n")[:2] == [f"frame {stall.ack_frame}", "late ACK"]
+    assert "client → server" in tips[0] and "no data, ACK" in tips[0]
+    marks = [a for a in Tree(page).of("g", "mark") if a.get("data-frame") == str(stall.release_frame)]
+    assert len(marks) == 2 and all("server's bytes" in (a["data-tip"] or "") for a in marks)
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in marks)
+
+
+def test_nothing_is_loaded_and_only_our_script_runs(page):
+    tree = Tree(page)
+    assert [name for name, _ in tree.elements if name in ("link", "img", "iframe", "object", "embed", "base")] == []
+    for _, attributes in tree.elements:
+        assert not {"src", "srcset", "action", "poster"} & attributes.keys()
+        for name in ("href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#")
+        assert not [name for name in attributes if name.startswith("on")]
+    assert set(re.findall(r"url\(([^)]*)\)", page)) <= {f"#{i}" for i in re.findall(r'id="([^"]+)"', page)}
+    policy = next(a["content"] for a in tree.of("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy and policy.startswith("default-src 'none'")
+    assert len(tree.of("script")) == 1
+
+
+def test_drawings_are_well_formed_and_take_the_pages_colours(page):
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawings) == 12
+    assert "font-family" not in "".join(drawings)
+    for drawing in drawings:
+        ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns:xlink="x"', 1))
+        assert set(re.findall(r"#[0-9a-fA-F]{6}\b", drawing)) <= {"#ffffff", "#000000"}
+    names = set(re.findall(r"var\(--(\w+)\)", page))
+    style = page[page.index("<style>") : page.index("</style>")]
+    for block in style.split(":root")[1:]:
+        assert names <= set(re.findall(r"--(\w+):", block[: block.index("}")]))
+
+
+def test_time_is_to_scale():
+    run = judge(STALLED)
+    result = run.results["server"]
+    stall = result.stalls.typical()
+    steps = around(run.folder / "server.pcap", result, stall)
+    wide, _ = re.findall(r"<svg.*?</svg>", ladder(steps, result.connections[stall.connection], stall), re.DOTALL)
+    leaders = [tuple(map(float, m)) for m in re.findall(r'd="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)" class="leader"', wide)]
+    assert len(leaders) == len(steps)
+    top, bottom = leaders[0][0], leaders[-1][0]
+    span = steps[-1].ts - steps[0].ts
+    for (exact, _), step in zip(leaders, steps, strict=True):
+        assert exact == pytest.approx(top + (bottom - top) * (step.ts - steps[0].ts) / span, abs=0.02)
+    assert all(b - a >= 42 - 0.02 for (_, a), (_, b) in pairwise(leaders))
+    wait = re.search(r'y="([\d.]+)" width="6" height="([\d.]+)" class="scaled"', wide)
+    assert wait and float(wait[2]) == pytest.approx((bottom - top) * stall.wait_ms * 1e6 / span, abs=0.05)
+
+
+def test_the_unit_fits_and_a_clock_set_back_stands_still():
+    connection = analyze(STALLED / "server.pcap").connections[0]
+
+    def drawn(*times: int) -> str:
+        return ladder([Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)], connection)
+
+    for times, unit, last in (
+        ((0, 15_000), "µs", "15.0"),
+        ((5, 2_000_005), "ms", "2.000"),
+        ((0, 5 * 10**9), "s", "5.000"),
+    ):
+        assert f">{unit}</text>" in drawn(*times) and f">{last}</text>" in drawn(*times)
+    places = [float(y) for y in re.findall(r'd="M70 ([-\d.]+)L', drawn(0, 10**6, 3, 2 * 10**6))]
+    assert places == [108, 323, 323, 538]
+    assert drawn(7, 7) and drawn(7, 3) and drawn(7)
+
+
+def test_rows_lie_as_near_to_their_time_as_they_can():
+    assert _apart([0, 100, 200], 42) == [0, 100, 200]
+    assert _apart([0, 300, 300, 300], 42) == [0, 258, 300, 342]
+    assert _apart([0, 1, 2, 500], 42) == [0, 42, 84, 500]  # the first has no room above it
+
+
+def test_stalls_of_both_ends_are_chosen(both):
+    result = analyze(both)
+    found = chosen(result)
+    assert {one.stall.held_by.role for one in found} == {"client", "server"}
+    assert found[0].stall == result.stalls.typical()
+    assert [result.stalls[one.number - 1] for one in found] == [one.stall for one in found]
+    waits = [stall.wait_ms for stall in result.stalls]
+    shown = [one.stall.wait_ms for one in found]
+    assert max(waits) in shown and min(waits) in shown
+
+
+def test_a_stretch_holds_the_whole_stall_and_says_where_it_begins():
+    of = shown_at(STALLED)
+    for stall in (of.result.stalls[0], of.result.stalls.typical(), of.result.stalls[-1]):
+        stretch = stretch_around(of, stall)
+        assert stall in stretch.stalls
+        assert stretch.first >= 1
+        assert stretch.first + len(stretch.steps) - 1 <= stretch.connection.packets
+
+
+def test_histograms_hold_everything_that_is_counted():
+    for path in (STALLED / "server.pcap", CLEAN / "client.pcap"):
+        result = analyze(path)
+        for name, of in result.histograms.items():
+            spread = getattr(result.summary, name)
+            assert sum(count for _, _, count in of.bins) == of.count
+            assert (of.count == 0) == (spread is None)
+            for low, high, _ in of.bins:
+                assert low < high <= low * 1.13 + 0.0011
+            if spread:
+                low, high, _ = of.bins[-1]
+                assert low <= spread.max < high
+        assert result.histograms["wait_ms"].count == result.summary.stalls
+        assert result.histograms["wait_ms"].total_ms == result.summary.lost_ms_total
+        assert result.histograms["exchange_ms"].count == result.summary.exchanges
+
+
+def test_a_clean_capture_shows_an_exchange(run, tmp_path):
+    out = tmp_path / "clean.html"
+    assert run("analyze", CLEAN / "server.pcap", "--html", out)[0] == 0
+    page = out.read_text()
+    assert "✓ CLEAN" in page and "an exchange without a stall" in page
+    assert not Tree(page).of("g", "trigger") and Tree(page).of("g", "seg")
+
+
+@pytest.fixture
+def hostile(tmp_path) -> Path:
+    """The stalled run with hostile text wherever text can be."""
+    folder = tmp_path / "hostile"
+    shutil.copytree(STALLED, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    witnesses = json.loads((folder / "witnesses.json").read_text())
+    witnesses["load"]["command"] = EVIL
+    witnesses["option"]["demanded"] = EVIL
+    (folder / "witnesses.json").write_text(json.dumps(witnesses))
+    for key in ("scenario", "variant", "title", "question", "teaches", "started"):
+        manifest[key] = EVIL
+    manifest["versions"] = dict.fromkeys([*manifest["versions"], EVIL], EVIL)
+    manifest["parameters"] = {EVIL: EVIL}
+    manifest["images"] = {EVIL: {"name": EVIL, "id": EVIL}}
+    manifest["ends"]["server"]["sysctls"]["net.ipv4.tcp_autocorking"] = EVIL
+    manifest["ends"]["server"]["offloads"] = {"generic-receive-offload": EVIL}
+    digest = sha256((folder / "witnesses.json").read_bytes()).hexdigest()
+    manifest["files"]["witnesses.json"]["sha256"] = digest
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def harmless(page: str) -> None:
+    tree = Tree(page)
+    assert len(tree.of("script")) == 1 and not tree.of("img")
+    assert not [name for _, attributes in tree.elements for name in attributes if name.startswith("on")]
+    assert EVIL not in page and "<img" not in page
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e]", page)
+
+
+def test_a_hostile_run_is_only_text(run, hostile, tmp_path):
+    out = tmp_path / "out.html"
+    code, _, _ = run("show", hostile, "--html", out)
+    page = out.read_text()
+    assert code in (Exit.OK, Exit.CONTRADICTED, Exit.INCONCLUSIVE, Exit.UNUSABLE)
+    harmless(page)
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 10 and "\\x1b[31m" in page
+    run("compare", STALLED, hostile, "--html", out)
+    harmless(out.read_text())
+
+
+def test_a_hostile_file_name_is_only_text(run, tmp_path):
+    path = tmp_path / EVIL.replace("/", "∕").replace("\0", "")
+    path.write_bytes((STALLED / "server.pcap").read_bytes())
+    broken = tmp_path / "<∕title><script>alert(3).pcap"
+    broken.write_bytes(b"no capture at all, but long enough to be looked at")
+    out = tmp_path / "out.html"
+    code, _, _ = run("analyze", path, broken, "--html", out)
+    assert code == Exit.UNUSABLE
+    harmless(out.read_text())
+    assert "unusable: &lt;∕title&gt;&lt;script&gt;alert(3)" in out.read_text()
+
+
+@pytest.mark.parametrize("value", [EVIL, "a\nb", "\ud800", "</svg>"])
+def test_what_is_not_markup_is_text(value):
+    made = tag("p", value, title=value, data_tip=lines(value, value))
+    assert ElementTree.fromstring(made.replace("&#10;", " ")).tag == "p"
+    assert text(value) in made and "\x1b" not in made and "\ud800" not in made
+
+
+def test_markup_is_built_as_it_says():
+    assert tag("a", "x", None, Html("<b></b>"), 3, class_="k", data_tip=1.5, hidden=True, x=None, y=False) == (
+        '<a class="k" data-tip="1.5" hidden>x<b></b>3</a>'
+    )
+    assert each("<", tag("br")) == "&lt;<br>"
+
+
+def test_the_same_input_gives_the_same_bytes_anywhere(page, run, tmp_path):
+    folder = tmp_path / "elsewhere" / STALLED.name
+    shutil.copytree(STALLED, folder)
+    out = tmp_path / "again.html"
+    assert run("show", folder, "--html", out)[0] == 0
+    assert out.read_text() == page
+    assert str(tmp_path) not in page and "/work" not in page
+    assert len(page) < 1_000_000
+
+
+def test_a_pipe_has_no_ladder_but_the_rest():
+    page = report_page([shown_capture(analyze(STALLED / "server.pcap"), [])])
+    assert "came through a pipe" in page and not Tree(page).of("svg", "ladder") and Tree(page).of("svg", "chart")
+
+
+def test_captures_that_tell_little_have_a_report(tmp_path, run):
+    few = tmp_path / "few.pcap"
+    few.write_bytes(pcap_bytes(talk(nodelay, 2).segments))
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(pcap_bytes([]))
+    out = tmp_path / "out.html"
+    assert run("analyze", few, empty, "--html", out)[0] == Exit.UNUSABLE
+    said = out.read_text()
+    Tree(said)
+    assert "? INCONCLUSIVE" in said and ("✕ INVALID" in said or "unusable: empty.pcap" in said)
+
+
+def test_a_comparison_has_gains_differences_and_both_ladders(run, tmp_path):
+    out = tmp_path / "out.html"
+    assert run("compare", STALLED, CLEAN, "--html", out)[0] == 0
+    page = out.read_text()
+    tree = Tree(page)
+    assert page.count("none stalls any more") == 1 and "TCP_NODELAY" in page
+    assert len(tree.of("article")) == 2 and tree.of("g", "trigger")
+
+
+def matrix(outcomes):
+    found = plan([find_scenario("nginx-static")], 1)
+    coming = iter(outcomes)
+    fill(found, lambda row: next(coming))
+    found.about = {"took_s": 75, "started": "2026-11-21T04:00:00+00:00", "cpus": 2, "versions": {"kernel": "6.18"}}
+    return found
+
+
+def test_a_matrix_has_its_tables_and_claims():
+    off, on = figures_of(judge(STALLED)), figures_of(judge(CLEAN))
+    rows = len(plan([find_scenario("nginx-static")], 1).rows)
+    bad = Outcome(Exit.CONTRADICTED, Verdict.CLEAN, EVIL, "a-run", on)
+    stalls, clean = (Outcome(Exit.OK, v, "", "a-run", f) for v, f in ((Verdict.STALL, off), (Verdict.CLEAN, on)))
+    found = matrix([stalls, clean, bad, Outcome(Exit.UNUSABLE, None, "no", None, None)] + [clean] * (rows - 4))
+    page = matrix_page(found)
+    harmless(page)
+    said = unescape(re.sub(r"<[^>]*>", "\n", page))
+    assert all(row.variant.name in said for row in found.rows)
+    (scenario, of), *_ = found.by_scenario()
+    assert all(" ".join(claim.claim.published.split()) in " ".join(said.split()) for claim in claims_of(scenario, of))
+    assert {str(claim.mark) for claim in claims_of(scenario, of)} <= {str(m) for m in Mark} & set(said.split("\n"))
+    assert len(Tree(page).of("g", "mark")) == 2 * (rows - 1)
+
+
+def test_a_sweep_marks_its_cliff():
+    figures = figures_of(judge(STALLED))
+
+    def measure(size: int) -> Point:
+        stalls = 1387 < size < 2835
+        outcome = Outcome(
+            Exit.OK, Verdict.STALL if stalls else Verdict.CLEAN, "", "a-run", figures if stalls else None
+        )
+        return Point(size, outcome, {}, {})
+
+    series = Series("writes", "nagle", 6379)
+    run_through(series, 64, 16384, measure)
+    page = sweep_page(EVIL, "VALUE_BYTES", [series, Series("empty", "nagle", 1)])
+    harmless(page)
+    assert page.count("1387 | 1388") == page.count("2834 | 2835") == 2
+    assert "begins to stall at VALUE_BYTES=1388" in page
+    assert len(Tree(page).of("g", "mark")) == 2 * len(series.points)
+
+
+def axis_labels(drawing: str) -> list[float]:
+    """The figures below a drawing's axis of x."""
+    ticks = re.findall(r"text-anchor: middle[^>]*>([\d.,]+)</text>", drawing)
+    return [float(tick.replace(",", "")) for tick in ticks]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1300, 1500), (64, 300), (64, 16384), (700, 701)])
+def test_a_sweep_of_any_span_has_an_axis_to_read(low, high):
+    points = [SizePoint(size, "CLEAN", 0.0, Html("x")) for size in (low, high)]
+    for drawing in re.findall(r"<svg.*?</svg>", cliff(points, [], "SIZE"), re.DOTALL):
+        assert len(set(re.findall(r">([\d,]+)</text>", drawing.split("stalled")[0])) - {"0", "20", "40", "60"}) >= 2
+
+
+@pytest.mark.parametrize(
+    "bins", [[(0.45, 0.5, 3)], [(0.0, 0.001, 1)], [(40.0, 44.7, 5)], [(0.001, 0.002, 1), (1e5, 1.2e5, 1)]]
+)
+def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
+    histogram = Histogram(sum(count for *_, count in bins), 1.0, bins)
+    spread = Spread(bins[0][0], bins[-1][0], bins[-1][0], bins[-1][0])
+    drawn = distributions([Durations("exchanges", histogram, spread)], "x")
+    for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
+        assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
+
+
+def test_variants_of_any_span_have_an_axis_to_read():
+    for values in ((2.1, 4.0), (43.0, 44.0), (0.05, 250.0)):
+        drawn = variants([Bar("a", "CLEAN", values[0]), Bar("b", "STALL", values[1])], "x", "ms")
+        for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
+            assert [tick for tick in axis_labels(drawing) if values[0] / 2 <= tick <= values[1] * 2]
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(run, tmp_path):
+    code, out, err = run("analyze", STALLED, "--html", tmp_path / "no" / "where.html")
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+    code, out, err = run("sweep", "redis-proxy", "--html", tmp_path / "no" / "where.html")
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+
+
+def test_the_screen_says_the_same_with_a_report(run, tmp_path):
+    plain = run("analyze", STALLED / "server.pcap")
+    assert run("analyze", STALLED / "server.pcap", "--html", tmp_path / "r.html") == plain
