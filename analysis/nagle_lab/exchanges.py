@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.connections import Connections
 from nagle_lab.distribution import Distribution
+from nagle_lab.shelf import Shelf
 from nagle_lab.timeline import Ints, Timeline, runs
 
 _NEVER = np.iinfo(np.int64).max
@@ -23,6 +24,12 @@ _TOGETHER = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
 _UNSEEN = (_NEVER, -1, -1, _NEVER, -1)
 _ASKS, _ACKNOWLEDGES, _ANSWERS = 1, 2, 4  # what a row does in its exchange; one that answers may acknowledge, too
 _SAID_BY = (_ASKS, _ASKS, _ACKNOWLEDGES, _ANSWERS, _ANSWERS)
+
+
+# Every answered exchange, times in ns; -1 where the capture does not show it.
+EXCHANGE = np.dtype(
+    [("conn", "i8"), ("exchange", "i4"), ("asked", "i8"), ("to_ack", "i8"), ("to_response", "i8"), ("total", "i8")]
+)
 
 
 @dataclass
@@ -52,16 +59,20 @@ class ExchangeLog:
     """Follows the exchanges of a capture, window by window; the gaps of all of them, in µs.
 
     ``to_ack`` is from the request's last segment to its acknowledgement, ``to_response`` to the first segment of the
-    answer, ``total`` from the request's first segment to the answer's last.
+    answer, ``total`` from the request's first segment to the answer's last. ``kept`` has each exchange, in the order
+    in which they ended: rows of :data:`EXCHANGE`.
     """
 
     def __init__(self) -> None:
         self.to_ack, self.to_response, self.total = (Distribution(_MICROSECOND) for _ in range(3))
+        self.kept = Shelf(EXCHANGE)
         self._open = _nothing(64)
+        self._numbers_of = np.empty(0, np.int64)  # of the connections, by place
 
     def follow(self, rows: Timeline, connections: Connections) -> None:
         """Take the next window; numbers the exchange of every new data row in ``rows.exchange``."""
         self._reach(connections.places)
+        self._numbers_of = connections.facts.id
         data = np.flatnonzero(rows.is_data & (rows.end > rows.sent_own) & ~rows.carried)
         client = connections.client_side(rows.conn[rows.starts])
         asks = rows.side[data] == client[rows.group[data]]
@@ -157,10 +168,15 @@ class ExchangeLog:
         np.add.at(self._open.repeat, place[full], (number[full] > 0).astype(np.int32))
         self._open.greeted[place[(number == 0) & (asked == _NEVER)]] = True
         asked, asked_last, acked, answered, answered_last = (t[full] for t in times)
-        for gaps, begin, end in (
-            (self.to_ack, asked_last, acked),
-            (self.to_response, asked_last, answered),  # asked again meanwhile: neither
-            (self.total, asked, answered_last),
+        rows = np.empty(len(full), EXCHANGE)
+        rows["conn"], rows["exchange"], rows["asked"] = self._numbers_of[place[full]], number[full], asked
+        for name, gaps, begin, end in (
+            ("to_ack", self.to_ack, asked_last, acked),
+            ("to_response", self.to_response, asked_last, answered),  # asked again meanwhile: neither
+            ("total", self.total, asked, answered_last),
         ):
-            gaps.add((end - begin)[end >= begin])  # the clock may have been set back
+            seen = end >= begin  # the clock may have been set back
+            rows[name] = np.where(seen, end - begin, -1)
+            gaps.add((end - begin)[seen])
+        self.kept.append(rows)
         return full

@@ -154,6 +154,19 @@ class Stall:
     released_bytes: int
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """One answered exchange; gaps are None where the capture does not show them."""
+
+    connection: int
+    exchange: int  # counted from 1
+    asked_s: float  # when the request began, seconds since the capture's first TCP packet
+    request_to_ack_ms: float | None
+    request_to_response_ms: float | None
+    exchange_ms: float | None
+    stalled: bool
+
+
 class Stalls(Sequence[Stall]):
     """The stalls of a result, in order of their late ACKs."""
 
@@ -176,10 +189,12 @@ class Result:
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls
+    exchanges: Sequence[Exchange] = ()  # for tables; not part of the JSON
 
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture."""
-        scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("connections", "stalls")}
+        rows_of = ("connections", "stalls", "exchanges")
+        scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in rows_of}
         yield _json(scalars)[:-1]
         for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
             yield f',"{name}":['

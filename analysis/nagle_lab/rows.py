@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nagle_lab.findings import ROLES, Findings
-from nagle_lab.result import Connection, Endpoint, Sent, Stall, Stalls
+from nagle_lab.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
 from nagle_lab.shelf import Shelf
 from nagle_lab.timeline import Ints
 
@@ -109,6 +110,29 @@ class StallRows(_Rows[Stall], Stalls):
                 trigger_bytes=trigger_bytes,
                 released_bytes=released_bytes,
             )
+
+
+class ExchangeRows(_Rows[Exchange]):
+    """Every answered exchange, in the order in which they ended; ``first_ts`` is the first packet's time, ns."""
+
+    def __init__(self, found: Findings, first_ts: int) -> None:
+        super().__init__(found.exchanges.kept, found)
+        self._first_ts = first_ts
+        self._stalled = np.concatenate([np.empty(0, np.int64), *(_keys(rows) for rows in found.stalls.chunks())])
+
+    def _of(self, at: Ints) -> Iterator[Exchange]:
+        rows = self._shelf.take(at)
+        stalled = np.isin(_keys(rows), self._stalled)
+        for row, has_stalled in zip(rows.tolist(), stalled.tolist(), strict=True):
+            conn, number, asked, *gaps = row
+            to_ack, to_response, total = (None if gap < 0 else round(gap / 1e6, 3) for gap in gaps)
+            seconds = round((asked - self._first_ts) / 1e9, 6)
+            yield Exchange(conn, number + 1, seconds, to_ack, to_response, total, has_stalled)
+
+
+def _keys(rows: NDArray[np.void]) -> Ints:
+    """One number per exchange of rows that name one."""
+    return np.asarray((rows["conn"] << 32) + rows["exchange"])
 
 
 def _sent(entry: np.void, side: int) -> Sent:

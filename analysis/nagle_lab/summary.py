@@ -12,7 +12,7 @@ from nagle_lab.findings import Ends, Findings
 from nagle_lab.packets import Tally
 from nagle_lab.packets.kinds import link_type_name
 from nagle_lab.result import SCHEMA, Endpoint, Histogram, Quality, Result, Silence, Source, Spread, Summary
-from nagle_lab.rows import ConnectionRows, StallRows, address
+from nagle_lab.rows import ConnectionRows, ExchangeRows, StallRows, address
 from nagle_lab.silences import Cause
 from nagle_lab.verdict import Verdict, decide
 
@@ -43,6 +43,7 @@ def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Re
         histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(found.exchanges.total)},
         connections=ConnectionRows(found),
         stalls=StallRows(found),
+        exchanges=ExchangeRows(found, seen.first_ts or 0),
     )
 
 

@@ -199,6 +199,23 @@ def test_csv_has_every_stall_and_every_connection(run, captures):
         ]
 
 
+def test_csv_has_every_exchange(run, captures):
+    """As many as the summary counts, the stalled ones marked, their times spread as the summary says."""
+    file = captures / "out.csv"
+    assert run("analyze", OFF, "--csv", file)[0] == 0
+    exchanges = rows(captures / "out.exchanges.csv")
+    for end in ("server", "client"):
+        summary = json.loads((OFF / f"{end}.json").read_text())["summary"]
+        told = [row for row in exchanges if row["file"] == f"{OFF.name}/{end}.pcap"]
+        assert len({(row["connection"], row["exchange"]) for row in told}) == len(told) == summary["exchanges"]
+        assert sum(int(row["stalled"]) for row in told) == summary["stalled_exchanges"]
+        assert all(float(row["asked_s"]) > 0 for row in told)
+        for column in ("request_to_ack_ms", "request_to_response_ms", "exchange_ms"):
+            seen = sorted(float(row[column]) for row in told if row[column])
+            assert seen[-1] == summary[column]["max"]
+            assert seen[-(-len(seen) // 2) - 1] == summary[column]["p50"]  # nearest rank
+
+
 def test_a_file_s_name_is_no_formula(run, captures):
     (captures / "=1+1.pcap").write_bytes((captures / "stalled.pcap").read_bytes())
     run("analyze", captures / "=1+1.pcap", "--csv", captures / "out.csv")

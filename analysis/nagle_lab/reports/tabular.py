@@ -1,4 +1,4 @@
-"""Stalls and connections as tables for other programs: CSV, and Parquet where pyarrow is installed.
+"""Stalls, connections and exchanges as tables for other programs: CSV, and Parquet where pyarrow is installed.
 
 docs/views.md tells every column and its unit. Times are of the capture; frames count from 1, as in Wireshark.
 """
@@ -53,6 +53,15 @@ CONNECTION_COLUMNS: Sequence[Column] = (
         for name in _SENT
     ),
 )
+EXCHANGE_COLUMNS: Sequence[Column] = (
+    ("connection", int, lambda e: e.connection),
+    ("exchange", int, lambda e: e.exchange),
+    ("asked_s", float, lambda e: e.asked_s),
+    ("request_to_ack_ms", float, lambda e: e.request_to_ack_ms),
+    ("request_to_response_ms", float, lambda e: e.request_to_response_ms),
+    ("exchange_ms", float, lambda e: e.exchange_ms),
+    ("stalled", bool, lambda e: e.stalled),
+)
 _AT_ONCE = 1 << 14  # rows
 
 
@@ -69,25 +78,24 @@ class Writer(Protocol):
 
 
 class Tables:
-    """Stalls in ``file``, and connections beside it in ``NAME.connections.EXT``; whole or not at all.
+    """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
 
     A context manager: left by an exception it removes what it wrote.
     """
 
     def __init__(self, file: Path, writer: type[Writer]) -> None:
-        self.files = (file, file.with_name(f"{file.stem}.connections{file.suffix}"))
+        beside = (file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges"))
+        self.files = (file, *beside)
         self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
-        self._stalls, self._connections = (
-            writer(part, columns)
-            for part, columns in zip(self._parts, (STALL_COLUMNS, CONNECTION_COLUMNS), strict=True)
-        )
+        columns_of = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
+        self._writers = [writer(part, columns) for part, columns in zip(self._parts, columns_of, strict=True)]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._stalls.close()
-        self._connections.close()
+        for writer in self._writers:
+            writer.close()
         for part, file in zip(self._parts, self.files, strict=True):
             if kind is None:
                 part.replace(file)
@@ -96,10 +104,12 @@ class Tables:
 
     def add(self, source: str, result: Result) -> None:
         """The rows of one capture; ``source`` is what their first column says."""
+        stalls, connections, exchanges = self._writers
         for at in range(0, len(result.stalls), _AT_ONCE):
-            self._stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
-        for at in range(0, len(result.connections), _AT_ONCE):
-            self._connections.write(source, result.connections[at : at + _AT_ONCE])
+            stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
+        for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
+            for at in range(0, len(rows), _AT_ONCE):
+                writer.write(source, rows[at : at + _AT_ONCE])
 
 
 class CsvWriter:
