@@ -59,9 +59,9 @@ class Tool:
         kind, _, name = (self.needs or "").rpartition(":")
         return bool(name) and (util.find_spec(name) is None if kind else shutil.which(name) is None)
 
-    def run(self, file: Path | None, packets: int) -> None:
+    def run(self, file: Path, packets: int) -> None:
         """Run it once on the file; a tool that fails ends the benchmark: it measured nothing."""
-        command = [*self.command, *([str(file)] if file else [])]
+        command = [*self.command, str(file)]
         began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             _, status, used = os.wait4(process.pid, 0)
@@ -136,12 +136,12 @@ def compared(chosen: list[Tool], absent: list[Tool], packets: int) -> list[str]:
 
 def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
     """The table of sizes, for nagle-lab alone."""
-    start = Tool("start-up", [NAGLE_LAB[0], "--version"])
+    start = Tool("start-up", NAGLE_LAB)
     for _ in range(REPEATS):
-        start.run(None, 1)
+        start.run(RECORDED, 1)
     _, started = start.scaled(1)
     lines = [
-        f"Start-up alone (`nagle-lab --version`): {median(start.seconds):.2f} s, of which {started:.2f} s CPU; "
+        f"Start-up: the recorded capture alone, 528 packets: {median(start.seconds):.2f} s, {started:.2f} s of CPU; "
         f"{start.peak_mb:.0f} MB.",
         "",
         "| packets | wall, s | CPU, s | CPU µs per packet | without start-up | peak, MB |",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nagle_lab.timeline import Ints
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
-CHUNK = 1 << 17  # rows looked at at once
+CHUNK = 1 << 16  # rows looked at at once
 
 
 class Shelf:
