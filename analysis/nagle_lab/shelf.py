@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.errors import NagleLabError
 from nagle_lab.timeline import Ints
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
@@ -22,7 +23,7 @@ CHUNK = 1 << 16  # rows looked at at once
 class Shelf:
     """Rows of one structured dtype, numbered from 0; rows never put are all zeros.
 
-    Raises OSError where the disk of temporary files (TMPDIR) is full.
+    Raises NagleLabError where the disk of temporary files (TMPDIR) is full.
     """
 
     def __init__(self, dtype: np.dtype[np.void], in_memory: int = IN_MEMORY) -> None:
@@ -104,11 +105,19 @@ class Shelf:
 
     def _extend(self, need: int) -> None:
         have = os.fstat(self._file.fileno()).st_size
-        need = max(need, have + have // 4) if need > have else have
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._file.fileno(), 0, need)
-        else:  # macOS
-            os.ftruncate(self._file.fileno(), need)
+        if need <= have:
+            return
+        need = max(need, have + have // 4)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), 0, need)
+            else:  # macOS
+                os.ftruncate(self._file.fileno(), need)
+        except OSError as error:
+            raise NagleLabError(
+                f"no room for temporary files in {tempfile.gettempdir()} ({error.strerror}): "
+                "make some, or name another folder with TMPDIR"
+            ) from error
 
     def _opaque(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows as bytes: NumPy gathers structured ones field by field, eight times slower."""

@@ -1,5 +1,6 @@
 """Hostile input through the command line: one line of error or a result marked as partial, in bounded memory."""
 
+import errno
 import gzip
 import json
 import os
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from nagle_lab import shelf
 from nagle_lab.capture.stored import Stored
 from nagle_lab.errors import Exit
 from support import schemas
@@ -348,3 +350,18 @@ def test_whoever_interrupts_does_not_wait_for_a_pipe_that_brings_nothing(tmp_pat
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=20)
     assert (process.returncode, told.strip()) == (130, "nagle-lab: interrupted")
+
+
+def test_no_room_for_temporary_files_is_one_line(run, tmp_path, monkeypatch):
+    """What an analysis puts aside may not fit on the disk: said in one line, and nothing is called clean."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(shelf.Shelf.__init__, "__defaults__", (1_000,))
+    path = tmp_path / "stall.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held, 100).segments))
+    code, out, err = run("analyze", path)
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+    assert err.startswith("nagle-lab: no room for temporary files in ")
