@@ -41,6 +41,10 @@ matrix: lab-ready ## every scenario × variant, a table of each: REPEAT=3 times,
 sweep: scenario-to-sweep lab-ready ## where a stall begins and ends: make sweep SCENARIO=redis-proxy SIZE=64..16384
 	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
 
+.PHONY: soak
+soak: lab-ready ## hundreds of runs, alone and under load, and what came of them: AT_MOST=2 of each kind, FRESH=1 anew
+	@$(bin)/nagle-lab soak $${SCENARIO:-} $${AT_MOST:+--at-most "$$AT_MOST"} $(if $(FRESH),--fresh)
+
 .PHONY: demo
 demo: $(if $(WITHOUT_LAB),,lab-ready) ## the workshop: SCENARIO=redis-proxy for one incident, WITHOUT_LAB=1 where there is no Docker
 	@setup/python.sh

@@ -134,6 +134,35 @@ def sweep_(
     return run_sweep(scenario, span, only=only, settings=settings, as_json=as_json, runs=runs, html_file=html)
 
 
+@cli.command("soak")
+@click.argument("names", nargs=-1, metavar="[SCENARIO]…")
+@click.option("--at-most", type=click.IntRange(1), metavar="N", help="No more than N runs of each kind.")
+@click.option("--only", multiple=True, metavar="LOAD", help="Only under this load of the machine.")
+@click.option("--fresh", is_flag=True, help="Forget the runs made so far, and begin another soak.")
+@markdown_option
+@runs_option(RUNS / "soak")
+def soak_(
+    names: tuple[str, ...],
+    at_most: int | None,
+    only: tuple[str, ...],
+    *,
+    fresh: bool,
+    markdown: Path | None,
+    runs: Path,
+) -> Exit:
+    """Run the stalled and the fixed variant of the SCENARIOs, or of all, again and again, and print what came of it.
+
+    First with the CPUs, the memory and the disk kept busy and four labs at once (the loads cpu, memory, disk, "four
+    at once"), then alone (none). Interrupted, the same command goes on; runs that are not as expected are kept.
+
+    Exit codes: 0 all as expected (under load a run may be inconclusive), 1 a verdict contradicts, 2 a run failed or
+    is INVALID, 3 a run is inconclusive.
+    """
+    from nagle_lab.commands.soak import run_soak
+
+    return run_soak(names, runs, at_most=at_most, only=only, fresh=fresh, markdown_file=markdown)
+
+
 @cli.command("analyze")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE…")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 when the verdict is another.")

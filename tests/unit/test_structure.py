@@ -10,13 +10,14 @@ STAGES = (
     "errors", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
     "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
     "excerpt", "annotation", "dissect", "checks", "judged", "runs", "figures", "comparison", "bursts", "trials",
-    "claims", "matrix", "sweep", "reports", "listing", "demo", "commands", "cli",
+    "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
 )  # fmt: skip
 ABOVE_THE_LAB = (
     "trials",
     "claims",
     "matrix",
     "sweep",
+    "soak",
     "listing",
     "demo",
     "commands",

@@ -33,7 +33,7 @@ def run_matrix(
     """Run the scenarios ``names``, all where it is empty; print, and write the files asked for."""
     for file in filter(None, (json_file, markdown_file, junit_file, html_file)):
         require_writable(file)
-    matrix = plan(_chosen(names), repeat)
+    matrix = plan(chosen(names), repeat)
     started, interrupted = time.monotonic(), False
     matrix.about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
     try:
@@ -53,7 +53,8 @@ def run_matrix(
     return matrix.code
 
 
-def _chosen(names: Sequence[str]) -> list[Scenario]:
+def chosen(names: Sequence[str]) -> list[Scenario]:
+    """The scenarios of those names; all where there is none."""
     return [find_scenario(name) for name in dict.fromkeys(names)] if names else list(scenarios().values())
 
 

@@ -70,8 +70,15 @@ class Child:
 
     def kill(self) -> None:
         """Kill the child and whatever it started in its session."""
+        self._signal(signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C for the child."""
+        self._signal(signal.SIGINT)
+
+    def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)
 
 
 def run(

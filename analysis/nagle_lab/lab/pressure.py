@@ -1,0 +1,41 @@
+"""Other work for the machine while labs run on it: stress-ng in a container of its own, on all of the host."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nagle_lab.lab.compose import ComposeSearch
+from nagle_lab.lab.images import ready_images
+from nagle_lab.lab.leftovers import labels, variables
+from nagle_lab.lab.live import LiveLab
+from nagle_lab.lab.scenario import REPOSITORY, Lab
+
+# What stress-ng is asked for: a worker for every CPU; nine tenths of the free memory, written over and over; files
+# written, read and removed on the disk of Docker's volumes.
+PRESSURE = {
+    "cpu": "--cpu 0",
+    "memory": "--vm 2 --vm-bytes 90%",
+    "disk": "--hdd 2 --hdd-bytes 512m",
+}
+_FOLDER = REPOSITORY / "stress"
+_LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), None)
+
+
+@contextmanager
+def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator[None]:
+    """Keep the machine busy within the block with ``kind``, a key of :data:`PRESSURE`.
+
+    ``lock`` is a file that the caller holds locked (flock) all the while: what is left of a killed caller is swept
+    by the next run of a lab. Raises NagleLabError when it cannot be started, or has ended before the block did.
+    """
+    compose = ComposeSearch().result()
+    tag, _ = ready_images(_LAB, compose, {}, progress)
+    marks = labels(lock.absolute())
+    environment = {**variables(marks), "NAGLE_LAB_TAG": tag, "NAGLE_LAB_STRESS": PRESSURE[kind]}
+    stress = LiveLab(_LAB, "stress", compose, marks, environment)
+    try:
+        stress.start()
+        yield
+        stress.require_services()
+    finally:
+        stress.remove()

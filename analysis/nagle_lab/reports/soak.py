@@ -1,0 +1,116 @@
+"""The soak's table, on the screen and as a page of Markdown, and what was not as expected."""
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.errors import Exit, printable
+from nagle_lab.reports.figures import NONE
+from nagle_lab.soak import Row, Soak, distinct
+from nagle_lab.verdict import Verdict
+
+_HEADINGS = (
+    ("what", ""),
+    ("runs", ""),
+    ("verdicts", ""),
+    ("as ex-", "pected"),
+    ("wrong", ""),
+    ("checks", "failed"),
+    ("packets", "captured"),
+    ("lost", ""),
+    ("slowest stage,", "mean/max s"),
+)
+_WORDS = ("what", "verdicts", "slowest stage,")
+_VERDICTS = (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE, Verdict.INVALID, "error")
+PREAMBLE = (
+    "Under a load the machine had that to do besides. *Wrong*: STALL of what does not stall, or CLEAN of what does. "
+    "*Checks failed*: checks of a run's witnesses (load tool, configuration, tcpdump's counts, the kernel's "
+    "counters) against its captures that failed: witnesses that disagree. *Lost*: packets received or dropped that "
+    "are in no capture. *Slowest stage*: of a run, where its own load is a stage, too."
+)
+
+
+def show_soak(soak: Soak, to: Console) -> None:
+    """The table, what was not as expected, and the sum."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(
+            "\n".join(heading),
+            justify="left" if heading[0] in _WORDS else "right",
+            overflow="fold",
+            no_wrap=heading[0] != "what",
+        )
+    for row in soak.rows():
+        style = "bold red" if row.wrong else "yellow" if row.as_expected < len(row.entries) else ""
+        table.add_row(*(Text(cell, style) for cell in cells(row)))
+    to.print("", table)
+    for line in unexpected(soak):
+        to.print(Text(printable(line), "yellow"))
+    to.print("", Text(summary(soak), "bold"))
+
+
+def markdown(soak: Soak) -> str:
+    """A page of the same."""
+    return "\n".join(_page(soak)) + "\n"
+
+
+def cells(row: Row) -> list[str]:
+    """A row under its headings."""
+    made, (captured, lost), stage = len(row.entries), row.packets, row.slowest_stage
+    return [
+        row.what,
+        str(made) if made >= row.planned else f"{made} of {row.planned}",
+        "\n".join(f"{row.verdicts[name]} {name}" for name in _VERDICTS if name in row.verdicts) or NONE,
+        str(row.as_expected),
+        str(row.wrong),
+        str(row.disagreeing),
+        f"{captured:,}",
+        f"{lost:,}",
+        f"{stage[0]} {stage[1]:.1f}/{stage[2]:.1f}" if stage else NONE,
+    ]
+
+
+def summary(soak: Soak) -> str:
+    """One line: how many runs, and what came of them."""
+    entries = soak.of_plan()
+    fine, wrong = sum(entry.code == Exit.OK for entry in entries), sum(entry.wrong for entry in entries)
+    unsure = sum(entry.verdict == Verdict.INCONCLUSIVE for entry in entries)
+    share = f" ({unsure / len(entries):.1%})" if unsure else ""
+    left = f"; {len(soak.left())} still to be made" if soak.left() else ""
+    runs, verdicts = f"{len(entries)} run{'s' * (len(entries) != 1)}", f"wrong verdict{'s' * (wrong != 1)}"
+    return f"{runs}: {fine} as expected, {wrong} {verdicts}, {unsure} INCONCLUSIVE{share}{left}"
+
+
+def unexpected(soak: Soak) -> Iterator[str]:
+    """A line for each run that was not as expected."""
+    for entry in soak.of_plan():
+        if entry.code != Exit.OK:
+            where = f" ({entry.folder})" if entry.folder else ""
+            verdict = entry.verdict or "error"
+            yield f"load {entry.load}, {entry.scenario} {entry.variant}: {verdict}: {entry.reason}{where}"
+
+
+def _page(soak: Soak) -> Iterator[str]:
+    machines = ", ".join(distinct(entry.machine for entry in soak.of_plan()))
+    revisions = ", ".join(_short(revision) for revision in distinct(entry.revision for entry in soak.of_plan()))
+    yield from ("# The soak: the same runs again and again", "")
+    yield f"Written by `nagle-lab soak --markdown`, never by hand. {machines}. Revisions: {revisions}."
+    yield from ("", PREAMBLE, "")
+    yield _line([" ".join(filter(None, heading)).replace("ex- ", "ex") for heading in _HEADINGS])
+    yield _line(["---" if heading[0] in _WORDS else "---:" for heading in _HEADINGS])
+    yield from (_line(cells(row)) for row in soak.rows())
+    yield from ("", f"**{summary(soak)}.**")
+    if surprises := list(unexpected(soak)):
+        yield ""
+        yield from (f"- {printable(line)}" for line in surprises)
+
+
+def _short(revision: str) -> str:
+    return revision[:10] + ("-dirty" if revision.endswith("-dirty") else "")
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", ", ") for cell in cells) + " |"

@@ -1,0 +1,45 @@
+"""A soak of two runs with both cores kept busy: the load is there while they run, and gone afterwards."""
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from lab.recording import REPOSITORY, docker
+
+from nagle_lab.soak import read
+
+COMMAND = [REPOSITORY / ".venv" / "bin" / "nagle-lab", "soak", "nginx-static", "--at-most", "1", "--only", "cpu"]
+
+
+def stress(runs: Path) -> list[str]:
+    """The containers that keep the machine busy for a soak in ``runs``."""
+    rows = docker("ps", "--all", "--format", '{{.Label "nagle-lab.lock"}} {{.ID}}').splitlines()
+    return [row.split(" ")[1] for row in rows if row.startswith(f"{runs}/.soak.lock ")]
+
+
+def test_two_runs_under_load(tmp_path: Path):
+    busy: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            tops = [["docker", "top", container] for container in stress(tmp_path)]
+            said = [subprocess.run(top, capture_output=True, text=True, check=False).stdout for top in tops]
+            busy.extend(text.count("stress-ng-cpu") for text in said)
+            time.sleep(0.2)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    done = subprocess.run([*COMMAND, "--runs", tmp_path], capture_output=True, text=True, timeout=300, check=False)
+    over.set()
+    watcher.join()
+    assert done.returncode == 0, done.stderr
+    assert [(e.variant, e.verdict) for e in read(tmp_path / "soak.jsonl")] == [
+        ("nodelay-off", "STALL"),
+        ("nodelay-on", "CLEAN"),
+    ]
+    assert max(busy) == os.cpu_count()
+    assert stress(tmp_path) == []
+    assert {path.name for path in tmp_path.iterdir()} == {".soak.lock", "soak.jsonl"}
