@@ -126,7 +126,7 @@ def test_a_project_is_removed_until_nothing_of_it_is_left(programs, tmp_path: Pa
         turn=$(cat {tmp_path}/turn)
         case "$*" in
             "ps --all"*)
-                echo $((turn + 1)) >{tmp_path}/turn
+                echo $((turn + 1)) >{tmp_path}/next && mv {tmp_path}/next {tmp_path}/turn
                 case $turn in 0) exit 130 ;; 1) echo c1 ;; 2) echo c2 ;; esac ;;
             "network ls"*) [ "$turn" -gt 3 ] || echo n1 ;;
             *) echo "$*" >>{tmp_path}/removed ;;

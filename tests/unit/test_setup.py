@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 import tarfile
 from pathlib import Path
 
@@ -212,11 +213,15 @@ def test_daemon_that_dies_at_start(host: Host) -> None:
 def test_daemon_is_started_and_survives_the_script(host: Host) -> None:
     host.runs_as(uid=0)
     host.command("docker", DOCKER)
-    host.command("dockerd", 'echo "$BASHPID" >"$FAKE/pid"; touch "$FAKE/engine-up"; exec sleep 20')
+    host.command("dockerd", 'echo "$BASHPID" >"$FAKE/pid"; touch "$FAKE/engine-up"; exec sleep 60')
     host.state("compose-v2")
     log = host.fake / "dockerd.log"
     announced = host.succeeds("engine.sh", NAGLE_LAB_DOCKERD_LOG=str(log), NAGLE_LAB_NO_INSTALL="1")
     pid = int((host.fake / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}/comm").read_text() != "sleep\n":  # the engine is up a moment before the shell has gone
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     try:
         assert announced == [f"starting the Docker daemon (its log: {log})"]
         assert os.getsid(pid) == pid, "it has no session of its own: closing the terminal would end it"
