@@ -119,16 +119,15 @@ def test_the_line_that_says_why_compose_failed(stderr: str, told: str):
 
 def test_a_project_is_removed_until_nothing_of_it_is_left(programs, tmp_path: Path):
     """The first list fails (a Ctrl-C hit it), a container appears late, its network stays until it is gone."""
-    (tmp_path / "turn").write_text("0")
+    for list_ in ("containers", "networks"):
+        (tmp_path / list_).write_text("0")
     programs(
         "docker",
         f"""
-        turn=$(cat {tmp_path}/turn)
+        turn() {{ read -r n <{tmp_path}/$1; echo $((n + 1)) >{tmp_path}/$1; }}  # each list counts its own
         case "$*" in
-            "ps --all"*)
-                echo $((turn + 1)) >{tmp_path}/next && mv {tmp_path}/next {tmp_path}/turn
-                case $turn in 0) exit 130 ;; 1) echo c1 ;; 2) echo c2 ;; esac ;;
-            "network ls"*) [ "$turn" -gt 3 ] || echo n1 ;;
+            "ps --all"*) turn containers; case $n in 0) exit 130 ;; 1) echo c1 ;; 2) echo c2 ;; esac ;;
+            "network ls"*) turn networks; [ "$n" -gt 3 ] || echo n1 ;;
             *) echo "$*" >>{tmp_path}/removed ;;
         esac""",
     )

@@ -3,8 +3,8 @@
 import os
 import shutil
 import subprocess
-import time
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -474,14 +474,19 @@ def test_distributions(tmp_path: Path, release: str, expected: bool) -> None:
 
 def test_set_ups_wait_for_each_other(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
-    holder = f'. "{REPOSITORY}/setup/lib.sh"; one_at_a_time lock; touch held; sleep 0.5; touch released'
-    waiter = f'. "{REPOSITORY}/setup/lib.sh"; one_at_a_time lock; [[ -e released ]]'
-    with subprocess.Popen(["bash", "-c", holder], cwd=tmp_path) as first:
+    library = f'. "{REPOSITORY}/setup/lib.sh"; one_at_a_time lock'
+    hold = f"{library}; touch held; until [[ -e go ]]; do sleep 0.05; done; touch released"
+    with subprocess.Popen(["bash", "-c", hold], cwd=tmp_path) as first:
         while not (tmp_path / "held").exists():
             assert first.poll() is None
-        second = subprocess.run(["bash", "-c", waiter], cwd=tmp_path, capture_output=True, text=True, check=False)
+        waiter = ["bash", "-c", f"{library}; [[ -e released ]]"]
+        with subprocess.Popen(waiter, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as second:
+            assert second.stderr
+            said = second.stderr.readline()
+            (tmp_path / "go").touch()
+            rest = second.stderr.read()
     assert second.returncode == 0, "it did not wait"
-    assert second.stderr == "setup: waiting for another set-up to finish\n"
+    assert (said, rest) == ("setup: waiting for another set-up to finish\n", "")
 
 
 def test_make_alone_lists_what_there_is() -> None:
