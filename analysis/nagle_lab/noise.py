@@ -18,6 +18,7 @@ from nagle_lab.judged import Seen
 from nagle_lab.keytable import endpoint_hash
 from nagle_lab.packets import Tally, decode
 from nagle_lab.result import Connection
+from nagle_lab.silences import Cause
 from nagle_lab.stalls import LATE, MS, POPULATION
 from nagle_lab.timeline import ACK, SYN, Ints
 from nagle_lab.verdict import ENOUGH_EXCHANGES, Verdict
@@ -25,6 +26,9 @@ from nagle_lab.verdict import ENOUGH_EXCHANGES, Verdict
 # A machine late by less than the proof allows for (stalls.LATE) has no part in a verdict: no ACK seems late that was
 # only on its way, and no end pauses as long as an ACK timer, which is twice that.
 LATE_MS = LATE / MS
+
+# Silences that are no pause of an end: the stall itself, and what the path takes.
+_EXPLAINED = (Cause.NAGLE_DELAYED_ACK, Cause.NAGLE_ROUND_TRIP, Cause.ROUND_TRIP)
 
 
 @dataclass(frozen=True)
@@ -128,29 +132,40 @@ def check(noise: Noise, seen: Seen, verdict: Verdict, expected: dict[str, Any]) 
 def _unsafe(noise: Noise, seen: Seen, verdict: Verdict, expected: dict[str, Any]) -> str:
     """Why the verdict is unsafe; empty: it is safe."""
     mine, wanted = seen.judged, expected.get("min_share_after_first") or 0.0
-    first, repeated = _undisturbed(noise, seen)
-    told = repeated if mine.repeat_exchanges else first  # a connection's first exchange never stalls
-    if verdict is Verdict.CLEAN and told < ENOUGH_EXCHANGES:
+    if verdict is Verdict.CLEAN and (told := _undisturbed(noise, seen)) < ENOUGH_EXCHANGES:
         return f"{told} exchanges without a pause of {LATE_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
     if verdict is not Verdict.STALL:
         return ""
     if expected["verdict"] == Verdict.CLEAN and mine.stalls < POPULATION and noise.late_ms >= LATE_MS:
         # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
         return f"{mine.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
-    if mine.stalled_after_first < wanted <= mine.stalled_exchanges / (mine.stalled_exchanges + repeated):
-        paused = mine.repeat_exchanges - mine.stalled_exchanges - repeated
-        return (
-            f"only {mine.stalled_after_first:.1%} stalled, but in {paused} exchanges an end paused for {LATE_MS:g} ms"
-        )
+    if (share := mine.stalled_after_first) < wanted:
+        told = mine.stalled_exchanges + _undisturbed(noise, seen)
+        if told and wanted <= mine.stalled_exchanges / told:
+            paused = mine.repeat_exchanges - told
+            return f"only {share:.1%} stalled, but in {paused} exchanges an end paused for {LATE_MS:g} ms"
     return ""
 
 
-def _undisturbed(noise: Noise, seen: Seen) -> tuple[int, int]:
-    """Judged exchanges without a stall in which no end paused: first ones of a connection, and later ones.
+def _undisturbed(noise: Noise, seen: Seen) -> int:
+    """At least so many judged exchanges did not stall although no end paused; first ones only if there are no others.
 
     A pause as long as the ACK timer takes the stall away: of the server between its writes (the ACK is out before
     there is anything to hold), or of the client before it asks (Linux acknowledges at once what comes after that: the
-    connection is no longer interactive, tcp_event_data_sent).
+    connection is no longer interactive, tcp_event_data_sent). A connection's first exchange never stalls.
+    """
+    mine = seen.judged
+    pauses = sum(silence.count for cause, silence in seen.result.silences.items() if cause not in _EXPLAINED)
+    first, repeated = _quick(noise, seen)
+    if not mine.repeat_exchanges:
+        return max(first, mine.exchanges - pauses)
+    return max(repeated, mine.repeat_exchanges - mine.stalled_exchanges - pauses)
+
+
+def _quick(noise: Noise, seen: Seen) -> tuple[int, int]:
+    """Judged exchanges without a stall, too quick for a pause: first ones of a connection, and later ones.
+
+    The capture's silences are also those of connections that are not judged; this tells the judged ones apart.
     """
     # Nagle's algorithm alone costs a second round trip, and is no stall.
     longest = LATE_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)

@@ -14,7 +14,7 @@ from nagle_lab.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.judged import Seen, part
 from nagle_lab.noise import Handshakes, Noise, Timers
-from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Stall
+from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
 from support.synthetic import MS, Conversation, pcap_bytes
@@ -326,23 +326,32 @@ def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, long
     assert noise.Noise(None, took).late_ms == pytest.approx(longer_ms, abs=0.2)
 
 
-def went(stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, first: int = 1) -> Seen:
+def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1) -> Seen:
     """A capture on a path of 2 ms, of one connection after its first exchange, or of ``first`` with no more.
 
-    So many exchanges stalled, were quick, were asked for 45 ms late, or took 45 ms without a stall.
+    So many exchanges stalled, were quick, were asked for 45 ms late, or took 45 ms with or without a pause.
     """
-    kinds = ["quick", *["stalled"] * stalled, *["quick"] * quick, *["paused"] * paused, *["slow"] * slow]
+    kinds = [
+        "quick",
+        *["stalled"] * stalled,
+        *["quick"] * quick,
+        *["paused"] * paused,
+        *["slow"] * slow,
+        *["busy"] * busy,
+    ]
     ends, exchanges, now = ("10.0.0.2", "10.0.0.3"), [], 0.0
     for number, kind in enumerate(kinds, 1):
         now += 0.045 if kind == "paused" else 0.021  # the path is part of it
-        took = 45.0 if kind in ("stalled", "slow") else 5.0
+        took = 45.0 if kind in ("stalled", "slow", "busy") else 5.0
         exchanges.append(Exchange(0, number, round(now, 6), None, None, took, kind == "stalled"))
         now += took / 1e3
     connections = [connection(0, *ends, port=80, stalls=stalled, exchanges=len(kinds))]
     for other in range(1, first):
         connections.append(connection(other, *ends, port=80, exchanges=1))
         exchanges.append(Exchange(other, 1, 0.0, None, None, 5.0, stalled=False))
-    return part(replace(stalled_result(connections), exchanges=exchanges), 80)
+    silent = {"nagle_delayed_ack": stalled, "round_trip": 3, "client_think": paused, "server_think": slow}
+    silences = {cause: Silence(count, 45.0 * count) for cause, count in silent.items()}
+    return part(replace(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
 
 
 STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": "CLEAN"}
@@ -365,6 +374,8 @@ STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": 
         ),
         (went(quick=9, slow=90), CLEAN, 65, "9 exchanges without a pause of 20 ms, but 10 are"),
         (went(quick=10, slow=90), CLEAN, 65, ""),
+        (went(busy=10, slow=90), CLEAN, 65, ""),  # a large page is no pause
+        (went(stalled=50, busy=50), STALLS, 65, ""),
         (went(quick=10, slow=90), STALLS, 65, ""),  # really gone
         (went(slow=20, first=50), STALLS, 65, "0 exchanges without a pause"),  # first ones never stall
         (went(first=50), CLEAN, 65, ""),  # one connection for each request
@@ -382,6 +393,14 @@ def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
     assert check.verdict is Verdict.INCONCLUSIVE
     assert unsafe in check.detail
     assert f"timers 0.08 ms late (p99 0.3, max {max_ms}), handshake 2.1 ms (max 2.2)" in check.detail
+
+
+def test_pauses_on_connections_that_are_not_judged_excuse_nothing():
+    seen = went(stalled=50, quick=50)
+    seen = replace(seen, result=replace(seen.result, silences={"server_think": Silence(50, 2250.0)}))
+    check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
+    assert check is not None
+    assert check.ok
 
 
 def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
