@@ -156,10 +156,11 @@ def _undisturbed(noise: Noise, seen: Seen) -> int:
     """
     mine = seen.judged
     pauses = sum(silence.count for cause, silence in seen.result.silences.items() if cause not in _EXPLAINED)
+    unstalled = mine.repeat_exchanges - mine.stalled_exchanges if mine.repeat_exchanges else mine.exchanges
+    if not pauses:  # spares a busy run the look at every exchange
+        return unstalled
     first, repeated = _quick(noise, seen)
-    if not mine.repeat_exchanges:
-        return max(first, mine.exchanges - pauses)
-    return max(repeated, mine.repeat_exchanges - mine.stalled_exchanges - pauses)
+    return max(repeated if mine.repeat_exchanges else first, unstalled - pauses)
 
 
 def _quick(noise: Noise, seen: Seen) -> tuple[int, int]:
