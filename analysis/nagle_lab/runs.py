@@ -23,6 +23,8 @@ from nagle_lab.checks import (
 )
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.judged import Seen, Share, part
+from nagle_lab.noise import Noise, measured
+from nagle_lab.noise import check as noise_check
 from nagle_lab.result import Result
 from nagle_lab.verdict import Verdict, decide, exit_code
 
@@ -38,6 +40,7 @@ class Run:
     manifest: dict[str, Any]
     witnesses: dict[str, Any]
     captures: dict[str, Seen]  # by capture name
+    noise: Noise
     checks: list[Check]
     verdict: Verdict
     reason: str
@@ -88,6 +91,7 @@ class Run:
             "reason": self.reason,
             "as_expected": not self.contradictions,
             "contradictions": self.contradictions,
+            "noise": asdict(self.noise),
             "checks": [asdict(c) for c in self.checks],
             "load": self.witnesses["load"],
             "captures": {name: _brief(seen) for name, seen in self.captures.items()},
@@ -122,8 +126,14 @@ def judge(folder: Path) -> Run:
     captures = {name: part(analyze(folder / f"{name}.pcap"), port) for name in manifest["captures"]}
     checks = _checks(manifest, witnesses, captures)
     verdict, reason = verdict_of(manifest, checks, captures)
-    unlike = contradictions(manifest["expected"], verdict, captures, best_capture(manifest, captures))
-    return Run(folder, manifest, witnesses, captures, checks, verdict, reason, unlike)
+    best = best_capture(manifest, captures)
+    noise = measured(witnesses, folder / f"{best}.pcap", captures[best])
+    if (checked := noise_check(noise, captures[best], verdict, manifest["expected"])) is not None:
+        checks.append(checked)
+        if not checked.ok:
+            verdict, reason = checked.verdict, f"{checked.name}: {checked.detail}"
+    unlike = contradictions(manifest["expected"], verdict, captures, best)
+    return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, unlike)
 
 
 def store(run: Run) -> None:

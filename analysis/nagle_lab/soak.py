@@ -165,6 +165,12 @@ class Row:
         return sum(entry.captured for entry in self.entries), sum(entry.lost for entry in self.entries)
 
     @property
+    def late_ms(self) -> float | None:
+        """How late the machine woke a sleeper, at most; None where no run measured it."""
+        timers = [entry.noise["timer_late_us"] for entry in self.entries if entry.noise]
+        return max((each["max"] / 1e3 for each in timers if each), default=None)
+
+    @property
     def slowest_stage(self) -> tuple[str, float, float] | None:
         """The stage that took the most time in all: its name, mean and maximum in seconds."""
         times: dict[str, list[float]] = {}

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lab.recording import REPOSITORY, left_on_engine
+from lab.recording import REPOSITORY, docker, engine_holds, left_on_engine
 
 from nagle_lab.checks import grown
 from nagle_lab.lab import find_scenario, record
@@ -40,6 +40,8 @@ def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
     check("run", result)
     assert (result["verdict"], result["as_expected"]) == (verdict, True)
     assert [c["name"] for c in result["checks"] if not c["ok"]] == []
+    for figures in result["noise"].values():
+        assert 0 < figures["p50"] <= figures["max"]
     folder = folder_of(tmp_path, variant)
     counters = json.loads((folder / "witnesses.json").read_text())["counters"]
     for end in ("server", "client"):
@@ -88,6 +90,23 @@ def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
     assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
     assert "lossless at the" in judged.reason
     assert (folder / "server.pcap").stat().st_size > 24
+
+
+def test_ends_that_are_kept_waiting_for_a_processor_never_contradict(runs_dir):
+    """Both ends get 1 ms of every 100: they pause longer than the ACK timer, and many exchanges cannot stall."""
+
+    def throttle(stage: str) -> None:
+        if stage.startswith("ab "):
+            for name in engine_holds(runs_dir)[0]:
+                if name.endswith(("_server_1", "_client_1", "-server-1", "-client-1")):
+                    docker("update", "--cpus", "0.01", name)
+
+    scenario = find_scenario("nginx-static")
+    folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, throttle)
+    judged = judge(folder)
+    assert judged.contradictions == [] or judged.exit_code() == 3, judged.contradictions
+    too_few = judged.captures[judged.best].judged.stalled_after_first < 0.9
+    assert ("an end paused for 20 ms" in judged.reason) is too_few
 
 
 def test_two_runs_at_once(tmp_path):

@@ -1,5 +1,7 @@
 """The recorder and sidecar/record together; a stand-in for tcpdump keeps its last block as the kernel does."""
 
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -41,7 +43,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Return a function that starts a recorder; `docker exec` runs sidecar/record here, with the stand-in in PATH."""
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
-    docker = f'#!/bin/sh\nshift 3\nexec "{REPOSITORY}/sidecar/$@"\n'  # after: exec --interactive CONTAINER
+    docker = f'#!/bin/sh\nPATH="{REPOSITORY}/sidecar:$PATH"\nshift 3\nexec "$@"\n'  # exec --interactive CONTAINER
     started = []
 
     def start(
@@ -103,6 +105,39 @@ def test_the_sidecar_answers_for_its_namespace(recorder):
     assert own == set(subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split())
     assert not any("fastopen_key" in line for line in described)
     assert capture.listening(1) is False
+
+
+def test_a_machine_that_pauses_is_seen_to_be_late(recorder):
+    """Everything in the sidecar is stopped for 0.3 s, as by a machine that has no time for it."""
+    capture = recorder()
+    capture.wait_until_capturing()
+    capture.watch_lateness()
+    for number, seconds in ((signal.SIGSTOP, 0.3), (signal.SIGCONT, 0.1)):
+        os.killpg(capture._process.pid, number)
+        time.sleep(seconds)
+    late = capture.lateness()
+    assert late.max_us > 280_000
+    assert 0 <= late.p50_us <= late.p99_us <= late.max_us
+    assert (late.interval_us, late.count > 0) == (5000, True)
+
+
+def test_measuring_lateness_ends_with_the_capture(recorder):
+    """Whoever started it is gone without a word."""
+    capture = recorder()
+    capture.wait_until_capturing()
+    capture.watch_lateness()
+    assert "lateness" in processes_of(capture)
+    capture.abandon()
+    deadline = time.monotonic() + 5
+    while left := processes_of(capture):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+def processes_of(capture: Recorder) -> str:
+    """The commands that still run of what that recorder started."""
+    session = ["ps", "-o", "args=", "--sid", str(capture._process.pid)]
+    return subprocess.run(session, capture_output=True, text=True, check=False).stdout
 
 
 def test_tcpdump_that_cannot_start_is_told_in_its_own_words(recorder):

@@ -6,7 +6,14 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.load import parse_ab, parse_json
-from nagle_lab.lab.witnesses import CaptureNumbers, option_in_effect, parse_capture_numbers, parse_counters
+from nagle_lab.lab.witnesses import (
+    CaptureNumbers,
+    Lateness,
+    option_in_effect,
+    parse_capture_numbers,
+    parse_counters,
+    parse_lateness,
+)
 
 PROC = """\
 Ip: Forwarding DefaultTTL
@@ -78,6 +85,18 @@ def test_the_kernels_counters_are_those_of_tcp():
     assert counters["Tcp.MaxConn"] == -1
     assert counters["TcpExt.DelayedACKs"] == 900
     assert {name.split(".")[0] for name in counters} == {"Tcp", "TcpExt"}
+
+
+def test_how_late_the_machine_was():
+    assert parse_lateness(["tcpdump: hello", "late 5000 60 80 300 2100"]) == Lateness(5000, 60, 80, 300, 2100)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [([], "no answer"), (["lateness: not found"], "not found"), (["late 5000"], "late 5000")]
+)
+def test_what_is_no_measurement_of_it_is_refused(lines, said):
+    with pytest.raises(NagleLabError, match=f"timers could not be measured: .*{said}"):
+        parse_lateness(lines)
 
 
 def test_a_report_of_ab():

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab import runs
+from nagle_lab import noise, runs
 from nagle_lab.analysis import analyze
 from nagle_lab.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.judged import Seen, part
-from nagle_lab.result import Connection, Endpoint, Result, Sent, Stall
+from nagle_lab.noise import Handshakes, Noise, Timers
+from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
+from support.synthetic import MS, Conversation, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
@@ -282,3 +284,133 @@ def test_too_few_exchanges_on_the_judged_connections_are_inconclusive_however_ma
     verdict, reason = runs.verdict_of(MANIFEST, [], {"proxy": seen_by(TO_PROXY, few, port=81)})
     assert verdict is Verdict.INCONCLUSIVE
     assert reason.startswith("proxy.pcap: 9 answered exchanges, none stalled")
+
+
+LATE = {"interval_us": 5000, "count": 90, "p50_us": 80, "p99_us": 21000, "max_us": 65400}
+
+
+def test_a_run_states_its_noise(stalled):
+    change(stalled, "witnesses.json", lambda w: w.update(timers=LATE))
+    run = judge(stalled)
+    check = run.checks[-1]
+    assert json.loads(run.to_json())["noise"]["timer_late_us"] == {"p50": 80, "p99": 21000, "max": 65400}
+    assert (check.name, check.ok) == ("noise", True)
+    assert check.detail.startswith("timers 0.08 ms late (p99 21, max 65.4), handshake 0.00")
+    assert (run.verdict, run.exit_code()) == (Verdict.STALL, Exit.OK)  # proved, on whatever machine
+
+
+def test_a_run_recorded_before_noise_was_measured_is_judged_without_it(stalled):
+    run = judge(stalled)
+    assert run.noise.timer_late_us is None
+    assert run.noise.handshake_us is not None
+    assert "noise" not in [check.name for check in run.checks]
+
+
+@pytest.mark.parametrize(("rtt_ms", "longer_ms"), [(0.2, 0), (20, 0), (20, 30)])
+def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, longer_ms):
+    talks = [
+        Conversation(("10.0.0.1", 40001), rtt_ns=int(rtt_ms * MS)),
+        Conversation(("10.0.0.1", 40002), rtt_ns=int((rtt_ms + longer_ms) * MS)),
+    ]
+    for talk in talks:
+        talk.handshake()
+        talk.client_sends(100)
+        talk.server_sends(200)
+    capture = tmp_path / "client.pcap"
+    segments = sorted((each for talk in talks for each in talk.seen_at("client")), key=lambda each: each.ts_ns)
+    capture.write_bytes(pcap_bytes(segments))
+    took = noise.measured({}, capture, part(analyze(capture), None)).handshake_us
+    assert took is not None
+    assert took.min == pytest.approx(rtt_ms * 1e3, abs=200)
+    assert took.max == pytest.approx((rtt_ms + longer_ms) * 1e3, abs=200)
+    assert noise.Noise(None, took).late_ms == pytest.approx(longer_ms, abs=0.2)
+
+
+def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1) -> Seen:
+    """A capture on a path of 2 ms, of one connection after its first exchange, or of ``first`` with no more.
+
+    So many exchanges stalled, were quick, were asked for 45 ms late, or took 45 ms with or without a pause.
+    """
+    kinds = [
+        "quick",
+        *["stalled"] * stalled,
+        *["quick"] * quick,
+        *["paused"] * paused,
+        *["slow"] * slow,
+        *["busy"] * busy,
+    ]
+    ends, exchanges, now = ("10.0.0.2", "10.0.0.3"), [], 0.0
+    for number, kind in enumerate(kinds, 1):
+        now += 0.045 if kind == "paused" else 0.021  # the path is part of it
+        took = 45.0 if kind in ("stalled", "slow", "busy") else 5.0
+        exchanges.append(Exchange(0, number, round(now, 6), None, None, took, kind == "stalled"))
+        now += took / 1e3
+    connections = [connection(0, *ends, port=80, stalls=stalled, exchanges=len(kinds))]
+    for other in range(1, first):
+        connections.append(connection(other, *ends, port=80, exchanges=1))
+        exchanges.append(Exchange(other, 1, 0.0, None, None, 5.0, stalled=False))
+    silent = {"nagle_delayed_ack": stalled, "round_trip": 3, "client_think": paused, "server_think": slow}
+    silences = {cause: Silence(count, 45.0 * count) for cause, count in silent.items()}
+    return part(replace(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
+
+
+STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": "CLEAN"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected", "max_ms", "unsafe"),
+    [
+        (went(stalled=50, paused=50), STALLS, 65, "only 50.0% stalled, but in 50 exchanges an end paused for 20 ms"),
+        (went(stalled=50, slow=50), STALLS, 65, "only 50.0% stalled, but in 50 exchanges an end paused for 20 ms"),
+        (went(stalled=50, quick=5, slow=45), STALLS, 65, "in 45 exchanges an end paused"),
+        (went(stalled=50, quick=6, slow=44), STALLS, 65, ""),  # 50 of the 56 that tell are too few
+        (went(stalled=50, quick=50), STALLS, 65, ""),
+        (went(stalled=90, quick=10), STALLS, 65, ""),  # as expected
+        (
+            went(quick=9, paused=90),
+            STALLS,
+            65,
+            "9 exchanges without a pause of 20 ms, but 10 are",
+        ),
+        (went(quick=9, slow=90), CLEAN, 65, "9 exchanges without a pause of 20 ms, but 10 are"),
+        (went(quick=10, slow=90), CLEAN, 65, ""),
+        (went(busy=10, slow=90), CLEAN, 65, ""),  # a large page is no pause
+        (went(stalled=50, busy=50), STALLS, 65, ""),
+        (went(quick=10, slow=90), STALLS, 65, ""),  # really gone
+        (went(slow=20, first=50), STALLS, 65, "0 exchanges without a pause"),  # first ones never stall
+        (went(first=50), CLEAN, 65, ""),  # one connection for each request
+        (went(stalled=9, quick=90), CLEAN, 65, "9 stalls where none is expected, on a machine that was 65 ms late"),
+        (went(stalled=9, quick=90), CLEAN, 19, ""),
+        (went(stalled=10, quick=90), CLEAN, 65, ""),
+    ],
+)
+def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
+    measured = Noise(Timers(80, 300, max_ms * 1e3), Handshakes(2000, 2100, 2200))
+    verdict = Verdict.STALL if seen.judged.stalls else Verdict.CLEAN
+    check = noise.check(measured, seen, verdict, expected)
+    assert check is not None
+    assert check.ok is not bool(unsafe)
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert unsafe in check.detail
+    assert f"timers 0.08 ms late (p99 0.3, max {max_ms}), handshake 2.1 ms (max 2.2)" in check.detail
+
+
+def test_pauses_on_connections_that_are_not_judged_excuse_nothing():
+    seen = went(stalled=50, quick=50)
+    seen = replace(seen, result=replace(seen.result, silences={"server_think": Silence(50, 2250.0)}))
+    check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
+    assert check is not None
+    assert check.ok
+
+
+def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
+    """The reference, as if half of its exchanges had been slow instead of stalled, is no contradiction."""
+    change(stalled, "witnesses.json", lambda w: w.update(timers=LATE))
+    seen = went(stalled=50, slow=50)
+    monkeypatch.setattr(runs, "part", lambda *_: seen)
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
+    assert run.reason.startswith(
+        "noise: only 50.0% stalled, but in 50 exchanges an end paused for 20 ms (timers 0.08"
+    )

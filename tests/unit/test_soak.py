@@ -51,7 +51,8 @@ sys.exit(code)
 
 def entry(trial: Trial, verdict: str | None = None, code: Exit = Exit.OK, reason: str = "") -> Entry:
     return Entry(
-        *trial.key, trial.expected, verdict or trial.expected, code, reason, None, [], 100, 0, {"start": 1.0}, None,
+        *trial.key, trial.expected, verdict or trial.expected, code, reason, None, [], 100, 0, {"start": 1.0},
+        {"timer_late_us": {"p50": 100, "p99": 900, "max": 12_340}, "handshake_us": None},
         "0123456789abcdef", "Linux 6.18, Docker 20.10, 2 CPUs",
     )  # fmt: skip
 
@@ -103,8 +104,8 @@ def test_the_table_counts_and_says_what_was_not_as_expected():
     assert "3 runs: 2 as expected, 1 wrong verdict, 0 INCONCLUSIVE; 1 still to be made" in shown
     assert "load four at once, nginx-static nodelay-off: CLEAN: expected STALL, found CLEAN\\x1b[31m" in shown
     page = markdown(soak)
-    assert "| four at once: 1 variant | 2 | 1 STALL, 1 CLEAN | 1 | 1 | 0 | 200 | 7 | start 1.0/1.0 |" in page
-    assert "| nginx-static nodelay-on | 0 of 1 | – | 0 | 0 | 0 | 0 | 0 | – |" in page
+    assert "| four at once: 1 variant | 2 | 1 STALL, 1 CLEAN | 1 | 1 | 0 | 200 | 7 | 12.3 | start 1.0/1.0 |" in page
+    assert "| nginx-static nodelay-on | 0 of 1 | – | 0 | 0 | 0 | 0 | 0 | – | – |" in page
     assert "Linux 6.18, Docker 20.10, 2 CPUs. Revisions: 0123456789." in page
 
 

@@ -9,8 +9,8 @@ PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
     "errors", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
     "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
-    "excerpt", "annotation", "dissect", "checks", "judged", "runs", "figures", "comparison", "bursts", "trials",
-    "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
+    "excerpt", "annotation", "dissect", "checks", "judged", "noise", "runs", "figures", "comparison", "bursts",
+    "trials", "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
 )  # fmt: skip
 ABOVE_THE_LAB = (
     "trials",

@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.folder import disk_problem
 from nagle_lab.lab.interrupts import interruptible, pause
-from nagle_lab.lab.witnesses import CaptureNumbers, parse_capture_numbers
+from nagle_lab.lab.witnesses import CaptureNumbers, Lateness, parse_capture_numbers, parse_lateness
 
 T = TypeVar("T")
 
@@ -124,6 +124,15 @@ class Recorder:
     def counters(self) -> list[str]:
         """Return /proc/net/snmp and /proc/net/netstat of the namespace, as lines."""
         return self._ask("counters")
+
+    def watch_lateness(self) -> None:
+        """Begin to measure how late the sidecar's machine, that of the ends, wakes a sleeper."""
+        self._tell("watch")
+        self._await(lambda line: True if line == "watching" else None)
+
+    def lateness(self) -> Lateness:
+        """End what ``watch_lateness`` began, and return what was measured."""
+        return parse_lateness(self._ask("lateness"))
 
     def numbers(self) -> CaptureNumbers:
         """Return tcpdump's own counts up to now."""

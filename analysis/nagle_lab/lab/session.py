@@ -148,7 +148,10 @@ class _Session:
                 option, found = self._ready(lab, recorders, bases, folder)
                 self._manifest.write(folder)
             before = _counters(found, recorders)
+            any_of_them = next(iter(recorders.values()))  # all run on the machine that the ends run on
+            any_of_them.watch_lateness()
             load = self._load(lab, recorders, folder / "load.txt")
+            late = any_of_them.lateness()
             if self._stop == "lossless":
                 with self._stage("settle", "waiting for the last packets"):
                     for recorder in recorders.values():
@@ -159,6 +162,7 @@ class _Session:
         # From here on nothing waits for a signal: all captures are complete, so the run is finished.
         counters = {name: {"before": before[name], "after": after[name]} for name in found}
         witnesses = {"captures": captures, "counters": counters, "load": load, "option": option}
+        witnesses |= {"timers": asdict(late)}
         write_json(folder / _WITNESSES, witnesses)
         if load["exit_code"] != 0:
             program, last = shlex.split(load["command"])[0], _last_line(folder / "load.txt")

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from nagle_lab.errors import NagleLabError
 
 _COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
 
@@ -28,6 +30,26 @@ def parse_capture_numbers(text: str) -> CaptureNumbers | None:
         dropped=counts["dropped by kernel"],
         dropped_by_interface=counts.get("dropped by interface", 0),  # said only when it is not 0
     )
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How late the machine woke a process that slept ``interval_us`` at a time: ``count`` times, all in µs."""
+
+    interval_us: int
+    count: int
+    p50_us: int
+    p99_us: int
+    max_us: int
+
+
+def parse_lateness(lines: Sequence[str]) -> Lateness:
+    """Return what ``sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
+    words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
+    if len(words) != len(fields(Lateness)):
+        said = " / ".join(lines) or "no answer"
+        raise NagleLabError(f"the machine's timers could not be measured: {said}; run it again")
+    return Lateness(*map(int, words))
 
 
 def parse_counters(lines: Sequence[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.errors import Exit, printable
-from nagle_lab.reports.figures import NONE
+from nagle_lab.reports.figures import NONE, number
 from nagle_lab.soak import Row, Soak, distinct
 from nagle_lab.verdict import Verdict
 
@@ -21,6 +21,7 @@ _HEADINGS = (
     ("checks", "failed"),
     ("packets", "captured"),
     ("lost", ""),
+    ("timers", "late ms"),
     ("slowest stage,", "mean/max s"),
 )
 _WORDS = ("what", "verdicts", "slowest stage,")
@@ -29,7 +30,8 @@ PREAMBLE = (
     "Under a load the machine had that to do besides. *Wrong*: STALL of what does not stall, or CLEAN of what does. "
     "*Checks failed*: checks of a run's witnesses (load tool, configuration, tcpdump's counts, the kernel's "
     "counters) against its captures that failed: witnesses that disagree. *Lost*: packets received or dropped that "
-    "are in no capture. *Slowest stage*: of a run, where its own load is a stage, too."
+    "are in no capture. *Timers late*: how late the machine woke a sleeper, at most, "
+    "as the runs measured it. *Slowest stage*: of a run, where its own load is a stage, too."
 )
 
 
@@ -69,6 +71,7 @@ def cells(row: Row) -> list[str]:
         str(row.disagreeing),
         f"{captured:,}",
         f"{lost:,}",
+        number(row.late_ms),
         f"{stage[0]} {stage[1]:.1f}/{stage[2]:.1f}" if stage else NONE,
     ]
 

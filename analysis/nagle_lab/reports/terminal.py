@@ -166,6 +166,7 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
             f"Linux {v['kernel']}, {' and '.join(control)}, MTU {' and '.join(map(str, mtus))} · "
             f"Docker {v['docker']}, Compose {v['compose']}",
         ),
+        ("machine noise", str(run.noise)),
         (
             f"{Path(load['command'].split()[0]).name} saw",
             f"{load['complete']} requests, {load['failed']} failed · {load['requests_per_s']:.0f} requests/s · "
