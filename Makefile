@@ -76,7 +76,7 @@ accuracy: ## truth × verdict over all committed captures, and every segment aga
 fuzz: SECONDS ?= 600
 fuzz: ## coverage-guided fuzzing, from a file's bytes to its verdict: make fuzz SECONDS=600
 	@setup/python.sh dev
-	@$(bin)/python -c 'import atheris' 2>/dev/null || $(bin)/python -m pip install --quiet atheris==3.0.0
+	@$(bin)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r analysis/requirements-fuzz.txt
 	@mkdir -p tests/fuzz/.corpus tests/fuzz/.found
 	@# In rounds, because the fuzzer's own memory grows by some 10 MB a second.
 	@end=$$((EPOCHSECONDS + $(SECONDS))); while ((left = end - EPOCHSECONDS, left > 0)); do \
