@@ -5,6 +5,8 @@ environments. 0: the same packages both times, 1: a package differs, 2: somethin
 """
 
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +17,8 @@ from packages import Package, content_of, labs, python_packages
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.compose import complaint
-from nagle_lab.lab.interrupts import deferred
-from nagle_lab.lab.process import Child, run
+from nagle_lab.lab.interrupts import deferred, interruptible
+from nagle_lab.lab.process import Child, Finished
 from nagle_lab.lab.scenario import REPOSITORY
 
 Lists = dict[str, tuple[Package, ...]]
@@ -84,8 +86,19 @@ def removed_afterwards(names: str, base: str) -> Iterator[None]:
 
 
 def finish(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run ``command``; NagleLabError with its complaint when it fails."""
-    done = run(command, environment)
+    """Run ``command``; NagleLabError with its complaint when it fails. Interrupted, it may clean up as well."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as child:
+        try:
+            with interruptible():
+                said = child.communicate()
+        except KeyboardInterrupt:
+            os.killpg(child.pid, signal.SIGTERM)
+            child.communicate()
+            raise
+    done = Finished(tuple(command), child.returncode, *said)
     if done.exit_code != 0:
         raise NagleLabError(f"cannot make {what}: {complaint(done).removeprefix('setup: ')}")
 
