@@ -80,7 +80,7 @@ accuracy: ## truth × verdict over all committed captures, and every segment aga
 fuzz: SECONDS ?= 600
 fuzz: ## coverage-guided fuzzing, from a file's bytes to its verdict: make fuzz SECONDS=600
 	@setup/python.sh dev
-	@$(bin)/python -c 'import atheris' 2>/dev/null || $(bin)/python -m pip install --quiet atheris==3.0.0
+	@$(bin)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r analysis/requirements-fuzz.txt
 	@mkdir -p tests/fuzz/.corpus tests/fuzz/.found
 	@# In rounds, because the fuzzer's own memory grows by some 10 MB a second.
 	@end=$$((EPOCHSECONDS + $(SECONDS))); while ((left = end - EPOCHSECONDS, left > 0)); do \
@@ -96,10 +96,21 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../link ../docs
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../link ../docs
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../link ../docs ../setup
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../link ../docs ../setup
 	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
+	@MYPYPATH=setup $(bin)/mypy --config-file analysis/pyproject.toml setup/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
+
+.PHONY: sbom
+sbom: lab-ready ## write a software bill of materials of each image, and of the analyzer, into sbom/ (CycloneDX)
+	@$(bin)/python setup/sbom.py sbom
+
+.PHONY: setup-twice
+setup-twice: ## is set-up reproducible? make everything twice from nothing, compare the packages, remove it again
+	@setup/engine.sh
+	@setup/python.sh
+	@$(bin)/python setup/twice.py
 
 .PHONY: docs
 docs: ## write the output shown in the pages again, from the commands that made it

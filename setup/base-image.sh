@@ -4,10 +4,13 @@
 # BASE_IMAGE=<image> uses that one. Otherwise Debian stable: pulled by digest where a registry
 # answers, else bootstrapped from the distribution's packages. Our own is also tagged with its
 # suite, so that unsetting BASE_IMAGE goes back to it without making it again.
+#
+# base-image.sh NAME makes our own anew under that name, and leaves nagle-lab/base and BASE_IMAGE alone.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly IMAGE=nagle-lab/base
 readonly SUITE=trixie
+readonly OWN=${1:-$IMAGE:$SUITE}
 readonly PULLED=debian:trixie-slim
 readonly DIGEST=sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
 readonly ANSWER_SECONDS=10 PULL_SECONDS=900
@@ -66,7 +69,7 @@ pull_default() {
       pinned=$PULLED
     fi
   fi
-  docker tag "$pinned" "$IMAGE:$SUITE"
+  docker tag "$pinned" "$OWN"
 }
 
 install_mmdebstrap() {
@@ -97,7 +100,7 @@ bootstrap() {
     --transform 's,^,./usr/sbin/,' policy-rc.d
   made="bootstrapped from Debian $SUITE packages by mmdebstrap on $(date -u +%Y-%m-%d)"
   said=$(docker import --change 'CMD ["bash"]' --change "LABEL nagle-lab.origin=\"$made\"" \
-    "$tar" "$IMAGE:$SUITE" 2>&1) || die "cannot import the base image: $(last_line <<<"$said"). Is the disk full?"
+    "$tar" "$OWN" 2>&1) || die "cannot import the base image: $(last_line <<<"$said"). Is the disk full?"
 }
 
 use_given() {
@@ -108,16 +111,26 @@ use_given() {
   use "$BASE_IMAGE"
 }
 
-use_default() {
-  use "$IMAGE:$SUITE" && return
-  lock_host
-  use "$IMAGE:$SUITE" && return
+make_own() {
   make_scratch
-  if ! pull_default; then
-    install_mmdebstrap
-    bootstrap
-  fi
-  use "$IMAGE:$SUITE"
+  pull_default && return
+  install_mmdebstrap
+  bootstrap
 }
 
-if [[ -n ${BASE_IMAGE:-} ]]; then use_given; else use_default; fi
+use_default() {
+  use "$OWN" && return
+  lock_host
+  use "$OWN" && return
+  make_own
+  use "$OWN"
+}
+
+if (($#)); then
+  lock_host
+  make_own
+elif [[ -n ${BASE_IMAGE:-} ]]; then
+  use_given
+else
+  use_default
+fi

@@ -28,7 +28,8 @@ remove_leftovers() {
 
 remove_images() {
   local images
-  mapfile -t images < <(docker image ls --filter 'reference=nagle-lab/*' --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>')
+  mapfile -t images < <(docker image ls --filter 'reference=nagle-lab/*' --filter 'reference=nagle-lab-again-*/*' \
+    --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>')
   ((${#images[@]} == 0)) || docker image rm "${images[@]}" >/dev/null
   docker image prune --force --filter label=nagle-lab.base >/dev/null  # first stages of images built in two
 }
@@ -45,5 +46,5 @@ elif command -v docker >/dev/null; then
 fi
 
 cd "$checkout"
-rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
-find analysis tests bench captures scenarios link -name __pycache__ -type d -prune -exec rm -rf {} +
+rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
+find analysis tests bench captures scenarios link setup -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,9 +3,11 @@
 #
 # `run` is what the lab needs, `dev` adds what tests and lint need. A stamp in .venv says what it
 # holds; without one (half made, or made by hand), or moved, or on another Python, it is made anew.
+# NAGLE_LAB_VENV=<folder> makes it there.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly VENV=$checkout/.venv STAMP=$checkout/.venv/nagle-lab.stamp
+readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
+readonly STAMP=$VENV/nagle-lab.stamp
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }
@@ -59,6 +61,8 @@ make_venv() {
   local python said
   python=$(find_python)
   ensure_venv_module "$python"
+  [[ $VENV == "$checkout/.venv" || ! -e $VENV || -e $VENV/pyvenv.cfg ]] ||
+    die "NAGLE_LAB_VENV=$VENV is there and no Python environment. Name another folder."
   say "making .venv with $("$python" -V)"
   rm -rf "$VENV"
   said=$("$python" -m venv "$VENV" 2>&1) || die "cannot make .venv: $(last_line <<<"$said")"

@@ -314,6 +314,24 @@ def test_bootstrap_that_fails(engine: Host) -> None:
     assert not (engine.fake / "images").exists()
 
 
+def test_base_image_made_anew_under_another_name(engine: Host) -> None:
+    engine.state("images/nagle-lab_base", "old\n")
+    engine.state("images/nagle-lab_base:trixie", "old\n")
+    engine.state(f"registry/{PINNED}")
+    engine.succeeds("base-image.sh", "again-base:1", BASE_IMAGE="mine:1")
+    assert (engine.fake / "images/again-base:1").read_text() == f"id of {PINNED}\n"
+    engine.runs_as(uid=0)
+    (engine.fake / f"registry/{PINNED}").unlink()
+    for pulled in (engine.fake / "images").glob("debian*"):
+        pulled.unlink()
+    engine.state("registry-says", NO_NETWORK)
+    engine.command("mmdebstrap", 'tar --create --file "${@:(-1)}" --files-from /dev/null')
+    engine.succeeds("base-image.sh", "again-base:2")
+    (imported,) = [call for call in engine.calls("docker") if call.startswith("import ")]
+    assert imported.endswith(" again-base:2")
+    assert (engine.fake / "images/nagle-lab_base").read_text() == "old\n"
+
+
 def test_base_image_given(engine: Host) -> None:
     engine.state("images/nagle-lab_base", "old\n")
     engine.state("images/nagle-lab_base:trixie", "old\n")
@@ -376,6 +394,16 @@ def test_environment_is_made_once(pythonic: Host) -> None:
     assert "--no-deps --no-build-isolation --editable" in second
     assert pythonic.succeeds("python.sh") == []
     assert len(pythonic.calls("pip")) == 2
+
+
+def test_environment_in_a_folder_of_its_own(pythonic: Host) -> None:
+    mine = pythonic.fake / "mine"
+    pythonic.succeeds("python.sh", NAGLE_LAB_VENV=str(mine))
+    assert (mine / "bin" / "python").exists() and not (pythonic.checkout / ".venv").exists()
+    (pythonic.fake / "letters").mkdir()
+    refusal = pythonic.refusal("python.sh", NAGLE_LAB_VENV=f"{pythonic.fake}/letters")
+    assert refusal.endswith("/letters is there and no Python environment. Name another folder.")
+    assert (pythonic.fake / "letters").is_dir()
 
 
 def test_development_set_contains_the_run_set(pythonic: Host) -> None:

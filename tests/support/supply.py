@@ -1,0 +1,23 @@
+"""The scripts of setup/ that are Python, imported as they import each other; and the schema of their bills."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "setup"))
+packages, sbom, twice = map(importlib.import_module, ("packages", "sbom", "twice"))
+
+_SCHEMA = json.loads(Path(__file__).with_name("sbom.schema.json").read_text())
+
+
+def check_bill(bill: dict[str, Any]) -> None:
+    """Fail, naming field and reason, when `bill` is not what we write of CycloneDX, or names a thing twice."""
+    Draft202012Validator.check_schema(_SCHEMA)
+    faults = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(_SCHEMA).iter_errors(bill)]
+    assert not faults, faults
+    references = [component["bom-ref"] for component in bill["components"]]
+    assert references == sorted(set(references))
