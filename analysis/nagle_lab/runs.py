@@ -236,7 +236,7 @@ def verdict_of(manifest: dict[str, Any], checks: list[Check], captures: dict[str
 def _on_judged(seen: Seen) -> tuple[Verdict, str]:
     """The analyzer's rule, applied to the judged connections of a capture alone."""
     result, mine = seen.result, seen.judged
-    if not seen.elsewhere.connections:
+    if not seen.elsewhere.connections or result.verdict is Verdict.INVALID:
         return Verdict(result.verdict), result.reason
     verdict, reason = decide(result.source.tcp_packets, mine.exchanges, mine.stalls, result.quality.damage)
     if verdict is not Verdict.STALL:

@@ -29,6 +29,10 @@ MS = 1_000_000  # ns
 # is 40 ms (Linux, TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
 
+# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
+# network, the capturing machine, or its clock, which was set.
+LATEST = 500 * MS
+
 # A release is caused by the ACK when it follows within the sender's fastest reaction plus this. Measured against
 # system-call times: true releases 1-51 µs after the ACK, pauses of the application 1.2 ms and more (docs/proof.md).
 RELEASE_MARGIN = 300_000  # ns
@@ -174,8 +178,12 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
 
 
 def is_late(wait: Ints, reaction: Ints) -> Bools:
-    """Whether ACKs took :data:`LATE` longer than their sender's fastest, its ``reaction``, at this capture point."""
-    return wait - reaction >= LATE
+    """Whether ACKs took longer than their sender's fastest, its ``reaction``, by what a delayed-ACK timer adds.
+
+    At this capture point; at least :data:`LATE`, and less than :data:`LATEST`.
+    """
+    longer = wait - reaction
+    return (longer >= LATE) & (longer < LATEST)
 
 
 @dataclass(frozen=True)
@@ -185,7 +193,7 @@ class Proof:
     stalls: Bools
     round_trips: Bools  # held until an ACK that came after a round trip, not from a timer
     nagle_off: int  # the sender is seen not to wait for ACKs: Nagle is off
-    not_late: int  # the ACK took a round trip, not a delayed-ACK timer
+    not_late: int  # the ACK took a round trip, or longer than any delayed-ACK timer
     later_release: int  # the data came later than the ACK explains: the application's own pause
     coincidence: int  # close to the ACK, but not more often than chance puts it there
 
@@ -195,7 +203,7 @@ def prove(triples: Rows, known: Known) -> Proof:
     t, handshake = triples, known.column("handshake")
     own, peer = known.side("reaction", t["side"]), known.side("reaction", 1 - t["side"])
     off = (known.side("nagle_off", t["side"]) > 0) | _sends_before_acks(t, handshake, own)
-    late = is_late(t["wait"], peer)
+    late, round_trip_ack = is_late(t["wait"], peer), t["wait"] - peer < LATE
     # From the capture point to the sender and back: its fastest reaction, when a handshake shows it.
     round_trip = np.where(handshake, own, np.minimum(own, UNKNOWN_ROUND_TRIP))
     excess, early = t["release"] - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
@@ -208,7 +216,7 @@ def prove(triples: Rows, known: Known) -> Proof:
         chance[rows] = prompt[rows] & _is_chance(int(prompt[rows].sum()), excess[rows] - margin, width)
     return Proof(
         stalls=prompt & ~chance,
-        round_trips=~late & ~off & (excess <= RELEASE_MARGIN),
+        round_trips=round_trip_ack & ~off & (excess <= RELEASE_MARGIN),
         nagle_off=int(off.sum()),
         not_late=int((~late & ~off).sum()),
         later_release=int((judged & ~prompt).sum()),

@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from nagle_lab.lab.docker import image_details
@@ -101,3 +103,13 @@ def left_on_engine(runs_dir: Path) -> list[str]:
     """Return the containers and networks of runs that recorded into ``runs_dir``."""
     containers, networks = engine_holds(runs_dir)
     return containers + networks
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Return whether the condition comes true within that time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

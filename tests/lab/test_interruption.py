@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from lab.recording import Recording, copy_of_the_lab, docker, left_on_engine, remove_images
+from lab.recording import Recording, copy_of_the_lab, docker, left_on_engine, remove_images, within
 
 from nagle_lab.lab import find_scenario
 from nagle_lab.lab.images import BASE
@@ -68,16 +68,6 @@ def _sleeps(seconds: str) -> bool:
             if file.read_bytes().split(b"\0")[:2] == [b"sleep", seconds.encode()]:
                 return True
     return False
-
-
-def within(seconds: float, condition) -> bool:
-    """Return whether the condition comes true within that time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def test_what_a_killed_run_leaves_is_swept_by_the_next_and_a_live_run_is_not_touched(runs_dir: Path):

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from nagle_lab.capture import pcap, pcapng
 from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
 from nagle_lab.capture.pcap import PcapReader
@@ -16,6 +18,7 @@ from nagle_lab.errors import NagleLabError
 
 COMPRESSIONS = {GZIP_MAGIC: "gzip", ZSTD_MAGIC: "zstd"}
 MAGIC_BYTES = 8
+DISORDER = 1_000_000  # ns; capturing in several queues puts packets out of order by less
 UNREADABLE = {
     b"BZh": "compressed with bzip2: decompress it first",
     b"\xfd7zXZ": "compressed with xz: decompress it first",
@@ -110,6 +113,11 @@ class Capture:
         """What a person must know about the input before believing a result; each says its `kind`."""
         return self._facts.trouble
 
+    @property
+    def set_back(self) -> bool:
+        """Whether the clock was seen to be set back: no time in the capture can be believed."""
+        return any(trouble.kind is TroubleKind.SET_BACK for trouble in self.trouble)
+
     def __enter__(self) -> Self:
         return self
 
@@ -129,8 +137,11 @@ class Capture:
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
-            first = True
+            first, clock = True, _Clock()
             for records in self._current.records():
+                if not self.set_back and (step := clock.step_back(records)):
+                    text = f"{self._current.name}: the clock was set back by {step[1] / 1e9:.9g} s at frame {step[0]}"
+                    self._facts.warn(TroubleKind.SET_BACK, f"{text}: no time in it can be believed; record it again")
                 if first and last_ts is not None and int(records.ts[0]) < last_ts:
                     text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
                     self._facts.warn(TroubleKind.UNORDERED, text)
@@ -149,6 +160,28 @@ class Capture:
 
     def _open(self, path: str) -> "_File":
         return _File(Stored(path, self._checksum), self._facts, self._window_bytes)
+
+
+class _Clock:
+    """Watches time go on between the packets of each interface; those of several may come interleaved."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}  # time of each interface's last packet, ns
+
+    def step_back(self, records: Records) -> tuple[int, int] | None:
+        """The frame of the next batch at which time first goes back by more than DISORDER, and by how many ns."""
+        interface = records.interface
+        one = bool((interface == interface[:1]).all())
+        of_each = {
+            int(i): slice(None) if one else interface == i for i in np.unique(interface[:1] if one else interface)
+        }
+        found = []
+        for number, rows in of_each.items():
+            ts = records.ts[rows]
+            steps = np.diff(ts, prepend=self._last.get(number, ts[0]))
+            self._last[number] = int(ts[-1])
+            found += [(int(records.frame[rows][at]), -int(steps[at])) for at in np.flatnonzero(steps < -DISORDER)[:1]]
+        return min(found, default=None)
 
 
 class _File:

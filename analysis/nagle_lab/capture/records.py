@@ -38,6 +38,7 @@ class TroubleKind(StrEnum):
     DAMAGED = "damaged"  # bytes that cannot be what they should be; nothing after them was read
     CHANGED = "changed"  # the file changed while it was read
     UNORDERED = "unordered"  # rotated files given out of order
+    SET_BACK = "set back"  # the clock was, between two packets of one interface
     UNTIMED = "untimed"  # packets without a time of capture
     LOST = "lost"  # packets the capturing program says it dropped
 

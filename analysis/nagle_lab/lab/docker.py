@@ -14,6 +14,7 @@ from nagle_lab.lab.process import Child, Finished, run
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 _PATIENCE_S = 60.0  # for any single question to the engine
+_AWAY_S = 10.0  # for an engine that is being restarted to answer again
 
 
 def docker(*arguments: str) -> Finished:
@@ -63,13 +64,16 @@ class Labelled:
 
 
 def labelled(lock_label: str, host_label: str) -> set[Labelled]:
-    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``."""
+    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``.
+
+    Whatever signals arrive.
+    """
     row = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (PROJECT_LABEL, lock_label, host_label))
     children = [
         Child(["docker", *command, "--filter", f"label={lock_label}", "--format", row])
         for command in (["ps", "--all"], ["network", "ls"])
     ]
-    lines = [line for child in children for line in child.finish(_PATIENCE_S).stdout.splitlines()]
+    lines = [line for child in children for line in child.wait(_PATIENCE_S).stdout.splitlines()]
     return {Labelled(*line.split("\t")) for line in lines}
 
 
@@ -77,11 +81,12 @@ def remove_project(project: str) -> None:
     """Remove every container and network of a Compose project, whatever signals arrive.
 
     Asks again until nothing is left: the engine may still finish a request made before it, and a child may be
-    hit by a Ctrl-C in the millisecond before it has a session of its own. Raises NagleLabError if something stays.
+    hit by a Ctrl-C in the millisecond before it has a session of its own. Raises NagleLabError if something stays,
+    or if no engine has answered for 10 s (a restart takes less).
     """
     mine = f"label={PROJECT_LABEL}={project}"
-    problem = ""
-    for _ in range(5):
+    problem, attempts, deadline = "", 0, time.monotonic() + _AWAY_S
+    while attempts < 5:
         children = [
             Child(["docker", *command, "--quiet", "--filter", mine])
             for command in (["ps", "--all"], ["network", "ls"])
@@ -89,9 +94,14 @@ def remove_project(project: str) -> None:
         lists = [child.wait(_PATIENCE_S) for child in children]
         failed = [answer.last_words() for answer in lists if answer.exit_code != 0]
         if failed:
-            problem = failed[0]
+            if time.monotonic() > deadline:
+                raise NagleLabError(
+                    f"the Docker engine has stopped answering ({failed[0]}): start it again; "
+                    "the next run removes what this one leaves"
+                )
             time.sleep(0.2)
             continue
+        attempts += 1
         ids, networks = (answer.stdout.split() for answer in lists)
         if not ids and not networks:
             return

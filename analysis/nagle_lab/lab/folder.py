@@ -27,7 +27,7 @@ class RunFolder:
     def __init__(self, runs_dir: Path, what: str, name: str, lock: IO[str]) -> None:
         self._what, self._name = what, name
         self.lock_path = _lock_path(runs_dir, name)
-        self.path = runs_dir / f".{name}.partial"
+        self.path = _partial_path(runs_dir, name)
         self._runs_dir = runs_dir
         self._lock = lock
 
@@ -69,24 +69,22 @@ class RunFolder:
     def complete(self) -> Path:
         """Give the folder its final name, point ``latest-…`` at it, and return it."""
         self.free_reserve()
-        self._rename(self._name)
-        new = self._runs_dir / f".{self._name}.latest"
+        new = _link_path(self._runs_dir, self._name)
         new.symlink_to(self._name, target_is_directory=True)
+        self.path = self.path.rename(self._runs_dir / self._name)
         new.replace(self._runs_dir / f"latest-{self._what}")
+        self._unlock()
         return self.path
 
     def fail(self) -> Path:
         """Keep the folder as that of a failed run, and return it."""
-        self._rename(f"{self._name}.failed")
+        self.path = self.path.rename(self._runs_dir / f"{self._name}.failed")
+        self._unlock()
         return self.path
 
     def discard(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.path)
-        self._unlock()
-
-    def _rename(self, name: str) -> None:
-        self.path = self.path.rename(self._runs_dir / name)
         self._unlock()
 
     def _unlock(self) -> None:
@@ -124,27 +122,50 @@ def claimed(lock_path: Path) -> Iterator[bool]:
 
 
 def put_away_abandoned(runs_dir: Path) -> None:
-    """Deal with partial folders whose run was killed: kept as failed if anything was recorded, else removed."""
-    for partial in runs_dir.glob(".*.partial"):
-        lock_path = partial.with_suffix(".lock")
+    """Deal with what killed runs left here: a partial folder is kept as failed if anything was recorded in it.
+
+    Everything else goes: empty partial folders, half-written files, links not yet in place, locks.
+    """
+    for lock_path in runs_dir.glob(".*.lock"):
+        name = lock_path.stem.removeprefix(".")
         with claimed(lock_path) as over, suppress(FileNotFoundError):
             if not over:
                 continue
-            if anything_recorded(partial):
-                (partial / _RESERVE).unlink(missing_ok=True)
-                partial.rename(runs_dir / f"{partial.stem.removeprefix('.')}.failed")
-            else:
-                shutil.rmtree(partial)
+            _link_path(runs_dir, name).unlink(missing_ok=True)
+            _put_away(_partial_path(runs_dir, name), runs_dir / f"{name}.failed")
             lock_path.unlink()
+
+
+def _put_away(partial: Path, failed: Path) -> None:
+    if not partial.exists():  # killed before it was made, or after it had its final name
+        return
+    if not anything_recorded(partial):
+        shutil.rmtree(partial)
+        return
+    for file in (partial / _RESERVE, *partial.glob(".*.part")):
+        file.unlink(missing_ok=True)
+    partial.rename(failed)
 
 
 def _lock_path(runs_dir: Path, name: str) -> Path:
     return runs_dir / f".{name}.lock"
 
 
+def _partial_path(runs_dir: Path, name: str) -> Path:
+    return runs_dir / f".{name}.partial"
+
+
+def _link_path(runs_dir: Path, name: str) -> Path:
+    return runs_dir / f".{name}.latest"
+
+
 def _new_lock(path: Path) -> IO[str]:
+    """Create and lock that file; FileExistsError if another run has it, or has just swept it away, not yet locked."""
     lock = path.open("x")
     fcntl.flock(lock, fcntl.LOCK_EX)
+    if not path.exists():
+        lock.close()
+        raise FileExistsError(path)
     return lock
 
 

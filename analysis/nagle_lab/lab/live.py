@@ -14,6 +14,7 @@ from nagle_lab.lab.docker import (
     SERVICE_LABEL,
     container_details,
     containers,
+    engine_version,
     last_log_lines,
     remove_project,
 )
@@ -106,18 +107,28 @@ class LiveLab:
     def require_services(self) -> None:
         """Raise NagleLabError with the last log lines of the service that ended first, if any has failed.
 
-        A service other than the server may end with exit code 0: it has done what it was for.
+        A service other than the server may end with exit code 0: it has done what it was for. Where the engine is
+        gone, or was restarted, that is what is said.
         """
         states = {service: container["State"] for service, container in self.details().items()}
+        if self._ids and not states:
+            engine_version()
+            raise NagleLabError("somebody else has removed the containers of this run: run it again")
         ended = [
             service
             for service, state in states.items()
             if state["Status"] in ("exited", "dead") and (state["ExitCode"] != 0 or service == self._server)
         ]
+        if len(ended) == len(states) > 1:
+            raise NagleLabError("all containers ended at once, as when Docker is restarted: run it again")
         if ended:
             first = min(ended, key=lambda service: str(states[service]["FinishedAt"]))
             log = last_log_lines(self._id(first))
             raise NagleLabError(f"the {first} ended with exit code {states[first]['ExitCode']}: {log}")
+
+    def paused(self) -> list[str]:
+        """Return the services whose containers are paused."""
+        return [service for service, of in self.details().items() if of["State"]["Status"] == "paused"]
 
     def _id(self, service: str) -> str:
         if service not in self._ids:

@@ -40,6 +40,7 @@ class Recorder:
         self._file = file
         self._said: queue.Queue[str | None] = queue.Queue()
         self._heard: list[str] = []
+        self._taken = self._answered = 0  # lines of these taken out of the queue; and up to the last answer
         self._disk_error: OSError | None = None
         self._stopping = False
         self._capture = file.open("wb", buffering=0)
@@ -79,7 +80,8 @@ class Recorder:
             raise disk_problem(self._disk_error, self._file.name, self._file.parent.parent)
         if self._process.poll() is not None and not self._stopping:
             self._messages.join(_ANSWER_S)
-            words = [line for line in self._heard if line.strip() and "packet" not in line]  # not its final counts
+            since = self._heard[self._answered :]
+            words = [line for line in since if line.strip() and "packet" not in line]  # not its final counts
             raise NagleLabError(f"the capture at the {self._name} ended by itself: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
@@ -94,7 +96,10 @@ class Recorder:
                     raise NagleLabError(f"the {self._name}'s capture sidecar does not answer") from None
             if line is None:
                 self._process.wait()  # its stderr is closed, so it is ending
-            elif (result := done(line)) is not None:
+                continue
+            self._taken += 1
+            if (result := done(line)) is not None:
+                self._answered = self._taken
                 return result
 
     def _tell(self, command: str) -> None:

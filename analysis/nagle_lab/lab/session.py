@@ -28,6 +28,8 @@ Stop = Literal["lossless", "naive"]
 
 _WITNESSES = "witnesses.json"
 _LOAD_POLL_S = 0.05
+_ASK_S = 5.0  # how often the captures are asked whether the load still sends packets
+_PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
 _ANSWER_S = 60.0
 
 
@@ -138,6 +140,8 @@ class _Session:
         finally:
             with self._stage("remove", "removing the containers"):
                 lab.remove()
+                with suppress(NagleLabError, OSError):
+                    sweep(folder.parent)  # again: a Compose whose run was killed may have gone on meanwhile
         self._manifest.complete, self._manifest.failure = True, None
         self._manifest.write(folder)
 
@@ -231,9 +235,14 @@ class _Session:
         tool, command = self._scenario.load.tool, rendered(self._scenario.load.command, self._scenario, self._values)
         with self._stage("load", command):
             child = lab.exec(self._scenario.load.service, command)
+            silence = _Silence(recorders)
             while (finished := child.ended_within(_LOAD_POLL_S)) is None:
                 for recorder in recorders.values():
                     recorder.check()
+                if silence.lasts():
+                    paused = ", ".join(lab.paused())
+                    why = f"paused containers: {paused}" if paused else "it hangs"
+                    raise NagleLabError(f"no packet for {_PATIENCE_S:g} s, and {tool} does not end: {why}")
         output.write_text(finished.stdout + finished.stderr, encoding="utf-8")  # the last words last
         witness = {"tool": tool, "command": command, "exit_code": finished.exit_code}
         if finished.exit_code != 0:
@@ -241,6 +250,26 @@ class _Session:
         report = asdict(PARSERS[tool](shlex.split(command), finished.stdout))
         self._manifest.versions["load"] = report.pop("version")
         return witness | report
+
+
+class _Silence:
+    """For how long no capture has received a packet."""
+
+    def __init__(self, recorders: Mapping[str, Recorder]) -> None:
+        self._recorders = recorders
+        self._received: list[int] = []
+        self._since = self._asked = time.monotonic()
+
+    def lasts(self) -> bool:
+        """Whether it has lasted longer than a load may pause; asks the captures from time to time."""
+        now = time.monotonic()
+        if now - self._asked < _ASK_S:
+            return False
+        self._asked = now
+        received = [recorder.numbers().received for recorder in self._recorders.values()]
+        if received != self._received:
+            self._received, self._since = received, now
+        return now - self._since > _PATIENCE_S
 
 
 @contextmanager
