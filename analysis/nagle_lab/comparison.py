@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.analysis import analyze
-from nagle_lab.errors import Exit, NagleLabError, worst
+from nagle_lab.errors import Exit, NagleLabError, printable_json, worst
 from nagle_lab.figures import figures_of
 from nagle_lab.judged import part
 from nagle_lab.result import Result, Spread
@@ -107,7 +107,7 @@ class Comparison:
             "differences": [asdict(difference) for difference in self.differences],
             "not_compared": self.not_compared,
         }
-        return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        return printable_json(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + "\n"
 
 
 def compare(paths: Sequence[Path]) -> Comparison:

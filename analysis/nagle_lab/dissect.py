@@ -3,9 +3,11 @@
 Nothing here is needed to reach a verdict. tshark runs as a program, with default settings whatever the user's are.
 """
 
+import io
 import ipaddress
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -45,7 +47,6 @@ FIELDS = (
 
 OPTIONS = ("mss", "wscale", "tsval", "tsecr")
 ROW_ARGUMENTS = ("-Y", FILTER, "-T", "fields", "-E", "occurrence=l", *(a for name in FIELDS for a in ("-e", name)))
-SEPARATOR = "-- next frame --"
 NOISE = re.compile(
     r"^ *(?:[01. ]{9,}= |Frame \d|Kind: |Length: |Protocol: |Header Checksum|Checksum: |TCP Option - No-Op"
     r"|\[?(?:Source|Destination) (?:Port|Address|Host)|Urgent Pointer: 0$|Timestamp (?:value|echo reply): "
@@ -162,16 +163,19 @@ class Tshark:
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 [program, "-n", "-r", str(path.absolute()), *options, *arguments],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
-                env=environment, encoding="utf-8", errors="backslashreplace",
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment,
             )  # fmt: skip
+        assert self._process.stdout
+        # Only a newline ends a line: a carriage return comes from the capture.
+        self._lines = io.TextIOWrapper(
+            self._process.stdout, encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __iter__(self) -> Iterator[str]:
-        assert self._process.stdout
-        for line in self._process.stdout:
+        for line in self._lines:
             yield line.removesuffix("\n")
         if self._process.wait():
             said = [
@@ -181,7 +185,8 @@ class Tshark:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._lines.close()
+        self._process.wait()
         self._folder.cleanup()
 
 
@@ -224,17 +229,27 @@ def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]
         tshark is missing, or cannot read the file.
     """
     chosen = " || ".join(f"frame.number == {frame}" for frame in frames)
-    arguments = ("-c", str(max(frames)), "-Y", chosen, "-O", "ip,ipv6,tcp", "-V", "-S", SEPARATOR)
+    separator = secrets.token_hex(16)  # that no capture can contain
+    arguments = ("-c", str(max(frames)), "-Y", chosen, "-O", "ip,ipv6,tcp", "-V", "-S", separator)
     with Tshark(path, arguments, {"tcp.track_bytes_in_flight": "TRUE"}) as lines:
         packets: list[list[str]] = [[]]
         for line in lines:
-            if line == SEPARATOR:
+            if line == separator:
                 packets.append([])
-            elif not NOISE.search(line):
+            else:
                 packets[-1].append(line)
     if not any(packets):
         raise NagleLabError(lines.complaint or "tshark does not find these frames")
-    yield from zip(frames, (list(filter(None, packet)) for packet in packets), strict=False)
+    if any(map(_imitated, packets)):
+        raise NagleLabError("a name in this capture has lines that imitate it")
+    for frame, packet in zip(frames, packets, strict=False):
+        yield frame, [line for line in packet if line and not NOISE.search(line)]
+
+
+def _imitated(packet: Sequence[str]) -> bool:
+    """Whether the name of an interface goes on below its line, ``Frame 1: … on interface NAME, id 0``."""
+    about = [line for line in packet if re.search(r"^Frame \d+: |, id \d+$", line)]
+    return len(about) > 1
 
 
 # ---------------------------------------------------------------------------------------- comparison

@@ -9,6 +9,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
+from nagle_lab.errors import printable_json
+
 SCHEMA = "nagle-lab/1"
 
 
@@ -209,4 +211,4 @@ class Result:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return printable_json(json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False))

@@ -3,7 +3,6 @@
 Everything here is a function of the files in the folder: judging a run again gives the same result.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -21,15 +20,16 @@ from nagle_lab.checks import (
     option_check,
     traffic,
 )
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, printable_json
 from nagle_lab.judged import Seen, Share, part
 from nagle_lab.noise import Noise, measured
 from nagle_lab.noise import check as noise_check
 from nagle_lab.result import Result
+from nagle_lab.runfolder import FIRST, MANIFEST, read_manifest, read_witnesses, require_untouched
 from nagle_lab.verdict import Verdict, decide, exit_code
 
 SCHEMA = "nagle-lab-run/2"
-MANIFEST, WITNESSES, RESULT = "manifest.json", "witnesses.json", "result.json"
+RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Run:
             "load": self.witnesses["load"],
             "captures": {name: _brief(seen) for name, seen in self.captures.items()},
         }
-        return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        return printable_json(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + "\n"
 
 
 def is_run(path: Path) -> bool:
@@ -110,18 +110,13 @@ def judge(folder: Path) -> Run:
     Raises
     ------
     NagleLabError
-        A file is missing, is not what the manifest says it is, or the run never completed.
+        A file is missing, is not what the manifest says it is or not of the form nagle-lab writes, or the run never
+        completed.
     """
     folder = folder.resolve()
-    manifest = _read(folder, MANIFEST)
-    if not manifest.get("complete"):
-        why = manifest.get("failure") or "it was cut off"
-        raise NagleLabError(
-            f"{folder.name}: this run did not complete ({why}); analyse its .pcap files one by one, or run it again"
-        )
-    _require_untouched(folder, manifest)
-    witnesses = _read(folder, WITNESSES)
-    manifest = _modern(manifest)
+    manifest = _modern(read_manifest(folder))
+    require_untouched(folder, manifest, manifest["captures"])
+    witnesses = read_witnesses(folder, manifest)
     port = manifest["expected"]["port"]
     captures = {name: part(analyze(folder / f"{name}.pcap"), port) for name in manifest["captures"]}
     checks = _checks(manifest, witnesses, captures)
@@ -145,31 +140,9 @@ def store(run: Run) -> None:
         unfinished.replace(run.folder / name)
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise NagleLabError(
-            f"{folder / name}: cannot be read ({e}); this run folder is incomplete, run it again"
-        ) from e
-    if not isinstance(content, dict):
-        raise NagleLabError(f"{folder / name}: not what nagle-lab wrote; run it again")
-    return content
-
-
-def _require_untouched(folder: Path, manifest: dict[str, Any]) -> None:
-    for name, about in manifest["files"].items():
-        try:
-            digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        except OSError as e:
-            raise NagleLabError(f"{folder / name}: {e.strerror}; this run folder is incomplete, run it again") from e
-        if digest != about["sha256"]:
-            raise NagleLabError(f"{folder / name}: changed since it was recorded (checksum differs); run it again")
-
-
 def _modern(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest as it is written now; the first kind knew two ends, and judged every connection between them."""
-    if manifest["schema"] != "nagle-lab-manifest/1":
+    if manifest["schema"] != FIRST:
         return manifest
     ends = manifest["ends"]
     about = ("congestion_control", "sysctls")

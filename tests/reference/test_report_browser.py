@@ -1,10 +1,15 @@
 """Reports in a real browser: they open without complaint and without network, fit, and can be pointed at."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nagle_lab.comparison import compare
 from nagle_lab.reports.html import report_page, shown_at
+from nagle_lab.reports.html.overview import comparison_page
+from support import hostile
 from support.browser import Page, chromium
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -146,3 +151,38 @@ def test_it_prints_light_and_wide(browser, report):
     finally:
         browser.call("Emulation.setEmulatedMedia", media="")
     assert shown == "block"
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory) -> dict[str, str]:
+    """Pages of a hostile run, of captures with hostile content and names, and of what is no capture."""
+    folder = tmp_path_factory.mktemp("evil")
+    run = Path(shutil.copytree(STALLED, folder / hostile.name("run" + hostile.EVIL)))
+    hostile.run_folder(run)
+    paths = [run, *(folder / hostile.name(text) for text in hostile.MARKUP[:3])]
+    for capture in paths[1:]:
+        capture.write_bytes(hostile.capture())
+    shown, unusable = [shown_at(path) for path in paths], [(text, text) for text in hostile.MARKUP]
+    return {"report": report_page(shown, unusable), "comparison": comparison_page(compare(paths), shown)}
+
+
+@pytest.mark.parametrize("kind", ["report", "comparison"])
+@pytest.mark.parametrize("policy", [True, False], ids=["as written", "without the page's policy"])
+def test_nothing_that_came_from_captures_names_or_runs_acts(browser, evil, tmp_path, kind, policy):
+    """No script, no dialog, no request, no element: by escaping alone, and the policy would stop the rest."""
+    path, page = tmp_path / "evil.html", evil[kind]
+    without = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    assert without != page
+    path.write_text(page if policy else without)
+    browser.open(path, *WIDE)
+    browser.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    for event in ("pointerenter", "mouseover", "click", "focus"):
+        browser.js(f"document.querySelectorAll('main *').forEach((e) => e.dispatchEvent(new Event('{event}')))")
+    assert browser.js("window.owned ?? null") is None
+    assert browser.events("Page.javascriptDialogOpening", "Page.frameRequestedNavigation") == []
+    assert browser.fetched() == [path.as_uri()]
+    assert browser.complaints() == []
+    assert browser.js("document.querySelectorAll('script, img, iframe, object, main a, base, form').length") == 1
+    names = "[...document.querySelectorAll('*')].flatMap((e) => [...e.attributes].map((a) => a.name))"
+    assert browser.js(f"{names}.filter((name) => name.startsWith('on') || name === 'autofocus')") == []
+    assert "<script>window.owned=1</script>" in browser.js("document.body.textContent")

@@ -82,8 +82,8 @@ def test_a_step_back_makes_it_invalid_and_is_named(tmp_path: Path, name: str, st
     assert result.verdict == "INVALID"
     back = f"{(at[frame - 1] - at[frame]) / 1e9 - step_s:.9g}"
     assert result.reason == (
-        f"some.pcap: the clock was set back by {back} s at frame {frame + 1}: "
-        "no time in it can be believed; record it again"
+        f"some.pcap: time goes back by {back} s at frame {frame + 1}: "
+        "was the clock set, record again; are packets only out of order, sort them with reordercap"
     )
 
 
@@ -124,5 +124,5 @@ def test_a_run_of_the_lab_in_which_the_clock_is_set(
     run = judge(folder)
     assert (run.verdict, run.exit_code()) == (verdict, code), run.reason
     if verdict == "INVALID":
-        assert "server.pcap: the clock was set back by " in run.reason
-        assert "client.pcap: the clock was set back by " in run.reason
+        assert "server.pcap: time goes back by " in run.reason
+        assert "client.pcap: time goes back by " in run.reason

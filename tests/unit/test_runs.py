@@ -1,6 +1,5 @@
 """What a run amounts to when a witness disagrees, a file is missing, or the expectation is not met."""
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -17,6 +16,7 @@ from nagle_lab.noise import Handshakes, Noise, Timers
 from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
+from support.run_folders import change
 from support.synthetic import MS, Conversation, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -25,16 +25,6 @@ REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 @pytest.fixture
 def stalled(tmp_path):
     return Path(shutil.copytree(REFERENCE / "nginx-static-nodelay-off", tmp_path / "run"))
-
-
-def change(run: Path, name: str, edit) -> None:
-    """Edit one JSON file of the run, and keep the manifest's checksum of it right."""
-    content = json.loads((run / name).read_text())
-    edit(content)
-    (run / name).write_text(json.dumps(content))
-    if name != "manifest.json":
-        digest = hashlib.sha256((run / name).read_bytes()).hexdigest()
-        change(run, "manifest.json", lambda m: m["files"][name].update(sha256=digest))
 
 
 def test_all_is_well_with_the_reference(stalled):
@@ -217,7 +207,12 @@ def modernise(manifest, port) -> None:
             end: {"service": f"{end}-capture", "interface": "eth0", "namespace": end, "mtu": 1500} for end in ends
         },
         namespaces={
-            end: {"services": [end, f"{end}-capture"], "addresses": [of["ip"]], "congestion_control": "bbr"}
+            end: {
+                "services": [end],
+                "addresses": [of["ip"]],
+                "congestion_control": "bbr",
+                "sysctls": {},
+            }
             for end, of in ends.items()
         },
     )

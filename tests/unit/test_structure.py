@@ -7,10 +7,10 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
-    "errors", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
+    "errors", "seal", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
     "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
-    "excerpt", "annotation", "dissect", "checks", "judged", "noise", "runs", "figures", "comparison", "bursts",
-    "trials", "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
+    "excerpt", "annotation", "dissect", "checks", "judged", "noise", "runfolder", "runs", "figures", "comparison",
+    "bursts", "trials", "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
 )  # fmt: skip
 ABOVE_THE_LAB = (
     "trials",
@@ -61,4 +61,4 @@ def test_no_module_imports_from_a_later_stage():
 
 def test_the_lab_never_looks_into_packets():
     seen = {name for path, room in modules() if room == "lab" for name in imports(path)}
-    assert seen <= {"lab", "errors"}
+    assert seen <= {"lab", "errors", "seal"}

@@ -115,7 +115,7 @@ class Capture:
 
     @property
     def set_back(self) -> bool:
-        """Whether the clock was seen to be set back: no time in the capture can be believed."""
+        """Whether time was seen to go back: no time in the capture can be believed."""
         return any(trouble.kind is TroubleKind.SET_BACK for trouble in self.trouble)
 
     def __enter__(self) -> Self:
@@ -140,8 +140,9 @@ class Capture:
             first, clock = True, _Clock()
             for records in self._current.records():
                 if not self.set_back and (step := clock.step_back(records)):
-                    text = f"{self._current.name}: the clock was set back by {step[1] / 1e9:.9g} s at frame {step[0]}"
-                    self._facts.warn(TroubleKind.SET_BACK, f"{text}: no time in it can be believed; record it again")
+                    text = f"{self._current.name}: time goes back by {step[1] / 1e9:.9g} s at frame {step[0]}"
+                    todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
+                    self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
                 if first and last_ts is not None and int(records.ts[0]) < last_ts:
                     text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
                     self._facts.warn(TroubleKind.UNORDERED, text)

@@ -22,7 +22,7 @@ from nagle_lab.lab.pressure import pressure
 from nagle_lab.lab.process import Child, Finished
 from nagle_lab.reports import terminal
 from nagle_lab.reports.soak import markdown, show_soak
-from nagle_lab.runs import MANIFEST, WITNESSES
+from nagle_lab.runfolder import MANIFEST, WITNESSES
 from nagle_lab.soak import LOADS, Entry, Soak, Trial, plan, read, write
 
 _LOG = "soak.jsonl"

@@ -1,4 +1,4 @@
-"""The manifest of a run: what ran, where, with which versions, and the checksum of every other file."""
+"""The manifest of a run: what ran, where, with which versions, and the checksums of every other file and its own."""
 
 import hashlib
 import json
@@ -14,9 +14,10 @@ from nagle_lab.lab.docker import SERVICE_LABEL
 from nagle_lab.lab.images import Base
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
+from nagle_lab.seal import SEAL, seal
 
 NAME = "manifest.json"
-SCHEMA = "nagle-lab-manifest/2"
+SCHEMA = "nagle-lab-manifest/3"
 _BASE_LABEL = "nagle-lab.base"
 
 
@@ -59,7 +60,7 @@ class Manifest:
             "timings_s": {stage: round(seconds, 3) for stage, seconds in self.timings_s.items()},
             "files": _files(folder),
         }
-        write_json(folder / NAME, content)
+        write_json(folder / NAME, {**content, SEAL: seal(content)})
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

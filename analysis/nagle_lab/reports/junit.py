@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from nagle_lab.errors import Exit
+from nagle_lab.errors import Exit, printable
 from nagle_lab.result import Result
 from nagle_lab.runs import Run
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a diagnosis needs no lab
 
 NO_TIME = "1970-01-01T00:00:00"  # the schema demands a time; results of files must not depend on the clock
 _KINDS = {Exit.CONTRADICTED: "failure", Exit.UNUSABLE: "error", Exit.INCONCLUSIVE: "skipped"}
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, §2.2
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,9 @@ def _suite(suite: Suite, number: int) -> Iterable[str]:
     yield "    </properties>\n"
     for case in suite.cases:
         yield from _case(case, suite)
-    lines = [f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases]
-    yield f"    <system-out>{_text(chr(10).join([*lines, *suite.said]))}</system-out>\n    <system-err/>\n"
+    said = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.said]
+    lines = "\n".join(escape(printable(line)) for line in said)
+    yield f"    <system-out>{lines}</system-out>\n    <system-err/>\n"
     yield "  </testsuite>\n"
 
 
@@ -129,16 +129,7 @@ def _case(case: Case, suite: Suite) -> Iterable[str]:
 
 
 def _attributes(values: dict[str, str]) -> str:
-    return "".join(f" {name}={quoteattr(_clean(value))}" for name, value in values.items())
-
-
-def _text(text: str) -> str:
-    return escape(_clean(text))
-
-
-def _clean(text: str) -> str:
-    """Without what no XML document may contain, shown as ``\\x1b``."""
-    return _NO_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return "".join(f" {name}={quoteattr(printable(value))}" for name, value in values.items())
 
 
 def _token(text: str) -> str:

@@ -63,6 +63,7 @@ EXCHANGE_COLUMNS: Sequence[Column] = (
     ("stalled", bool, lambda e: e.stalled),
 )
 _AT_ONCE = 1 << 14  # rows
+_BEGINS_FORMULA = tuple("=+-@＝＋－＠")  # full-width ones too, where East Asian versions of Excel read the file
 
 
 class Writer(Protocol):
@@ -166,7 +167,7 @@ def _pyarrow() -> Any:
 def _no_formula(name: str) -> str:
     """A file's name, harmless in a spreadsheet: one that would begin a formula gets an apostrophe."""
     text = printable(name)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    return f"'{text}" if text.lstrip()[:1] in _BEGINS_FORMULA else text
 
 
 def _plain(value: object) -> object:

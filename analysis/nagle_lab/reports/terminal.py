@@ -123,7 +123,7 @@ def facts(rows: list[tuple[str, str]]) -> RenderableType:
     table.add_column(style="dim", no_wrap=True, min_width=12)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, printable(value))
+        table.add_row(printable(name), printable(value))
     return table
 
 
