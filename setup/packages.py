@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab import pressure
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
@@ -49,8 +50,8 @@ class Content:
 
 
 def labs() -> list[Lab]:
-    """Return every lab of every scenario."""
-    return [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
+    """Return every lab of every scenario, and what keeps the machine busy beside them."""
+    return [lab for scenario in scenarios().values() for lab in scenario.labs.values()] + [pressure.LAB]
 
 
 def content_of(image: str) -> Content:

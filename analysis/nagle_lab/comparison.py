@@ -1,16 +1,15 @@
 """Runs and captures side by side: their figures, what was gained over the first one, and what differs."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nagle_lab.analysis import analyze
-from nagle_lab.errors import Exit, NagleLabError, printable_json, worst
+from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.figures import figures_of
 from nagle_lab.judged import part
-from nagle_lab.result import Result, Spread
+from nagle_lab.result import Result, Spread, json_text
 from nagle_lab.runs import Run, is_run, judge
 from nagle_lab.verdict import Verdict, exit_code
 
@@ -107,7 +106,7 @@ class Comparison:
             "differences": [asdict(difference) for difference in self.differences],
             "not_compared": self.not_compared,
         }
-        return printable_json(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + "\n"
+        return json_text(whole) + "\n"
 
 
 def compare(paths: Sequence[Path]) -> Comparison:

@@ -1,6 +1,5 @@
 """How nagle-lab ends: its exit codes, and the one error that reaches a person; and text that is safe to show."""
 
-import json
 import sys
 from collections.abc import Iterable
 from enum import IntEnum
@@ -36,13 +35,6 @@ def worst(codes: Iterable[Exit]) -> Exit:
 def printable(text: str) -> str:
     """The text with everything a terminal would act on (escapes, newlines, direction marks) shown as ``\\x1b``."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def printable_json(text: str) -> str:
-    """JSON with everything a terminal would act on written as ``\\u009b``: the same values to whoever reads it."""
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def tell(message: str) -> None:

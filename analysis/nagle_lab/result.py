@@ -9,8 +9,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from nagle_lab.errors import printable_json
-
 SCHEMA = "nagle-lab/1"
 
 
@@ -197,11 +195,11 @@ class Result:
         """The JSON object of the contract on one line, in parts; the same text for the same capture."""
         rows_of = ("connections", "stalls", "exchanges")
         scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in rows_of}
-        yield _json(scalars)[:-1]
+        yield json_text(scalars)[:-1]
         for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
             yield f',"{name}":['
             for i, row in enumerate(rows):
-                yield ("," if i else "") + _json(row)
+                yield ("," if i else "") + json_text(row)
             yield "]"
         yield "}\n"
 
@@ -210,5 +208,9 @@ class Result:
         return "".join(self.json_parts())
 
 
-def _json(value: object) -> str:
-    return printable_json(json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+def json_text(value: object) -> str:
+    """One line of JSON; what a terminal would act on is written as ``\\u009b``, the same value to a reader."""
+    text = json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -3,7 +3,6 @@
 Everything here is a function of the files in the folder: judging a run again gives the same result.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from nagle_lab.checks import (
     option_check,
     traffic,
 )
-from nagle_lab.errors import Exit, printable_json
+from nagle_lab.errors import Exit
 from nagle_lab.judged import Seen, Share, part
 from nagle_lab.noise import Noise, measured
 from nagle_lab.noise import check as noise_check
-from nagle_lab.result import Result
+from nagle_lab.result import Result, json_text
 from nagle_lab.runfolder import FIRST, MANIFEST, read_manifest, read_witnesses, require_untouched
 from nagle_lab.verdict import Verdict, decide, exit_code
 
@@ -96,7 +95,7 @@ class Run:
             "load": self.witnesses["load"],
             "captures": {name: _brief(seen) for name, seen in self.captures.items()},
         }
-        return printable_json(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)) + "\n"
+        return json_text(whole) + "\n"
 
 
 def is_run(path: Path) -> bool:

@@ -35,6 +35,7 @@ STORED = {
     "clean gzip": gzip.compress(CLEAN),
 }
 CODES = {"STALL": Exit.OK, "CLEAN": Exit.OK, "INCONCLUSIVE": Exit.INCONCLUSIVE, "INVALID": Exit.UNUSABLE}
+LATER = struct.pack("<I", 1_700_000_100)  # seconds: after all that stalls
 ENOUGH_MB = 150  # of memory, whatever the input: the design's bound
 
 
@@ -152,7 +153,7 @@ def measured(path: Path, seconds: int, *options: str) -> tuple[str, float]:
 def test_a_bomb_takes_little_memory(tmp_path, compress):
     """200 MB of packets that hold nothing in a megabyte, behind a capture that stalls."""
     path, packets = tmp_path / "bomb", 2_300_000
-    nothing = STALL[24:32] + struct.pack("<II", HEADERS, HEADERS) + bytes(HEADERS)
+    nothing = LATER + STALL[28:32] + struct.pack("<II", HEADERS, HEADERS) + bytes(HEADERS)
     path.write_bytes(compress(STALL + nothing * packets))
     assert path.stat().st_size < 1 << 20
     out, memory = measured(path, 60, "--json")
@@ -175,7 +176,7 @@ def test_a_bomb_in_one_record_is_refused(tmp_path):
 def flood(connections: int) -> bytes:
     """SYNs, each from another address and port, as records of a pcap file."""
     first = pcap_bytes(talk(nodelay, 1).segments[:1])[24:]
-    records = np.tile(np.frombuffer(first, np.uint8), (connections, 1))
+    records = np.tile(np.frombuffer(LATER + first[4:], np.uint8), (connections, 1))
     number = np.arange(connections, dtype=">u4")
     records[:, 16 + 26 : 16 + 30] = (number + np.uint32(0x0B00_0000)).astype(">u4").view(np.uint8).reshape(-1, 4)
     records[:, 16 + 34 : 16 + 36] = (number % 60_000 + 1024).astype(">u2").view(np.uint8).reshape(-1, 2)

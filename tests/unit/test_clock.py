@@ -87,11 +87,24 @@ def test_a_step_back_makes_it_invalid_and_is_named(tmp_path: Path, name: str, st
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["lookalikes/nagle-rtt-40/middle.pcap.gz", "reference/nginx-static-nodelay-off/server.pcap"]
+)
+def test_a_step_too_small_to_tell_changes_no_verdict(tmp_path: Path, name: str):
+    capture = stored(name)
+    file = tmp_path / "some.pcap"
+    file.write_bytes(capture)
+    before, at = analyze(file), times(capture)
+    for frame in range(6, len(at), len(at) // 12):
+        file.write_bytes(stepped(capture, -9 * MS, at[frame]))
+        assert analyze(file).verdict == before.verdict
+
+
 def test_disorder_of_capture_queues_and_of_interfaces_is_no_step(tmp_path: Path):
-    """Two queues of one interface differ by less than a millisecond; two interfaces by more, each in order."""
+    """Two queues of one interface differ by a few milliseconds; two interfaces by more, each in order."""
     one, other = talk(server_held).segments, talk(server_held, client=("10.0.0.9", 5555)).segments
     file = tmp_path / "some.pcapng"
-    for interfaces, behind in ((1, MS // 2), (2, 30 * MS)):
+    for interfaces, behind in ((1, 5 * MS), (2, 30 * MS)):
         late = [replace(segment, interface=interfaces - 1) for segment in other]
         packets = sorted([*one, *late], key=lambda s: s.ts_ns + (behind if s in late else 0))
         assert any(a.ts_ns > b.ts_ns for a, b in pairwise(packets))

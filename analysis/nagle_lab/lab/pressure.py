@@ -18,7 +18,7 @@ PRESSURE = {
     "disk": "--hdd 2 --hdd-bytes 512m",
 }
 _FOLDER = REPOSITORY / "stress"
-_LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), None)
+LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), None)
 
 
 @contextmanager
@@ -29,10 +29,10 @@ def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator
     by the next run of a lab. Raises NagleLabError when it cannot be started, or has ended before the block did.
     """
     compose = ComposeSearch().result()
-    tag, _ = ready_images(_LAB, compose, {}, progress)
+    tag, _ = ready_images(LAB, compose, {}, progress)
     marks = labels(lock.absolute())
     environment = {**variables(marks), "NAGLE_LAB_TAG": tag, "NAGLE_LAB_STRESS": PRESSURE[kind]}
-    stress = LiveLab(_LAB, "stress", compose, marks, environment)
+    stress = LiveLab(LAB, "stress", compose, marks, environment)
     try:
         stress.start()
         yield
