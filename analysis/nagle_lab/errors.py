@@ -1,6 +1,5 @@
 """How nagle-lab ends: its exit codes, and the one error that reaches a person; and text that is safe to show."""
 
-import json
 import sys
 from collections.abc import Iterable
 from enum import IntEnum
@@ -42,7 +41,12 @@ def printable_json(text: str) -> str:
     """JSON with everything a terminal would act on written as ``\\u009b``: the same values to whoever reads it."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+
+
+def _escaped(c: str) -> str:
+    units = c.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def tell(message: str) -> None:
