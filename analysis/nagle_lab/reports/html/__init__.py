@@ -1,11 +1,15 @@
 """Reports as single HTML files that load nothing: here of captures and runs; of many together in ``overview``."""
 
+import logging
 from collections.abc import Sequence
 
-from nagle_lab.reports.html.capture import body, masthead
-from nagle_lab.reports.html.markup import tag
-from nagle_lab.reports.html.page import page
-from nagle_lab.reports.html.shown import Shown, shown_at, shown_capture, shown_run
+# Where it keeps its list of fonts, or cannot, is nobody's concern; it says so as soon as it is imported.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+from nagle_lab.reports.html.capture import body, masthead  # noqa: E402
+from nagle_lab.reports.html.markup import tag  # noqa: E402
+from nagle_lab.reports.html.page import page  # noqa: E402
+from nagle_lab.reports.html.shown import Shown, shown_at, shown_capture, shown_run  # noqa: E402
 
 __all__ = ["Shown", "report_page", "shown_at", "shown_capture", "shown_run"]
 

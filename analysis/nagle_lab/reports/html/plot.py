@@ -5,7 +5,6 @@ a group with the text of its tip.
 """
 
 import io
-import logging
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ from matplotlib.figure import Figure
 
 from nagle_lab.errors import printable
 from nagle_lab.reports.html.markup import Html, each, text
-
-logging.getLogger("matplotlib").setLevel(logging.ERROR)  # where it keeps its list of fonts is nobody's concern
 
 # Stand-ins that Matplotlib knows how to draw, each for a colour of the style sheet.
 INK, MUTED, GRID, DATA, ACKS, HOLD, LATE, RELEASE, STALL, CLEAN, OTHER = (f"#0000{n:02x}" for n in range(0xA0, 0xAB))

@@ -1,0 +1,110 @@
+"""Analysis needs no privilege, no network and no disk to write on: a stranger's capture can do nothing through it."""
+
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+CAPTURE = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+NOBODY = "65534"
+PROGRAM = "from nagle_lab.cli import main; main()"
+LOOK = (  # what the process that analyses is, and what it can reach
+    "import socket; s = dict(line.split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line);"
+    "print([int(s[name], 16) for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb')], s['NoNewPrivs'].strip(),"
+    "s['Uid'].split()[0], [name for _, name in socket.if_nameindex()])\n"
+    "for path in {paths!r}:\n"
+    "    try: open(path, 'w'); print('written:', path)\n"
+    "    except OSError: pass\n"
+    "try: socket.create_connection(('127.0.0.1', 9), 1)\n"
+    "except OSError as e: print(e.strerror)\n"
+)
+
+
+def reachable() -> list[str]:
+    """Shell lines that let another user reach Python and this repository where they lie in somebody's closed home."""
+    needed = [Path(sys.base_prefix), REPOSITORY]
+    closed = {str(parent) for path in needed for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
+    outermost = sorted(path for path in closed if not any(Path(other) in Path(path).parents for other in closed))
+    if not outermost:
+        return []
+    lines = ["mount -t tmpfs -o mode=755 tmpfs /mnt"]
+    lines += [f"mkdir /mnt/{i} && mount --bind {shlex.quote(str(path))} /mnt/{i}" for i, path in enumerate(needed)]
+    lines += [f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(path)}" for path in outermost]
+    for i, path in enumerate(needed):
+        if any(Path(home) in path.parents for home in outermost):
+            lines.append(f"mkdir -p {shlex.quote(str(path))} && mount --bind /mnt/{i} {shlex.quote(str(path))}")
+    return lines
+
+
+def confined(*arguments: str, out: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Python with no capability, in a network namespace with nothing up, nothing of the disk writable but ``out``.
+
+    Root does it as nobody; others in a user namespace, where the machine allows one.
+    """
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    if os.geteuid() == 0:
+        unshare = ["unshare", "--net", "--mount", "--propagation", "private"]
+        drop += [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        lines = reachable()
+    else:
+        unshare, lines = ["unshare", "--user", "--map-root-user", "--net", "--mount"], []
+        asked = subprocess.run([*unshare, "mount", "--rbind", "/", "/"], capture_output=True, check=False)
+        if asked.returncode:
+            pytest.skip("this machine gives a user who is not root no namespace of his own (root can run this test)")
+    each = "awk '{print $2}' /proc/mounts | sort -u | while read -r at"
+    keep = shlex.quote(str(out))
+    lines += ["mount --rbind / /", *([f"mount --bind {keep} {keep}"] if out else [])]
+    lines += [
+        f'{each}; do mount -o remount,bind,ro "$at" 2>/dev/null || true; done',
+        *([f"mount -o remount,bind,rw {keep}"] if out else []),
+    ]
+    script = "\n".join(["set -eu", *lines, shlex.join([*drop, sys.executable, *arguments])])
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"} | {
+        "TMPDIR": str(out or "/tmp")
+    }
+    return subprocess.run([*unshare, "sh", "-c", script], capture_output=True, env=environment, check=False)
+
+
+def test_who_analyses_here_can_do_nothing_else(tmp_path):
+    """Else the test below would show nothing."""
+    paths = [
+        str(tmp_path / "x"),
+        "/tmp/nagle-lab-x",
+        "/var/tmp/nagle-lab-x",
+        str(REPOSITORY / "x"),
+        "/dev/shm/nagle-lab-x",
+    ]
+    tmp_path.chmod(0o777)
+    done = confined("-c", LOOK.format(paths=paths))
+    said = done.stdout.decode().splitlines()
+    uid = NOBODY if os.geteuid() == 0 else "0"  # of its own namespace
+    assert said == [f"[0, 0, 0, 0] 1 {uid} ['lo']", "Network is unreachable"], done.stderr.decode()
+
+
+@pytest.mark.parametrize("options", [["--json"], []], ids=["json", "text"])
+def test_a_capture_is_diagnosed_without_privilege_network_or_disk(options):
+    """The same bytes as with rights."""
+    arguments = ["-c", PROGRAM, "analyze", str(CAPTURE), *options]
+    plain = subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+    assert b"STALL" in plain.stdout
+    done = confined(*arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == plain.stdout
+
+
+def test_a_report_needs_no_more_than_one_folder(tmp_path):
+    """The one it is written to, which also takes Matplotlib's temporary files."""
+    with tempfile.TemporaryDirectory() as name:  # that another user can reach
+        out = Path(name)
+        out.chmod(0o777)
+        arguments = ["-c", PROGRAM, "analyze", str(CAPTURE), "--html"]
+        subprocess.run([sys.executable, *arguments, tmp_path / "plain.html"], capture_output=True, check=True)
+        done = confined(*arguments, str(out / "report.html"), out=out)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert (out / "report.html").read_bytes() == (tmp_path / "plain.html").read_bytes()
