@@ -119,7 +119,7 @@ def test_the_network_goes_away(runs_dir: Path):
 # What stands still
 
 
-@pytest.mark.parametrize(("variant", "requests"), [("nodelay-off", "120"), ("nodelay-on", "30000")])
+@pytest.mark.parametrize(("variant", "requests"), [("nodelay-off", "100"), ("nodelay-on", "30000")])
 def test_a_paused_client_that_goes_on(runs_dir: Path, variant: str, requests: str):
     """A pause is no stall, and takes none away; a busy machine may make it INCONCLUSIVE, as any other run."""
     recording = in_the_middle(runs_dir, variant, REQUESTS=requests)

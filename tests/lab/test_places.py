@@ -61,7 +61,10 @@ def checkout() -> Iterator[Checkout]:
     root = Path(tempfile.mkdtemp(prefix="nagle-lab-", dir="/var/tmp"))
     root.chmod(0o755)
     try:
-        yield Checkout(root)
+        made = Checkout(root)
+        set_up = made.run("setup/python.sh")
+        assert set_up.returncode == 0, set_up.stderr
+        yield made
     finally:
         subprocess.run([*([] if sudo_refused() else AS_ROOT), "rm", "-rf", root], check=True)
 
@@ -79,9 +82,8 @@ def said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith(("… ", "setup: "))]
 
 
-def test_set_up_and_run_in_a_path_with_a_space_and_odd_letters(checkout: Checkout):
-    """Set-up from nothing; then a run that is killed, and one that sweeps up after it."""
-    assert checkout.run("setup/python.sh").returncode == 0
+def test_a_path_with_a_space_and_odd_letters(checkout: Checkout):
+    """A run that is killed, and one that sweeps up after it."""
     words = [".venv/bin/nagle-lab", "run", "nginx-static", "nodelay-off", "--set", "REQUESTS=900"]
     killed = subprocess.Popen(
         checkout.command("sh", "-c", f"echo $$; exec {shlex.join(words)}"),
