@@ -165,6 +165,7 @@ def test_sigkill_at_each_stage_and_start_again(runs_dir: Path, tmp_path: Path):
             assert within(20, lambda: asks_how_long(runs_dir))
         else:
             recording.wait_for(stage)
+        time.sleep(0.3)  # into the stage: Compose has begun
         recording.signal(signal.SIGKILL)
         assert recording.end()[0] == -signal.SIGKILL
 
