@@ -172,7 +172,7 @@ def test_sigkill_at_each_stage_and_start_again(runs_dir: Path, tmp_path: Path):
     with ThreadPoolExecutor(3) as several:
         list(several.map(kill_at, ["require", "starting the captures", "ab ", "waiting", "removing"]))
     assert left_on_engine(runs_dir) != []
-    kill_at("starting the containers")  # last: its Compose goes on while the next run begins
+    kill_at("starting the containers")  # last, so that the next run begins while the engine is at it
     assert_the_next_run_is_right_and_nothing_is_left(runs_dir)
 
 

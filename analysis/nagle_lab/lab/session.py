@@ -141,8 +141,6 @@ class _Session:
         finally:
             with self._stage("remove", "removing the containers"):
                 lab.remove()
-                with suppress(NagleLabError, OSError):
-                    sweep(folder.parent)  # again: a Compose whose run was killed may have gone on meanwhile
         self._manifest.complete, self._manifest.failure = True, None
         self._manifest.write(folder)
 
