@@ -22,9 +22,10 @@ _HEADINGS = (
     ("packets", "captured"),
     ("lost", ""),
     ("timers", "late ms"),
-    ("slowest stage,", "mean/max s"),
+    ("slowest", "mean/max s"),
 )
-_WORDS = ("what", "verdicts", "slowest stage,")
+_NAMES = 18  # columns of the screen: the longest name of a variant
+_WORDS = ("what", "verdicts", "slowest")
 _VERDICTS = (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE, Verdict.INVALID, "error")
 PREAMBLE = (
     "Under a load the machine had that to do besides. *Wrong*: STALL of what does not stall, or CLEAN of what does. "
@@ -37,13 +38,14 @@ PREAMBLE = (
 
 def show_soak(soak: Soak, to: Console) -> None:
     """The table, what was not as expected, and the sum."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for heading in _HEADINGS:
         table.add_column(
             "\n".join(heading),
             justify="left" if heading[0] in _WORDS else "right",
             overflow="fold",
             no_wrap=heading[0] != "what",
+            min_width=_NAMES if heading[0] == "what" else None,
         )
     for row in soak.rows():
         style = "bold red" if row.wrong else "yellow" if row.as_expected < len(row.entries) else ""
