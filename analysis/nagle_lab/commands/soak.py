@@ -94,14 +94,16 @@ def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
             mine = [trial for trial in left if trial.load == load]
             if not mine:
                 continue
-            stage = progress.begin(f"load: {load.name}")
-            with pressure(load.pressure, lock, stage) if load.pressure else nullcontext():
+            kept_busy = pressure(load.pressure, lock, progress.begin(f"load: {load.name}")) if load.pressure else None
+            with kept_busy or nullcontext():
+                progress.begin(f"load: {load.name}")("running")
                 for trial, entry in _made(mine, load.at_once, runs):
                     soak.entries.append(entry)
                     write(runs / _LOG, soak.entries)
                     progress.begin(f"load: {load.name}, {trial.scenario} {trial.variant}")
                     said = f"{entry.verdict or 'error'}, {printable(entry.reason) or 'as expected'}"
                     progress.end(said, notable=bool(entry.reason))
+                    progress.begin(f"load: {load.name}")("running")
 
 
 def _made(trials: Sequence[Trial], at_once: int, runs: Path) -> Iterator[tuple[Trial, Entry]]:
