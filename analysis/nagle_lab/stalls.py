@@ -29,6 +29,10 @@ MS = 1_000_000  # ns
 # is 40 ms (Linux, TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
 
+# When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
+# Linux not sooner than this (TCP_RTO_MIN). Sent so late behind a small segment, one does not show that Nagle is off.
+PROBE = 200 * MS
+
 # No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
 # network, the capturing machine, or its clock, which was set.
 LATEST = 500 * MS
@@ -142,7 +146,7 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     tail = np.where(least == size, rows.length[own] % size, rows.length[own])
     both = np.flatnonzero((own >= 0) & (rows.length[sent] < least) & (tail > 0) & (tail < least))
     sent, own = sent[both], own[both]
-    fresh = rows.is_fresh(sent) & rows.is_fresh(own)
+    fresh = rows.is_fresh(sent) & rows.is_fresh(own) & (rows.ts[sent] - rows.ts[own] < PROBE)
     sent, own = sent[fresh], own[fresh]
     told = rows.latest_of_peer("acking", sent)
     acked = np.where(told >= 0, np.maximum(rows.acked_peer[told], rows.ack[told]), 0)

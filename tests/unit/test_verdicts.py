@@ -318,3 +318,18 @@ def test_one_direction_alone_proves_nothing_and_is_not_called_clean(diagnose, st
     ours = [s for s in both.segments if (s.sport == held.port) == (direction == "from the held end")]
     result = diagnose(ours)
     assert (result.verdict, len(result.stalls), result.summary.exchanges) == ("INCONCLUSIVE", 0, 0)
+
+
+def test_a_loss_probe_is_not_taken_for_nagle_off(diagnose):
+    """The client's network goes away: the server's TCP sends what it held after 228 ms, unacknowledged as it is."""
+    c = talk(server_held)
+    segments = [segment for segment in c.segments if not set(segment.flags) & set("FR")]
+    cut = max(i for i, segment in enumerate(segments) if segment.length == 615)
+    release = segments[cut]
+    gone = [
+        *segments[: cut - 1],
+        replace(release, ack=segments[cut - 2].ack, ts_ns=segments[cut - 2].ts_ns + 228 * MS),
+    ]
+    assert (gone[-2].length, gone[-2].src) == (238, release.src)
+    result = diagnose(gone)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 18)
