@@ -99,11 +99,16 @@ class PrivateEngine:
         self._shell.communicate(timeout=30)
 
 
-def why_not() -> str | None:
-    """Why this user cannot start one; None for root, and for who may use sudo without a password."""
+def sudo_refused() -> str | None:
+    """Why nothing can be done as root here; None for root, and for who may use sudo without a password."""
     if AS_ROOT and subprocess.run([*AS_ROOT, "true"], check=False, capture_output=True).returncode != 0:
-        return "a Docker engine of the test's own takes root, or sudo without a password"
-    return None if shutil.which("dockerd") else "no dockerd on this machine: its engine is elsewhere"
+        return "it takes root, or sudo without a password"
+    return None
+
+
+def why_not() -> str | None:
+    """Why a Docker engine cannot be started here; None where it can."""
+    return sudo_refused() or (None if shutil.which("dockerd") else "there is no dockerd: the engine is elsewhere")
 
 
 @contextmanager

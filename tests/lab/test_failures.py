@@ -3,13 +3,12 @@
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.recording import Recording, copy_of_the_lab, docker, engine_holds, remove_images
+from lab.recording import Recording, copy_of_the_lab, engine_holds, remove_images
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record
@@ -70,19 +69,6 @@ def test_a_load_that_fails_is_quoted_and_what_was_recorded_is_kept(nginx: Scenar
     assert "Connection refused" in str(manifest["failure"])
     assert {"server.pcap", "client.pcap", "load.txt", "server.conf", "witnesses.json"} <= manifest["files"].keys()
     assert json.loads((folder / "witnesses.json").read_text())["load"]["exit_code"] == 111
-
-
-def test_a_server_that_dies_under_the_load(nginx: Scenario, runs_dir: Path):
-    def kill_the_server(stage: str) -> None:
-        if stage.startswith("ab "):
-            (server,) = [name for name in engine_holds(runs_dir)[0] if "server" in name and "capture" not in name]
-            threading.Timer(0.5, docker, ["kill", server]).start()
-
-    settings = {"REQUESTS": "1000", "CONCURRENCY": "2"}
-    with pytest.raises(NagleLabError, match="the server ended with exit code 137: "):
-        record(nginx, nginx.variant("nodelay-off"), settings, runs_dir, kill_the_server)
-    folder, _ = kept(runs_dir)
-    assert (folder / "client.pcap").stat().st_size > 1000
 
 
 def with_lab(scenario: Scenario, **changes: object) -> Scenario:

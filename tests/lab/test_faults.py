@@ -1,7 +1,7 @@
 """Faults in the middle of a run, one by one: the right exit code, one clear line, nothing lost, nothing left behind.
 
 docs/faults.md is the table. What a signal does is in test_interruption.py, a full disk in test_failures.py, users and
-checkouts in test_places.py, a stepped clock in test_clock.py.
+checkouts in test_places.py, a stepped clock in unit/test_clock.py.
 """
 
 import re
@@ -72,13 +72,14 @@ def ends_with_one_line(recording: Recording) -> Failed:
 
 
 def assert_analysable(folder: Path) -> None:
-    """Every capture kept there parses, and says so where it was cut off; one of them at least shows the stall."""
+    """Every capture kept there parses, and says where it was cut off; one at least shows the stall, none denies it."""
     results = [analyze(capture) for capture in folder.glob("*.pcap") if capture.stat().st_size > 24]
     assert results
     for result in results:
         assert all("ends in the middle" in damage for damage in result.quality.damage)
         assert result.source.tcp_packets > 0
-    assert "STALL" in {result.verdict for result in results}
+    verdicts = {result.verdict for result in results}
+    assert "STALL" in verdicts and "CLEAN" not in verdicts
 
 
 def assert_the_next_run_is_right_and_nothing_is_left(runs_dir: Path) -> None:
@@ -95,7 +96,7 @@ def assert_the_next_run_is_right_and_nothing_is_left(runs_dir: Path) -> None:
 # What dies while the load runs
 
 
-@pytest.mark.parametrize("service", ["server", "client", "server-capture", "client-capture"])
+@pytest.mark.parametrize("service", ["server", "client", "server-capture"])
 def test_a_container_is_killed(runs_dir: Path, service: str):
     recording = in_the_middle(runs_dir)
     docker("kill", container(runs_dir, service))
@@ -104,14 +105,13 @@ def test_a_container_is_killed(runs_dir: Path, service: str):
     assert left_on_engine(runs_dir) == []
 
 
-@pytest.mark.parametrize("service", ["server", "client"])
-def test_the_network_goes_away(runs_dir: Path, service: str):
+def test_the_network_goes_away(runs_dir: Path):
     recording = in_the_middle(runs_dir)
     (network,) = engine_holds(runs_dir)[1]
-    docker("network", "disconnect", "--force", network, container(runs_dir, service))
+    docker("network", "disconnect", "--force", network, container(runs_dir, "client"))
     failed = ends_with_one_line(recording)
     assert re.fullmatch(
-        rf"the capture at the {service} ended by itself: .*interface disappeared",
+        r"the capture at the client ended by itself: .*interface disappeared",
         failed.line,
     )
     assert left_on_engine(runs_dir) == []
@@ -120,7 +120,7 @@ def test_the_network_goes_away(runs_dir: Path, service: str):
 # What stands still
 
 
-@pytest.mark.parametrize(("variant", "requests"), [("nodelay-off", "120"), ("nodelay-on", "30000")])
+@pytest.mark.parametrize(("variant", "requests"), [("nodelay-off", "100"), ("nodelay-on", "30000")])
 def test_a_paused_client_that_goes_on(runs_dir: Path, variant: str, requests: str):
     """A pause is no stall, and takes none away; a busy machine may make it INCONCLUSIVE, as any other run."""
     recording = in_the_middle(runs_dir, variant, REQUESTS=requests)
@@ -136,12 +136,11 @@ def test_a_paused_client_that_goes_on(runs_dir: Path, variant: str, requests: st
     assert run.verdict in (run.expected, "INCONCLUSIVE"), run.reason
 
 
-@pytest.mark.parametrize("service", ["server", "client"])
-def test_a_paused_end_that_never_goes_on(runs_dir: Path, service: str):
+def test_a_paused_client_that_never_goes_on(runs_dir: Path):
     recording = in_the_middle(runs_dir, TEST_PATIENCE_S="1.5")
-    docker("pause", container(runs_dir, service))
+    docker("pause", container(runs_dir, "client"))
     failed = ends_with_one_line(recording)
-    assert failed.line == f"no packet for 1.5 s, and ab does not end: paused containers: {service}"
+    assert failed.line == "no packet for 1.5 s, and ab does not end: paused containers: client"
     assert left_on_engine(runs_dir) == []
 
 
@@ -167,20 +166,14 @@ def test_sigkill_at_each_stage_and_start_again(runs_dir: Path, tmp_path: Path):
             assert within(20, lambda: asks_how_long(runs_dir))
         else:
             recording.wait_for(stage)
+        time.sleep(0.3)  # into the stage: Compose has begun
         recording.signal(signal.SIGKILL)
         assert recording.end()[0] == -signal.SIGKILL
 
-    stages = [
-        "require",
-        "starting the containers",
-        "starting the captures",
-        "ab ",
-        "waiting",
-        "removing",
-    ]
     with ThreadPoolExecutor(3) as several:
-        list(several.map(kill_at, stages))
+        list(several.map(kill_at, ["require", "starting the captures", "ab ", "waiting", "removing"]))
     assert left_on_engine(runs_dir) != []
+    kill_at("starting the containers")  # last, so that the next run begins while the engine is at it
     assert_the_next_run_is_right_and_nothing_is_left(runs_dir)
 
 

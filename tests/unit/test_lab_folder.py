@@ -96,6 +96,41 @@ def test_a_killed_run_is_kept_if_anything_was_recorded(tmp_path: Path, recorded:
     put_away_abandoned(tmp_path)  # nothing more to do, and no error
 
 
+def test_what_a_run_killed_while_its_folder_was_made_or_named_leaves_is_removed(tmp_path: Path):
+    """A lock without a folder, a half-written file, a link that is not in place yet; a live run keeps all of its."""
+    for number in range(3):
+        run = RunFolder.create(tmp_path, f"killed-{number}")
+        (run.path / "client.pcap").write_bytes(bytes(25 * (number < 2)))
+        (run.path / ".manifest.json.part").touch()
+        run.path.with_suffix(".latest").symlink_to("somewhere")
+        if number == 0:
+            run.path.rename(tmp_path / run.path.stem.removeprefix("."))
+        killed(run)
+    live = RunFolder.create(tmp_path, "live")
+    live.path.with_suffix(".latest").symlink_to("somewhere")
+    put_away_abandoned(tmp_path)
+    assert hidden(tmp_path) == [".latest", ".lock", ".partial"]
+    assert [name.partition("Z-")[2] for name in visible(tmp_path)] == ["killed-0", "killed-1.failed"]
+    (failed,) = tmp_path.glob("*.failed")
+    assert [file.name for file in failed.iterdir()] == ["client.pcap"]
+
+
+def test_a_lock_that_is_swept_away_before_it_is_held_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another run may find the lock between its creation and its locking, and take it for a killed run's."""
+    flock, taken = module.fcntl.flock, []
+
+    def swept_first(lock, how: int) -> None:
+        if not taken:
+            taken.append(lock.name)
+            Path(lock.name).unlink()
+        flock(lock, how)
+
+    monkeypatch.setattr(module.fcntl, "flock", swept_first)
+    run = RunFolder.create(tmp_path, "a-b")
+    assert run.lock_path.exists() and run.path.is_dir()
+    assert not over(run.lock_path)
+
+
 def test_a_lock_that_may_not_be_read_counts_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lock = tmp_path / "lock"
     lock.touch()

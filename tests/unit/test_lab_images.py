@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.images import image_names, image_tag
+from nagle_lab.lab.images import _locked, image_names, image_tag
 from nagle_lab.lab.scenario import REPOSITORY, Lab
 from nagle_lab.lab.scenario_file import load_scenario
 
@@ -43,3 +43,10 @@ def test_whatever_goes_into_an_image_changes_the_tag(lab: Lab, tmp_path: Path, c
         case "compose":
             (tmp_path / "compose.yaml").write_text("services: {a: {}}\n")
     assert image_tag(lab, {"base": "sha256:2" if change == "base" else "sha256:1"}) != before
+
+
+def test_a_build_needs_no_lock_where_the_checkout_may_only_be_read():
+    built = False
+    with _locked(Path("/proc/version/.cache/images.lock")):
+        built = True
+    assert built

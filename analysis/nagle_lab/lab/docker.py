@@ -64,16 +64,13 @@ class Labelled:
 
 
 def labelled(lock_label: str, host_label: str) -> set[Labelled]:
-    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``.
-
-    Whatever signals arrive.
-    """
+    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``."""
     row = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (PROJECT_LABEL, lock_label, host_label))
     children = [
         Child(["docker", *command, "--filter", f"label={lock_label}", "--format", row])
         for command in (["ps", "--all"], ["network", "ls"])
     ]
-    lines = [line for child in children for line in child.wait(_PATIENCE_S).stdout.splitlines()]
+    lines = [line for child in children for line in child.finish(_PATIENCE_S).stdout.splitlines()]
     return {Labelled(*line.split("\t")) for line in lines}
 
 

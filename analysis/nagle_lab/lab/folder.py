@@ -96,7 +96,7 @@ def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
     """Return the error that says why ``what`` cannot be written under ``runs_dir``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NagleLabError(f"disk full while writing {what}: make room in {runs_dir}")
-    return NagleLabError(f"cannot write {what} in {runs_dir}: {error.strerror}")
+    return NagleLabError(f"cannot write {what} in {runs_dir}: {error.strerror}; --runs names another folder")
 
 
 def anything_recorded(folder: Path) -> bool:

@@ -142,13 +142,13 @@ class Recorder:
         # Loopback shows the kernel's filter every packet twice, going out and coming in; libpcap keeps one.
         return replace(numbers, received=(numbers.received + 1) // 2)
 
-    def settle(self) -> None:
+    def settle(self, at_most_s: float | None = None) -> None:
         """Return once tcpdump has written all it received, and that for some time; at the latest after 5 s.
 
         The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
         discards it. Whether everything arrived is for the reader of the numbers to judge.
         """
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = time.monotonic() + (at_most_s or _SETTLE_S)
         last, since = None, time.monotonic()
         while time.monotonic() < deadline:
             now = self.numbers()

@@ -31,6 +31,7 @@ _LOAD_POLL_S = 0.05
 _ASK_S = 5.0  # how often the captures are asked whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
 _ANSWER_S = 60.0
+_HANDED_OVER_S = 1.5  # the kernel hands over a block of the ring that is not full after a second
 
 
 def record(
@@ -140,8 +141,6 @@ class _Session:
         finally:
             with self._stage("remove", "removing the containers"):
                 lab.remove()
-                with suppress(NagleLabError, OSError):
-                    sweep(folder.parent)  # again: a Compose whose run was killed may have gone on meanwhile
         self._manifest.complete, self._manifest.failure = True, None
         self._manifest.write(folder)
 
@@ -279,7 +278,7 @@ def _recorders(lab: LiveLab, names: Iterable[str], folder: Path) -> Iterator[dic
     except NagleLabError:
         for recorder in recorders.values():
             with suppress(NagleLabError):
-                recorder.settle()
+                recorder.settle(_HANDED_OVER_S)  # the load may go on: it need not fall silent
         raise
     finally:
         for recorder in recorders.values():
