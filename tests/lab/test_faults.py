@@ -72,7 +72,7 @@ def ends_with_one_line(recording: Recording) -> Failed:
 
 
 def assert_analysable(folder: Path) -> None:
-    """Every capture kept there parses, and says where it was cut off; one at least shows the stall, none denies it."""
+    """Every capture kept there parses, and says where it was cut off; one at least shows stalls, none denies them."""
     results = [analyze(capture) for capture in folder.glob("*.pcap") if capture.stat().st_size > 24]
     assert results
     for result in results:
