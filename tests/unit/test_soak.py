@@ -33,7 +33,7 @@ if variant == "slow":
 if variant == "dies":
     print("nagle-lab: the server does not listen", file=sys.stderr)
     sys.exit(2)
-code = 1 if variant == "wrong" else 0
+code = {"wrong": 1, "unsure": 3}.get(variant, 0)
 folder = pathlib.Path(runs, "20261121T010203.004Z-" + variant)
 folder.mkdir()
 (folder / "manifest.json").write_text(json.dumps({"timings_s": {"start": 1.5, "load": 0.5}, "versions": {
@@ -42,9 +42,9 @@ folder.mkdir()
     "server": {"captured": 90, "received": 100, "dropped": 3, "dropped_by_interface": 0},
     "client": {"captured": 100, "received": 100, "dropped": 0, "dropped_by_interface": 0}}}))
 checks = [{"name": "load", "ok": True}, {"name": "segments at the server", "ok": variant == "fine"}]
-contradictions = ["expected STALL, found CLEAN"] if code else []
-verdict = "CLEAN" if code else "STALL"
-print(json.dumps({"verdict": verdict, "reason": "", "contradictions": contradictions, "checks": checks}))
+verdict = {"wrong": "CLEAN", "unsure": "INCONCLUSIVE"}.get(variant, "STALL")
+contradictions = [f"expected STALL, found {verdict}"] if code else []
+print(json.dumps({"verdict": verdict, "reason": "timers 30 ms late" if variant == "unsure" else "", "contradictions": contradictions, "checks": checks}))
 sys.exit(code)
 """
 
@@ -154,6 +154,11 @@ def test_runs_are_made_once_and_only_those_not_as_expected_are_kept(stand_in: Pa
     assert soaked(stand_in, monkeypatch, of("fine"), of("wrong"), of("dies"), of("fine"))[1][:3] == entries
     assert "3 of 4 runs are made already" in capsys.readouterr().err
     assert len(soaked(stand_in, monkeypatch, of("fine"), fresh=True)[1]) == 1
+
+
+def test_why_a_run_is_inconclusive_is_kept(stand_in: Path, monkeypatch):
+    code, entries = soaked(stand_in, monkeypatch, of("unsure"))
+    assert (code, entries[0].verdict, entries[0].reason) == (3, "INCONCLUSIVE", "timers 30 ms late")
 
 
 def test_several_at_once_all_arrive(stand_in: Path, monkeypatch):

@@ -24,6 +24,7 @@ from nagle_lab.reports import terminal
 from nagle_lab.reports.soak import markdown, show_soak
 from nagle_lab.runfolder import MANIFEST, WITNESSES
 from nagle_lab.soak import LOADS, Entry, Soak, Trial, plan, read, write
+from nagle_lab.verdict import Verdict
 
 _LOG = "soak.jsonl"
 _RUN = [sys.executable, "-c", "from nagle_lab.cli import main; main()", "run"]
@@ -49,11 +50,9 @@ def run_soak(
         if fresh:
             (runs / _LOG).unlink(missing_ok=True)
         soak, interrupted = Soak(trials, read(runs / _LOG)), False
-        if soak.entries:
-            made = len(trials) - len(soak.left())
-            terminal.console(stderr=True).print(
-                f"{made} of {len(trials)} runs are made already (--fresh begins anew)"
-            )
+        if made := len(trials) - len(soak.left()):
+            said = f"{made} of {len(trials)} runs are made already (--fresh begins anew)"
+            terminal.console(stderr=True).print(said)
         try:
             with deferred():
                 _carry_out(soak, runs, lock)
@@ -177,6 +176,8 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
 
 def _reason(result: dict[str, Any], finished: Finished) -> str:
     """Why a run is not as expected."""
+    if result and result["verdict"] in (Verdict.STALL, Verdict.CLEAN):
+        return "; ".join(result["contradictions"])
     if result:
-        return "; ".join(result["contradictions"]) or str(result["reason"])
+        return str(result["reason"])
     return finished.last_words().removeprefix("nagle-lab: ")
