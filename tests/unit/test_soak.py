@@ -44,7 +44,8 @@ folder.mkdir()
 checks = [{"name": "load", "ok": True}, {"name": "segments at the server", "ok": variant == "fine"}]
 verdict = {"wrong": "CLEAN", "unsure": "INCONCLUSIVE"}.get(variant, "STALL")
 contradictions = [f"expected STALL, found {verdict}"] if code else []
-print(json.dumps({"verdict": verdict, "reason": "timers 30 ms late" if variant == "unsure" else "", "contradictions": contradictions, "checks": checks}))
+reason = "timers 30 ms late" if variant == "unsure" else ""
+print(json.dumps({"verdict": verdict, "reason": reason, "contradictions": contradictions, "checks": checks}))
 sys.exit(code)
 """
 
