@@ -78,6 +78,8 @@ def lossless_check(capture: str, c: dict[str, int]) -> Check:
     """Whether tcpdump wrote every packet it received, and dropped none."""
     dropped = c["dropped"] + c["dropped_by_interface"]
     detail = f"{c['captured']} packets captured, {c['received']} received, {dropped} dropped"
+    if early := c.get("early", 0):  # recorded since its filter is waited for
+        detail += f"; {early} before the filter stood"
     return Check(
         f"lossless at the {capture}", c["captured"] == c["received"] and not dropped, detail, Verdict.INVALID
     )

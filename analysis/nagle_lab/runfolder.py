@@ -113,7 +113,12 @@ _FORMS: dict[str, dict[str, Any]] = {FIRST: _OF_FIRST, SECOND: _OF_LATER, SEALED
 
 _COUNTERS = dict.fromkeys(("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs"), _WHOLE)
 _WITNESSES = {
-    "captures": _Each(dict.fromkeys(("captured", "received", "dropped", "dropped_by_interface"), _COUNT)),
+    "captures": _Each(
+        {
+            **dict.fromkeys(("captured", "received", "dropped", "dropped_by_interface"), _COUNT),
+            "early": _Optional(_COUNT),
+        }
+    ),
     "counters": _Each({"before": _COUNTERS, "after": _COUNTERS}),
     "load": {
         "command": _WORDS,

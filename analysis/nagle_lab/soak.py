@@ -95,8 +95,8 @@ class Soak:
     entries: list[Entry] = field(default_factory=list)
 
     def left(self) -> list[Trial]:
-        """The trials that are still to be made."""
-        made, left = Counter(entry.key for entry in self.entries), []
+        """The trials that are still to be made; one that came to no verdict is made again."""
+        made, left = Counter(entry.key for entry in self.entries if entry.verdict), []
         for trial in self.trials:
             if made[trial.key]:
                 made[trial.key] -= 1

@@ -13,26 +13,34 @@ from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.lab.witnesses import CaptureNumbers, parse_counters
 
-# 100 packets of one byte; the last 40 arrive only 0.4 s after the capture began, or never if it is stopped before.
+# First asked for its counts it has seen nothing. Then come 100 packets of one byte; the last 40 arrive only 0.4 s
+# later, or never if it is stopped before.
 TCPDUMP = """#!/usr/bin/env python3
 import signal, sys, time
 if "--version" in sys.argv:
     sys.exit(print("tcpdump version 4.99.5\\nlibpcap version 1.10.5"))
-started = time.monotonic()
+started, first, more = 0, 0, 0
 late = 40
 def counts(end):
-    print(f"{'' if end == ', ' else ''}{100 - late} packets captured", "100 packets received by filter",
-          "0 packets dropped by kernel", sep=end, file=sys.stderr, flush=True)
+    captured, received = (100 - late, 100 + more) if started else (0, first)
+    return end.join([f"{captured} packets captured", f"{received} packets received by filter",
+                     "0 packets dropped by kernel"]) + "\\n"
+def count(*_):
+    global started
+    said = counts(", ")
+    if not started:
+        started = time.monotonic()
+        sys.stdout.buffer.write(bytes(60)); sys.stdout.flush()
+    sys.stderr.write(said); sys.stderr.flush()
 def stop(*_):
-    counts("\\n")
+    sys.stderr.write(counts("\\n"))
     sys.exit()
-signal.signal(signal.SIGUSR1, lambda *_: counts(", "))
+signal.signal(signal.SIGUSR1, count)
 signal.signal(signal.SIGTERM, stop)
-sys.stdout.buffer.write(bytes(60)); sys.stdout.flush()
 print("tcpdump: listening on eth0, link-type EN10MB", file=sys.stderr, flush=True)
 while True:
     time.sleep(0.05)
-    if late and time.monotonic() - started > 0.4:
+    if started and late and time.monotonic() - started > 0.4:
         sys.stdout.buffer.write(bytes(late)); sys.stdout.flush()
         late = 0
 """
@@ -86,6 +94,29 @@ def test_settling_gives_up_on_a_capture_that_stays_behind(recorder, monkeypatch:
     capture.settle()
     assert time.monotonic() - started < 5
     assert capture.stop().captured == 60
+
+
+def test_packets_before_the_filter_stood_are_told_from_lost_ones(recorder):
+    capture = recorder(TCPDUMP.replace("first, more = 0, 0, 0", "first, more = 0, 2, 2"))
+    capture.wait_until_capturing()
+    capture.settle()
+    assert capture.stop() == CaptureNumbers(100, 100, 0, 0, early=2)
+
+
+def test_more_than_came_early_is_lost(recorder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("nagle_lab.lab.recorder._SETTLE_S", 0.3)
+    capture = recorder(TCPDUMP.replace("first, more = 0, 0, 0", "first, more = 0, 2, 2").replace("> 0.4", "> 60"))
+    capture.wait_until_capturing()
+    capture.settle()
+    assert capture.stop() == CaptureNumbers(60, 100, 0, 0, early=2)
+
+
+def test_packets_on_their_way_at_the_beginning_are_waited_for_at_the_end(recorder):
+    """The 40 that seemed early were not: as many are still to come when the counts first agree."""
+    capture = recorder(TCPDUMP.replace("first, more = 0, 0, 0", "first, more = 0, 40, 0").replace("> 0.4", "> 1.0"))
+    capture.wait_until_capturing()
+    capture.settle()
+    assert capture.stop() == CaptureNumbers(100, 100, 0, 0)
 
 
 def test_loopback_counts_every_packet_once(recorder):

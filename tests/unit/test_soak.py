@@ -1,11 +1,13 @@
 """The soak: its plan, going on where it was left, its table and its exit code. No run here is a real one."""
 
+import fcntl
 import io
 import json
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -30,6 +32,9 @@ _, scenario, variant, _, _, runs = sys.argv
 if variant == "slow":
     pathlib.Path(runs, "began").touch()
     time.sleep(60)
+if variant == "cut":
+    print('{"verdict": "ST')
+    sys.exit(0)
 if variant == "dies":
     print("nagle-lab: the server does not listen", file=sys.stderr)
     sys.exit(2)
@@ -79,6 +84,11 @@ def test_a_load_that_there_is_not_is_named():
 def test_what_is_left_is_what_was_not_made():
     soak = Soak([STALLED, STALLED, FIXED], [entry(FIXED), entry(STALLED)])
     assert soak.left() == [STALLED]
+
+
+def test_a_run_that_came_to_no_verdict_is_made_again():
+    failed = replace(entry(STALLED, code=Exit.UNUSABLE, reason="no engine"), verdict=None)
+    assert Soak([STALLED], [failed]).left() == [STALLED]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +162,59 @@ def test_runs_are_made_once_and_only_those_not_as_expected_are_kept(stand_in: Pa
     assert (stand_in / str(wrong.folder) / "manifest.json").exists()
 
     assert "3/3 load: none, nginx-static dies: error, the server does not listen" in capsys.readouterr().err
-    assert soaked(stand_in, monkeypatch, of("fine"), of("wrong"), of("dies"), of("fine"))[1][:3] == entries
-    assert "3 of 4 runs are made already" in capsys.readouterr().err
+    assert soaked(stand_in, monkeypatch, of("fine"), of("wrong"), of("fine"))[1][:3] == entries
+    assert "2 of 3 runs are made already" in capsys.readouterr().err
     assert len(soaked(stand_in, monkeypatch, of("fine"), fresh=True)[1]) == 1
 
 
 def test_why_a_run_is_inconclusive_is_kept(stand_in: Path, monkeypatch):
     code, entries = soaked(stand_in, monkeypatch, of("unsure"))
     assert (code, entries[0].verdict, entries[0].reason) == (3, "INCONCLUSIVE", "timers 30 ms late")
+
+
+def test_a_run_whose_output_is_cut_has_no_verdict(stand_in: Path, monkeypatch):
+    assert soaked(stand_in, monkeypatch, of("cut"))[1][0].verdict is None
+
+
+def test_a_soak_whose_runs_come_to_nothing_ends(stand_in: Path, monkeypatch, capsys):
+    with pytest.raises(
+        NagleLabError, match=r"^3 runs in a row came to no verdict: the server does not listen; then "
+    ):
+        soaked(stand_in, monkeypatch, of("fine"), *[of("dies")] * 5)
+    assert [e.verdict for e in read(stand_in / "soak.jsonl")] == ["STALL", None, None, None]
+    assert "4 runs: 1 as expected" in capsys.readouterr().out
+
+
+def test_runs_count_only_while_the_load_is_there(stand_in: Path, monkeypatch):
+    """It ends during the second run: that one does not count."""
+    ends = iter([False, True])
+
+    @contextmanager
+    def pressure(*_):
+        def require() -> None:
+            if next(ends):
+                raise NagleLabError("the stress ended with exit code 137")
+
+        yield require
+
+    monkeypatch.setattr(command, "pressure", pressure)
+    busy = replace(of("fine"), load=LOADS[0])
+    with pytest.raises(NagleLabError, match="the stress ended with exit code 137; then the same command goes on"):
+        soaked(stand_in, monkeypatch, *[busy] * 3)
+    assert len(read(stand_in / "soak.jsonl")) == 1
+
+
+def test_what_a_killed_soak_left_is_cleared_away_but_not_under_a_run_that_goes_on(stand_in: Path):
+    over, live = stand_in / "now-over", stand_in / "now-live"
+    for folder in (over, live):
+        folder.mkdir(parents=True)
+        (folder / ".a.lock").touch()
+    with (live / ".a.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with command._only_soak(stand_in):
+            assert (over.exists(), live.exists()) == (False, True)
+    with command._only_soak(stand_in):
+        assert not live.exists()
 
 
 def test_several_at_once_all_arrive(stand_in: Path, monkeypatch):

@@ -16,7 +16,7 @@ from nagle_lab.commands.exports import require_writable, write_whole
 from nagle_lab.commands.matrix import chosen
 from nagle_lab.commands.progress import RunsProgress
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.lab.folder import disk_problem
+from nagle_lab.lab.folder import claimed, disk_problem
 from nagle_lab.lab.interrupts import deferred, interruptible
 from nagle_lab.lab.pressure import pressure
 from nagle_lab.lab.process import Child, Finished
@@ -27,6 +27,7 @@ from nagle_lab.soak import LOADS, Entry, Soak, Trial, plan, read, write
 from nagle_lab.verdict import Verdict
 
 _LOG = "soak.jsonl"
+_ENOUGH = 3  # runs in a row without a verdict: something is the matter with the lab itself
 _RUN = [sys.executable, "-c", "from nagle_lab.cli import main; main()", "run"]
 
 
@@ -49,22 +50,25 @@ def run_soak(
     with _only_soak(runs) as lock:
         if fresh:
             (runs / _LOG).unlink(missing_ok=True)
-        soak, interrupted = Soak(trials, read(runs / _LOG)), False
+        soak, ended = Soak(trials, read(runs / _LOG)), None
         if made := len(trials) - len(soak.left()):
             said = f"{made} of {len(trials)} runs are made already (--fresh begins anew)"
             terminal.console(stderr=True).print(said)
         try:
             with deferred():
                 _carry_out(soak, runs, lock)
-        except KeyboardInterrupt:
-            interrupted = True
+        except (KeyboardInterrupt, NagleLabError) as error:
+            ended = error
     show_soak(soak, terminal.console(at_most=140))
     if markdown_file:
         write_whole(markdown_file, markdown(soak))
-    if interrupted:
-        tell("interrupted: the same command goes on from here")
-        return Exit.INTERRUPTED
-    return soak.code
+    if ended is None:
+        return soak.code
+    goes_on = f"the same command{' without --fresh' * fresh} goes on from here"
+    if isinstance(ended, NagleLabError):
+        raise NagleLabError(f"{ended}; then {goes_on}", ended.exit_code) from ended
+    tell(f"interrupted: {goes_on}")
+    return Exit.INTERRUPTED
 
 
 @contextmanager
@@ -82,8 +86,15 @@ def _only_soak(runs: Path) -> Iterator[Path]:
         except BlockingIOError as error:
             raise NagleLabError(f"another soak records into {runs}: wait for it, or name another --runs") from error
         for abandoned in runs.glob("now-*"):
-            shutil.rmtree(abandoned)
+            if all(_is_over(run) for run in abandoned.glob(".*.lock")):
+                shutil.rmtree(abandoned)
         yield lock
+
+
+def _is_over(lock: Path) -> bool:
+    """Whether the run that holds ``lock`` has ended: it outlives a soak that was killed."""
+    with claimed(lock) as over:
+        return over
 
 
 def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
@@ -94,15 +105,22 @@ def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
             if not mine:
                 continue
             kept_busy = pressure(load.pressure, lock, progress.begin(f"load: {load.name}")) if load.pressure else None
-            with kept_busy or nullcontext():
+            with kept_busy or nullcontext(_nothing) as require_load:
                 progress.begin(f"load: {load.name}")("running")
                 for trial, entry in _made(mine, load.at_once, runs):
+                    require_load()
                     soak.entries.append(entry)
                     write(runs / _LOG, soak.entries)
                     progress.begin(f"load: {load.name}, {trial.scenario} {trial.variant}")
                     said = f"{entry.verdict or 'error'}, {printable(entry.reason) or 'as expected'}"
                     progress.end(said, notable=bool(entry.reason))
+                    if not any(each.verdict for each in soak.entries[-_ENOUGH:]) and len(soak.entries) >= _ENOUGH:
+                        raise NagleLabError(f"{_ENOUGH} runs in a row came to no verdict: {entry.reason}")
                     progress.begin(f"load: {load.name}")("running")
+
+
+def _nothing() -> None:
+    """There is no load that could have ended."""
 
 
 def _made(trials: Sequence[Trial], at_once: int, runs: Path) -> Iterator[tuple[Trial, Entry]]:
@@ -144,7 +162,7 @@ def _make(trial: Trial, runs: Path, children: set[Child]) -> Entry:
 
 
 def _entry(trial: Trial, finished: Finished, recorded: Path | None, kept: Path | None) -> Entry:
-    result = json.loads(finished.stdout) if finished.stdout else {}
+    result = _json(finished.stdout)
     manifest = _read(recorded, MANIFEST)
     captures = _read(recorded, WITNESSES).get("captures", {}).values()
     versions = manifest.get("versions", {})
@@ -170,7 +188,15 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
     """A file of JSON in a run folder; empty where the run did not come to it."""
     if folder is None or not (folder / name).exists():
         return {}
-    content: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+    return _json((folder / name).read_text(encoding="utf-8"))
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The object that a run has written; empty where it was killed on the way."""
+    try:
+        content: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {}
     return content
 
 

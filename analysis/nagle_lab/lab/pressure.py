@@ -22,11 +22,12 @@ LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), Non
 
 
 @contextmanager
-def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator[None]:
+def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Keep the machine busy within the block with ``kind``, a key of :data:`PRESSURE`.
 
-    ``lock`` is a file that the caller holds locked (flock) all the while: what is left of a killed caller is swept
-    by the next run of a lab. Raises NagleLabError when it cannot be started, or has ended before the block did.
+    Yields a function that raises NagleLabError when that has ended. ``lock`` is a file that the caller holds locked
+    (flock) all the while: what is left of a killed caller is swept by the next run of a lab. Raises NagleLabError
+    when it cannot be started.
     """
     compose = ComposeSearch().result()
     tag, _ = ready_images(LAB, compose, {}, progress)
@@ -35,7 +36,6 @@ def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator
     stress = LiveLab(LAB, "stress", compose, marks, environment)
     try:
         stress.start()
-        yield
-        stress.require_services()
+        yield stress.require_services
     finally:
         stress.remove()

@@ -24,7 +24,8 @@ T = TypeVar("T")
 _ANSWER_S = 20.0  # an answer takes milliseconds; a machine under load may take its time
 _POLL_S = 0.1
 _QUIET_S = 0.25  # longer than an ACK timer, and than the pause after which a connection is closed for good
-_SETTLE_S = 5.0  # five times the second after which the kernel hands over a ring block that is not full
+HANDED_OVER_S = 1.5  # the kernel hands over a ring block that is not full after a second
+_SETTLE_S = 5.0
 
 
 class Recorder:
@@ -41,6 +42,7 @@ class Recorder:
         self._said: queue.Queue[str | None] = queue.Queue()
         self._heard: list[str] = []
         self._taken = self._answered = 0  # lines of these taken out of the queue; and up to the last answer
+        self._early = 0  # packets received before the filter stood; at most, for some may be on their way to tcpdump
         self._disk_error: OSError | None = None
         self._stopping = False
         self._capture = file.open("wb", buffering=0)
@@ -116,6 +118,9 @@ class Recorder:
     def wait_until_capturing(self) -> None:
         """Return once tcpdump captures: from here on no packet is missed."""
         self._await(lambda line: True if "listening on" in line else None)
+        # Between tcpdump's bind(2) and its filter every packet counts as received, of whatever protocol.
+        numbers = self.numbers()
+        self._early = numbers.received - numbers.captured
 
     def listening(self, port: int) -> bool:
         """Return whether a socket in the sidecar's namespace listens on TCP ``port``; sends no packet."""
@@ -146,10 +151,12 @@ class Recorder:
 
     def _parsed(self, text: str) -> CaptureNumbers | None:
         numbers = parse_capture_numbers(text)
-        if numbers is None or self._interface != "lo":
-            return numbers
+        if numbers is None:
+            return None
         # Loopback shows the kernel's filter every packet twice, going out and coming in; libpcap keeps one.
-        return replace(numbers, received=(numbers.received + 1) // 2)
+        received = (numbers.received + 1) // 2 if self._interface == "lo" else numbers.received
+        early = min(self._early, max(0, received - numbers.captured))
+        return replace(numbers, received=received - early, early=early)
 
     def settle(self, at_most_s: float | None = None) -> None:
         """Return once tcpdump has written all it received, and that for some time; at the latest after 5 s.
@@ -158,12 +165,13 @@ class Recorder:
         discards it. Whether everything arrived is for the reader of the numbers to judge.
         """
         deadline = time.monotonic() + (at_most_s or _SETTLE_S)
+        quiet_s = HANDED_OVER_S if self._early else _QUIET_S  # where the counts are equal too early
         last, since = None, time.monotonic()
         while time.monotonic() < deadline:
             now = self.numbers()
             if now != last:
                 last, since = now, time.monotonic()
-            elif now.captured == now.received and time.monotonic() - since > _QUIET_S:
+            elif now.captured == now.received and time.monotonic() - since > quiet_s:
                 return
             pause(_POLL_S)
 

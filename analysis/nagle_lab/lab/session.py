@@ -20,7 +20,7 @@ from nagle_lab.lab.load import PARSERS
 from nagle_lab.lab.manifest import Manifest, capture_of, git_revision, images_of, namespace_of, said, write_json
 from nagle_lab.lab.namespaces import Namespace, namespaces, watched
 from nagle_lab.lab.parameters import rendered, resolve
-from nagle_lab.lab.recorder import Recorder
+from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 
@@ -31,7 +31,6 @@ _LOAD_POLL_S = 0.05
 _ASK_S = 5.0  # how often the captures are asked whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
 _ANSWER_S = 60.0
-_HANDED_OVER_S = 1.5  # the kernel hands over a block of the ring that is not full after a second
 
 
 def record(
@@ -282,7 +281,7 @@ def _recorders(lab: LiveLab, names: Iterable[str], folder: Path) -> Iterator[dic
     except NagleLabError:
         for recorder in recorders.values():
             with suppress(NagleLabError):
-                recorder.settle(_HANDED_OVER_S)  # the load may go on: it need not fall silent
+                recorder.settle(HANDED_OVER_S)  # the load may go on: it need not fall silent
         raise
     finally:
         for recorder in recorders.values():

@@ -11,12 +11,16 @@ _COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by ker
 
 @dataclass(frozen=True)
 class CaptureNumbers:
-    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means."""
+    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
+
+    ``early`` ones were counted as received before the filter stood, and are left out of ``received``.
+    """
 
     captured: int
     received: int
     dropped: int
     dropped_by_interface: int
+    early: int = 0
 
 
 def parse_capture_numbers(text: str) -> CaptureNumbers | None:
