@@ -16,8 +16,9 @@ from nagle_lab.noise import Handshakes, Noise, Timers
 from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
-from support.run_folders import change
-from support.synthetic import MS, Conversation, pcap_bytes
+from support.run_folders import change, reseal
+from support.stories import SECOND, talk, thinks_then_one_write
+from support.synthetic import MS, Conversation, merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
@@ -320,22 +321,24 @@ def test_a_run_recorded_before_noise_was_measured_is_judged_without_it(stalled):
 
 @pytest.mark.parametrize(("rtt_ms", "longer_ms"), [(0.2, 0), (20, 0), (20, 30)])
 def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, longer_ms):
+    """Without the one whose SYN was sent again, a second later."""
     talks = [
         Conversation(("10.0.0.1", 40001), rtt_ns=int(rtt_ms * MS)),
         Conversation(("10.0.0.1", 40002), rtt_ns=int((rtt_ms + longer_ms) * MS)),
+        Conversation(("10.0.0.1", 40003), rtt_ns=int(rtt_ms * MS)),
     ]
-    for talk in talks:
-        talk.handshake()
-        talk.client_sends(100)
-        talk.server_sends(200)
+    for conversation in talks:
+        conversation.handshake()
+        conversation.client_sends(100)
+        conversation.server_sends(200)
+    seen = [conversation.seen_at("client") for conversation in talks]
+    again = replace(seen[2][0], ts_ns=seen[2][0].ts_ns - SECOND)
     capture = tmp_path / "client.pcap"
-    segments = sorted((each for talk in talks for each in talk.seen_at("client")), key=lambda each: each.ts_ns)
-    capture.write_bytes(pcap_bytes(segments))
+    capture.write_bytes(pcap_bytes(merge([again], *seen)))
     took = noise.measured({}, capture, part(analyze(capture), None)).handshake_us
     assert took is not None
     assert took.min == pytest.approx(rtt_ms * 1e3, abs=200)
     assert took.max == pytest.approx((rtt_ms + longer_ms) * 1e3, abs=200)
-    assert noise.Noise(None, took).late_ms == pytest.approx(longer_ms, abs=0.2)
 
 
 def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1) -> Seen:
@@ -393,6 +396,10 @@ STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": 
         (went(first=50), CLEAN, 65, ""),  # one connection for each request
         (went(stalled=9, quick=90), CLEAN, 65, "9 stalls where none is expected, on a machine that was 65 ms late"),
         (went(stalled=9, quick=90), CLEAN, 19, ""),
+        # On a machine that was in time the pauses are the programs' own.
+        (went(stalled=50, paused=50), STALLS, 19, ""),
+        (went(quick=9, paused=90), STALLS, 19, ""),
+        (went(quick=9, slow=90), CLEAN, 19, ""),
         (went(stalled=10, quick=90), CLEAN, 65, ""),
     ],
 )
@@ -405,6 +412,13 @@ def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
     assert check.verdict is Verdict.INCONCLUSIVE
     assert unsafe in check.detail
     assert f"timers 0.08 ms late (p99 0.3, max {max_ms}), handshake 2.1 ms (max 2.2)" in check.detail
+
+
+def test_slow_handshakes_decide_nothing():
+    measured = Noise(Timers(80, 300, 900), Handshakes(2000, 2100, 65e3))
+    check = noise.check(measured, went(stalled=9, quick=90), Verdict.STALL, CLEAN)
+    assert check is not None
+    assert check.ok
 
 
 def test_pauses_on_connections_that_are_not_judged_excuse_nothing():
@@ -426,3 +440,51 @@ def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
     assert run.reason.startswith(
         "noise: only 50.0% stalled, but in 50 exchanges an end paused for 20 ms (timers 0.08"
     )
+
+
+@pytest.mark.parametrize(
+    ("max_us", "verdict", "code"),
+    [(900, Verdict.CLEAN, Exit.CONTRADICTED), (65400, Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)],
+)
+def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, monkeypatch, max_us, verdict, code):
+    """It pauses for 45 ms and writes once, where it stalled before."""
+    change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "p99_us": 300, "max_us": max_us}))
+    thinking = pcap_bytes(talk(thinks_then_one_write, 40, server=("10.0.0.2", 8080)).segments)
+    replace_captures(stalled, thinking)
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (verdict, code)
+    assert run.contradictions == [f"expected STALL, found {verdict}"]
+
+
+def replace_captures(run: Path, content: bytes) -> None:
+    """Both captures of the run have that content, and the manifest says so."""
+    for name in ("server.pcap", "client.pcap"):
+        (run / name).write_bytes(content)
+        reseal(run, name)
+
+
+@pytest.mark.parametrize("timers", [None, LATE])
+def test_captures_without_a_packet_are_invalid(stalled, timers):
+    if timers:
+        change(stalled, "witnesses.json", lambda w: w.update(timers=timers))
+    replace_captures(stalled, pcap_bytes([]))
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (Verdict.INVALID, Exit.UNUSABLE)
+    assert "server.pcap: no TCP packet in it" in run.reason
+    assert run.noise.handshake_us is None
+    assert "timers" not in run.reason  # an invalid run is not the noise's doing
+
+
+@pytest.mark.parametrize(
+    ("max_us", "said"), [(19000, ""), (65400, " (timers 0.08 ms late (p99 21, max 65.4), handsh")]
+)
+def test_an_inconclusive_run_says_how_late_the_machine_was(stalled, max_us, said):
+    """Whatever made it inconclusive: here a witness that disagrees."""
+    change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "max_us": max_us}))
+    change(stalled, "witnesses.json", lambda w: w["counters"]["client"]["after"].update({"TcpExt.DelayedACKs": 50}))
+    run = judge(stalled)
+    assert run.verdict is Verdict.INCONCLUSIVE
+    told = "delayed ACKs of the client: 96 in the capture, 50 in the kernel"
+    assert run.reason.startswith(told + said)
+    assert run.reason.count("timers") == bool(said)
