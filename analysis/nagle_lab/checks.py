@@ -10,7 +10,8 @@ from nagle_lab.verdict import Verdict
 
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
-# also counts ACKs of bare FINs that its timer sent, but did not delay (stalls.late_fin_acks).
+# also counts ACKs of bare FINs that its timer sent, but did not delay (stalls.fin_acks_by_timer), and does not count
+# those that a program sent by reading late (stalls.is_before_timer).
 DELAYED_ACKS_APART = 2
 DELAYED_ACKS_SHARE = 0.02
 
@@ -36,6 +37,7 @@ class Traffic:
     packets_received: int
     delayed_acks: int
     fin_acks_by_timer: int
+    acks_before_timer: int
 
 
 def is_own(ip: str, addresses: Collection[str], *, inside: bool = True) -> bool:
@@ -48,7 +50,7 @@ def is_own(ip: str, addresses: Collection[str], *, inside: bool = True) -> bool:
 
 def traffic(connections: Iterable[Connection], addresses: Collection[str], *, inside: bool = True) -> Traffic:
     """Add up what a namespace sent and received; see :func:`is_own`."""
-    sent = received = delayed = fins = 0
+    sent = received = delayed = fins = early = 0
     for c in connections:
         for end, other in ((c.client, c.server), (c.server, c.client)):
             if is_own(end.ip, addresses, inside=inside):
@@ -56,8 +58,9 @@ def traffic(connections: Iterable[Connection], addresses: Collection[str], *, in
                 sent += mine.segments
                 delayed += mine.delayed_acks
                 fins += mine.fin_acks_by_timer
+                early += mine.acks_before_timer
                 received += c.sent[other.role].packets
-    return Traffic(sent, received, delayed, fins)
+    return Traffic(sent, received, delayed, fins, early)
 
 
 def load_check(load: dict[str, Any]) -> Check:
@@ -108,7 +111,9 @@ def delayed_acks_check(namespace: str, counters: dict[str, dict[str, int]], seen
     """Delayed ACKs that the captures in a namespace show, held against its kernel's counter."""
     kernel = grown(counters, "TcpExt.DelayedACKs")
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
-    ok = seen.delayed_acks - apart <= kernel <= seen.delayed_acks + seen.fin_acks_by_timer + apart
+    least = seen.delayed_acks - seen.acks_before_timer
+    ok = least - apart <= kernel <= seen.delayed_acks + seen.fin_acks_by_timer + apart
     fins = f" and {seen.fin_acks_by_timer} of a FIN sent by the timer at once" if seen.fin_acks_by_timer else ""
-    detail = f"{seen.delayed_acks} in the capture{fins}, {kernel} in the kernel"
+    early = f", {seen.acks_before_timer} of them too soon for a timer" if seen.acks_before_timer else ""
+    detail = f"{seen.delayed_acks} in the capture{early}{fins}, {kernel} in the kernel"
     return Check(f"delayed ACKs of the {namespace}", ok, detail, Verdict.INCONCLUSIVE)

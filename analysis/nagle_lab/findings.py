@@ -15,7 +15,7 @@ from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
 from nagle_lab.shelf import Shelf
 from nagle_lab.silences import SILENCE, Cause, Totals, add, causes, explained
-from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_late, prove
+from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_before_timer, is_late, prove
 from nagle_lab.timeline import Ints, runs
 
 ROLES = ("client", "server")
@@ -125,9 +125,12 @@ class Findings:
         self.ledger.put(known.numbers, entry)
 
     def _count_late(self, late: Rows, known: Known) -> None:
-        kept = is_late(late["wait"], known.side("reaction", late["side"]))
-        counts = np.bincount(2 * known.of[kept] + late["side"][kept], minlength=2 * len(known.entries))
-        known.entries["delayed_acks"] += counts.reshape(-1, 2).astype(np.int32)
+        reaction = known.side("reaction", late["side"])
+        delayed = is_late(late["wait"], reaction)
+        early = delayed & is_before_timer(late["wait"], reaction)
+        for name, kept in (("delayed_acks", delayed), ("early_acks", early)):
+            counts = np.bincount(2 * known.of[kept] + late["side"][kept], minlength=2 * len(known.entries))
+            known.entries[name] += counts.reshape(-1, 2).astype(np.int32)
         self.ledger.put(known.numbers, known.entries)
 
 

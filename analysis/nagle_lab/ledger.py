@@ -24,7 +24,9 @@ ENTRY = np.dtype(
         ("repeat", "i4"),  # those of them that follow another
         ("greeted", "?"),  # exchange 0 has no request: the server spoke first
         ("open", "i4"),  # number of the exchange without an answer; -1 none
-        ("delayed_acks", "i4", 2), ("stalls", "i4"), ("stalled", "i4"),
+        ("delayed_acks", "i4", 2),
+        ("early_acks", "i4", 2),  # of the delayed ones, those too early for a timer
+        ("stalls", "i4"), ("stalled", "i4"),
         ("first_stalled", "i4"), ("last_stalled", "i4"),
     ]
 )  # fmt: skip

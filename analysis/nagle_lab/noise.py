@@ -1,7 +1,7 @@
 """The machine's own noise in a run, and when it makes the run's verdict unsafe.
 
-How late the machine wakes a sleeper is measured beside the load; how long handshakes took is in the captures. Kernels
-make them by themselves, so what a handshake takes longer than the quickest one is the machine's doing, too.
+How late the machine wakes a sleeper is measured beside the load, and decides. How long handshakes took is in the
+captures: the shortest is the path's round trip, the others are only stated.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from nagle_lab.timeline import ACK, SYN, Ints
 from nagle_lab.verdict import ENOUGH_EXCHANGES, Verdict
 
 # A machine late by less than the proof allows for (stalls.LATE) has no part in a verdict: no ACK seems late that was
-# only on its way, and no end pauses as long as an ACK timer, which is twice that.
+# only on its way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
 LATE_MS = LATE / MS
 
 # Silences that are no pause of an end: the stall itself, and what the path takes.
@@ -42,7 +42,7 @@ class Timers:
 
 @dataclass(frozen=True)
 class Handshakes:
-    """From SYN to the ACK of the SYN/ACK, on the judged connections of one capture, µs."""
+    """From SYN to the ACK of the SYN/ACK, on the judged connections of one capture whose SYN was sent once, µs."""
 
     min: float
     p50: float
@@ -58,10 +58,13 @@ class Noise:
 
     @property
     def late_ms(self) -> float:
-        """The longest that the machine was seen late. What a link adds to every handshake is not its doing."""
-        timers, handshakes = self.timer_late_us, self.handshake_us
-        delay = handshakes.max - handshakes.min if handshakes else 0.0
-        return max(timers.max if timers else 0.0, delay) / 1e3
+        """The longest that the machine's timers were late; 0 where that was not measured."""
+        return self.timer_late_us.max / 1e3 if self.timer_late_us else 0.0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the machine was so late that pauses and late ACKs may be its doing."""
+        return self.late_ms >= LATE_MS
 
     def __str__(self) -> str:
         timers, handshakes, said = self.timer_late_us, self.handshake_us, []
@@ -81,17 +84,21 @@ def measured(witnesses: dict[str, Any], capture: Path, seen: Seen) -> Noise:
     timers = witnesses.get("timers")  # runs recorded before it was measured have none
     judged = [c for c in seen.connections if c.handshake and seen.port in (None, c.server.port)]
     late = Timers(*(timers[f"{which}_us"] for which in ("p50", "p99", "max"))) if timers else None
-    return Noise(late, _handshakes(capture, judged))
+    return Noise(late, _handshakes(capture, judged) if judged else None)
 
 
 def _handshakes(capture: Path, connections: Sequence[Connection]) -> Handshakes | None:
-    """How long those handshakes took: each from the connection's first packet, the SYN, to its client's first ACK."""
+    """How long those handshakes took: each from the connection's first packet, the SYN, to its client's first ACK.
+
+    Without those whose SYN was sent again: they took a retransmission timeout.
+    """
     way, frame, ts, flags = _columns(capture)
     kind = flags & np.uint16(SYN | ACK)
     begins = np.isin(frame, [c.first_frame for c in connections]) & (kind == SYN)
-    kept = np.flatnonzero(begins | (kind == ACK))
+    kept = np.flatnonzero((kind == SYN) | (kind == ACK))
     kept = kept[np.argsort(way[kept], kind="stable")]  # of one client to one server, in order
-    next_one = np.flatnonzero(begins[kept][:-1] & (way[kept][:-1] == way[kept][1:]))
+    same_way = way[kept][:-1] == way[kept][1:]
+    next_one = np.flatnonzero(begins[kept][:-1] & same_way & (kind[kept][1:] == ACK))
     if not len(next_one):
         return None
     took = (ts[kept[next_one + 1]] - ts[kept[next_one]]) / 1e3
@@ -119,8 +126,10 @@ def _columns(capture: Path) -> tuple[NDArray[np.uint64], Ints, Ints, NDArray[np.
 def check(noise: Noise, seen: Seen, verdict: Verdict, expected: dict[str, Any]) -> Check | None:
     """Whether noise leaves the verdict safe; None where the machine's timers were not measured.
 
-    ``seen`` is the capture to show. A stall is proved by its frames, whatever the machine did meanwhile. What noise
-    takes away are stalls: an exchange in which an end pauses as long as an ACK timer has none, and tells nothing.
+    ``seen`` is the capture to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an
+    exchange in which an end pauses as long as an ACK timer has none, and tells nothing. A stall is proved by its
+    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`POPULATION`
+    stalls are unsafe.
     """
     if noise.timer_late_us is None:
         return None
@@ -131,12 +140,14 @@ def check(noise: Noise, seen: Seen, verdict: Verdict, expected: dict[str, Any]) 
 
 def _unsafe(noise: Noise, seen: Seen, verdict: Verdict, expected: dict[str, Any]) -> str:
     """Why the verdict is unsafe; empty: it is safe."""
+    if not noise.is_late:
+        return ""
     mine, wanted = seen.judged, expected.get("min_share_after_first") or 0.0
     if verdict is Verdict.CLEAN and (told := _undisturbed(noise, seen)) < ENOUGH_EXCHANGES:
         return f"{told} exchanges without a pause of {LATE_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
     if verdict is not Verdict.STALL:
         return ""
-    if expected["verdict"] == Verdict.CLEAN and mine.stalls < POPULATION and noise.late_ms >= LATE_MS:
+    if expected["verdict"] == Verdict.CLEAN and mine.stalls < POPULATION:
         # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
         return f"{mine.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
     if (share := mine.stalled_after_first) < wanted:

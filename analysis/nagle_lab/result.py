@@ -117,6 +117,7 @@ class Sent:
     payload_bytes: int
     delayed_acks: int
     fin_acks_by_timer: int  # ACKs of bare FINs that the timer sent without delay
+    acks_before_timer: int  # of the delayed ones, those that came sooner than a timer can fire
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from nagle_lab.timeline import Ints
 
 Row = TypeVar("Row")
 _AT_ONCE = 1 << 12
-_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks")  # in the order of Sent's fields
+# In the order of Sent's fields.
+_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks")
 
 
 class _Rows(Sequence[Row], Generic[Row]):

@@ -122,6 +122,8 @@ def judge(folder: Path) -> Run:
     verdict, reason = verdict_of(manifest, checks, captures)
     best = best_capture(manifest, captures)
     noise = measured(witnesses, folder / f"{best}.pcap", captures[best])
+    if verdict is Verdict.INCONCLUSIVE and noise.is_late:  # whatever the reason, the machine may be at fault
+        reason = f"{reason} ({noise})"
     if (checked := noise_check(noise, captures[best], verdict, manifest["expected"])) is not None:
         checks.append(checked)
         if not checked.ok:

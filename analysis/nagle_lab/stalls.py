@@ -29,6 +29,10 @@ MS = 1_000_000  # ns
 # is 40 ms (Linux, TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
 
+# No delayed-ACK timer fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is late and
+# came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
+SOONEST_TIMER = 30 * MS
+
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
 # Linux not sooner than this (TCP_RTO_MIN). Sent so late behind a small segment, one does not show that Nagle is off.
 PROBE = 200 * MS
@@ -188,6 +192,11 @@ def is_late(wait: Ints, reaction: Ints) -> Bools:
     """
     longer = wait - reaction
     return (longer >= LATE) & (longer < LATEST)
+
+
+def is_before_timer(wait: Ints, reaction: Ints) -> Bools:
+    """Which late ACKs came sooner than a delayed-ACK timer can fire: something else sent them."""
+    return np.asarray(wait - reaction < SOONEST_TIMER)
 
 
 @dataclass(frozen=True)

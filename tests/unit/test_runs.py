@@ -16,8 +16,9 @@ from nagle_lab.noise import Handshakes, Noise, Timers
 from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.runs import judge, store
 from nagle_lab.verdict import Verdict
-from support.run_folders import change
-from support.synthetic import MS, Conversation, pcap_bytes
+from support.run_folders import change, reseal
+from support.stories import SECOND, talk, thinks_then_one_write
+from support.synthetic import MS, Conversation, merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
@@ -119,17 +120,34 @@ def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
         judge(stalled)
 
 
-@pytest.mark.parametrize(("kernel", "ok"), [(97, False), (98, True), (100, True), (131, True), (135, False)])
-def test_how_far_delayed_acks_may_be_apart(kernel, ok):
-    """100 seen late and 31 ACKs of FINs that the timer sent: the kernel may count any of the latter."""
-    seen = Traffic(segments_sent=500, packets_received=500, delayed_acks=100, fin_acks_by_timer=31)
+@pytest.mark.parametrize(
+    ("kernel", "early", "ok"),
+    [
+        (97, 0, False),
+        (98, 0, True),
+        (100, 0, True),
+        (131, 0, True),
+        (135, 0, False),
+        (93, 5, True),
+        (92, 5, False),
+        (135, 5, False),
+    ],
+)
+def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
+    """100 seen late and 31 ACKs of FINs that the timer sent: the kernel may count any of the latter.
+
+    And it may leave out those of the late ones that came too soon for its timer.
+    """
+    seen = Traffic(500, 500, delayed_acks=100, fin_acks_by_timer=31, acks_before_timer=early)
     counters = {"before": {"TcpExt.DelayedACKs": 5}, "after": {"TcpExt.DelayedACKs": 5 + kernel}}
-    assert delayed_acks_check("client", counters, seen).ok is ok
+    check = delayed_acks_check("client", counters, seen)
+    assert check.ok is ok
+    assert ("too soon for a timer" in check.detail) is bool(early)
 
 
 def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0, exchanges: int = 20) -> Connection:
     """A connection whose client sent 30 packets in 31 segments, and whose server sent 20 with 19 delayed ACKs."""
-    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1), "server": Sent(20, 20, 2000, 900, 19, 0)}
+    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1, 0), "server": Sent(20, 20, 2000, 900, 19, 0, 2)}
     ends = Endpoint(client, 40000 + id_, "client"), Endpoint(server, port, "server")
     return Connection(id_, *ends, 1, 50, True, 1448, exchanges, stalls, stalls, 2 if stalls else None, sent)
 
@@ -140,16 +158,16 @@ def test_a_proxys_namespace_is_server_of_one_connection_and_client_of_another():
         connection(0, "10.0.0.2", "10.0.0.3", port=6380),
         connection(1, "10.0.0.3", "10.0.0.4", port=6379),
     ]
-    assert traffic(both, ["10.0.0.3"]) == Traffic(20 + 31, 30 + 20, 19, 1)
-    assert traffic(both, ["10.0.0.2"]) == Traffic(31, 20, 0, 1)
-    assert traffic(both, ["10.0.0.9"]) == Traffic(0, 0, 0, 0)
+    assert traffic(both, ["10.0.0.3"]) == Traffic(20 + 31, 30 + 20, 19, 1, 2)
+    assert traffic(both, ["10.0.0.2"]) == Traffic(31, 20, 0, 1, 0)
+    assert traffic(both, ["10.0.0.9"]) == Traffic(0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.53", "::1"])
 def test_on_loopback_every_packet_is_sent_and_received(address):
     looped = [connection(0, address, address, port=6379)]
-    assert traffic(looped, []) == Traffic(31 + 20, 30 + 20, 19, 1)
-    assert traffic(looped, [], inside=False) == Traffic(0, 0, 0, 0)  # another namespace's loopback
+    assert traffic(looped, []) == Traffic(31 + 20, 30 + 20, 19, 1, 2)
+    assert traffic(looped, [], inside=False) == Traffic(0, 0, 0, 0, 0)  # another namespace's loopback
 
 
 def test_only_connections_to_the_port_are_judged():
@@ -303,22 +321,24 @@ def test_a_run_recorded_before_noise_was_measured_is_judged_without_it(stalled):
 
 @pytest.mark.parametrize(("rtt_ms", "longer_ms"), [(0.2, 0), (20, 0), (20, 30)])
 def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, longer_ms):
+    """Without the one whose SYN was sent again, a second later."""
     talks = [
         Conversation(("10.0.0.1", 40001), rtt_ns=int(rtt_ms * MS)),
         Conversation(("10.0.0.1", 40002), rtt_ns=int((rtt_ms + longer_ms) * MS)),
+        Conversation(("10.0.0.1", 40003), rtt_ns=int(rtt_ms * MS)),
     ]
-    for talk in talks:
-        talk.handshake()
-        talk.client_sends(100)
-        talk.server_sends(200)
+    for conversation in talks:
+        conversation.handshake()
+        conversation.client_sends(100)
+        conversation.server_sends(200)
+    seen = [conversation.seen_at("client") for conversation in talks]
+    again = replace(seen[2][0], ts_ns=seen[2][0].ts_ns - SECOND)
     capture = tmp_path / "client.pcap"
-    segments = sorted((each for talk in talks for each in talk.seen_at("client")), key=lambda each: each.ts_ns)
-    capture.write_bytes(pcap_bytes(segments))
+    capture.write_bytes(pcap_bytes(merge([again], *seen)))
     took = noise.measured({}, capture, part(analyze(capture), None)).handshake_us
     assert took is not None
     assert took.min == pytest.approx(rtt_ms * 1e3, abs=200)
     assert took.max == pytest.approx((rtt_ms + longer_ms) * 1e3, abs=200)
-    assert noise.Noise(None, took).late_ms == pytest.approx(longer_ms, abs=0.2)
 
 
 def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1) -> Seen:
@@ -376,6 +396,10 @@ STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": 
         (went(first=50), CLEAN, 65, ""),  # one connection for each request
         (went(stalled=9, quick=90), CLEAN, 65, "9 stalls where none is expected, on a machine that was 65 ms late"),
         (went(stalled=9, quick=90), CLEAN, 19, ""),
+        # On a machine that was in time the pauses are the programs' own.
+        (went(stalled=50, paused=50), STALLS, 19, ""),
+        (went(quick=9, paused=90), STALLS, 19, ""),
+        (went(quick=9, slow=90), CLEAN, 19, ""),
         (went(stalled=10, quick=90), CLEAN, 65, ""),
     ],
 )
@@ -388,6 +412,13 @@ def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
     assert check.verdict is Verdict.INCONCLUSIVE
     assert unsafe in check.detail
     assert f"timers 0.08 ms late (p99 0.3, max {max_ms}), handshake 2.1 ms (max 2.2)" in check.detail
+
+
+def test_slow_handshakes_decide_nothing():
+    measured = Noise(Timers(80, 300, 900), Handshakes(2000, 2100, 65e3))
+    check = noise.check(measured, went(stalled=9, quick=90), Verdict.STALL, CLEAN)
+    assert check is not None
+    assert check.ok
 
 
 def test_pauses_on_connections_that_are_not_judged_excuse_nothing():
@@ -409,3 +440,51 @@ def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
     assert run.reason.startswith(
         "noise: only 50.0% stalled, but in 50 exchanges an end paused for 20 ms (timers 0.08"
     )
+
+
+@pytest.mark.parametrize(
+    ("max_us", "verdict", "code"),
+    [(900, Verdict.CLEAN, Exit.CONTRADICTED), (65400, Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)],
+)
+def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, monkeypatch, max_us, verdict, code):
+    """It pauses for 45 ms and writes once, where it stalled before."""
+    change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "p99_us": 300, "max_us": max_us}))
+    thinking = pcap_bytes(talk(thinks_then_one_write, 40, server=("10.0.0.2", 8080)).segments)
+    replace_captures(stalled, thinking)
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (verdict, code)
+    assert run.contradictions == [f"expected STALL, found {verdict}"]
+
+
+def replace_captures(run: Path, content: bytes) -> None:
+    """Both captures of the run have that content, and the manifest says so."""
+    for name in ("server.pcap", "client.pcap"):
+        (run / name).write_bytes(content)
+        reseal(run, name)
+
+
+@pytest.mark.parametrize("timers", [None, LATE])
+def test_captures_without_a_packet_are_invalid(stalled, timers):
+    if timers:
+        change(stalled, "witnesses.json", lambda w: w.update(timers=timers))
+    replace_captures(stalled, pcap_bytes([]))
+    run = judge(stalled)
+    assert (run.verdict, run.exit_code()) == (Verdict.INVALID, Exit.UNUSABLE)
+    assert "server.pcap: no TCP packet in it" in run.reason
+    assert run.noise.handshake_us is None
+    assert "timers" not in run.reason  # an invalid run is not the noise's doing
+
+
+@pytest.mark.parametrize(
+    ("max_us", "said"), [(19000, ""), (65400, " (timers 0.08 ms late (p99 21, max 65.4), handsh")]
+)
+def test_an_inconclusive_run_says_how_late_the_machine_was(stalled, max_us, said):
+    """Whatever made it inconclusive: here a witness that disagrees."""
+    change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "max_us": max_us}))
+    change(stalled, "witnesses.json", lambda w: w["counters"]["client"]["after"].update({"TcpExt.DelayedACKs": 50}))
+    run = judge(stalled)
+    assert run.verdict is Verdict.INCONCLUSIVE
+    told = "delayed ACKs of the client: 96 in the capture, 50 in the kernel"
+    assert run.reason.startswith(told + said)
+    assert run.reason.count("timers") == bool(said)

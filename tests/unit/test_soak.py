@@ -46,7 +46,8 @@ folder.mkdir()
 (folder / "witnesses.json").write_text(json.dumps({"captures": {
     "server": {"captured": 90, "received": 100, "dropped": 3, "dropped_by_interface": 0},
     "client": {"captured": 100, "received": 100, "dropped": 0, "dropped_by_interface": 0}}}))
-checks = [{"name": "load", "ok": True}, {"name": "segments at the server", "ok": variant == "fine"}]
+fine = variant == "fine"
+checks = [{"name": "load", "ok": True}, {"name": "segments at the server", "ok": fine}, {"name": "noise", "ok": fine}]
 verdict = {"wrong": "CLEAN", "unsure": "INCONCLUSIVE"}.get(variant, "STALL")
 contradictions = [f"expected STALL, found {verdict}"] if code else []
 reason = "timers 30 ms late" if variant == "unsure" else ""

@@ -210,6 +210,23 @@ def test_an_ack_of_a_fin_from_the_timer_is_counted_apart(diagnose):
     assert summary.delayed_acks == 0
 
 
+@pytest.mark.parametrize(("late_ms", "before_timer"), [(19, 0), (25, 19), (29, 19), (31, 0), (40, 0)])
+@pytest.mark.parametrize("rtt_ms", [0, 20])
+def test_a_late_ack_too_soon_for_a_timer_is_counted_apart(diagnose, late_ms, before_timer, rtt_ms):
+    """A program that reads late makes the kernel acknowledge then: no timer of 40 ms fires after 25."""
+
+    def reads_late(c: Conversation, _: int) -> None:
+        c.client_sends(100)
+        c.server_acks(after_ns=late_ms * MS)
+        c.server_sends(600, after_ns=50 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    connection = diagnose(talk(reads_late, rtt_ns=rtt_ms * MS).seen_at("client")).connections[0]
+    assert connection.sent["server"].acks_before_timer == before_timer
+    assert connection.sent["server"].delayed_acks == (0 if late_ms < 20 else 19)
+    assert connection.sent["client"].acks_before_timer == 0
+
+
 def test_a_greeting_can_stall_before_any_request(diagnose):
     """The server speaks first, in two writes; or the requests are missing from the capture."""
     c = Conversation()

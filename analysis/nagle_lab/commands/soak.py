@@ -174,7 +174,7 @@ def _entry(trial: Trial, finished: Finished, recorded: Path | None, kept: Path |
         code=finished.exit_code if finished.exit_code in list(Exit) else Exit.UNUSABLE,  # killed by a signal
         reason="" if finished.exit_code == Exit.OK else _reason(result, finished),
         folder=kept.name if kept else None,
-        disagreeing=[check["name"] for check in result.get("checks", []) if not check["ok"]],
+        disagreeing=[c["name"] for c in result.get("checks", []) if not c["ok"] and c["name"] != "noise"],
         captured=sum(capture["captured"] for capture in captures),
         lost=sum(max(0, c["received"] - c["captured"]) + c["dropped"] + c["dropped_by_interface"] for c in captures),
         stages_s=manifest.get("timings_s", {}),
