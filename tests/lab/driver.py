@@ -1,7 +1,7 @@
 """Record one variant in a process of its own, as the command line would: what the tests send signals to.
 
 Usage: driver.py SCENARIOS_FOLDER RUNS_FOLDER VARIANT; one line per stage on stdout, at last the run folder.
-With TEST_PATIENCE_S in the environment, nothing is waited for longer than that many seconds.
+TEST_SECONDS in the environment changes how long the lab waits: "session._PATIENCE_S=4 docker._AWAY_S=1".
 """
 
 import os
@@ -9,15 +9,18 @@ import sys
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import docker, find_scenario, record, session
+from nagle_lab.lab import docker, find_scenario, record, recorder, session
+
+WAITING = {"docker": docker, "recorder": recorder, "session": session}
 
 
 def main() -> int:
     scenarios_folder, runs_dir, variant = sys.argv[1:]
     scenario = find_scenario("nginx-static", Path(scenarios_folder))
-    if "TEST_PATIENCE_S" in os.environ:
-        docker._AWAY_S = session._PATIENCE_S = float(os.environ["TEST_PATIENCE_S"])
-        session._ASK_S = 0.2
+    for setting in os.environ.get("TEST_SECONDS", "").split():
+        module, name, seconds = setting.replace("=", ".", 1).split(".", 2)
+        assert hasattr(WAITING[module], name), setting
+        setattr(WAITING[module], name, float(seconds))
     try:
         print(record(scenario, scenario.variant(variant), {}, Path(runs_dir), lambda line: print(line, flush=True)))
     except NagleLabError as error:

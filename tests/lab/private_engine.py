@@ -17,6 +17,7 @@ from nagle_lab.lab import find_scenario
 from nagle_lab.lab.images import BASE, image_names, image_tag
 
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
+CAP_SYS_ADMIN = 1 << 21  # what mount(2) and unshare(2) ask for; root in an ordinary container has not got it
 
 
 class PrivateEngine:
@@ -71,7 +72,7 @@ class PrivateEngine:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._do(f"dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not self.answers():
             assert time.monotonic() < deadline, self._log.read_text()[-2000:]
             time.sleep(0.1)
@@ -106,9 +107,18 @@ def sudo_refused() -> str | None:
     return None
 
 
+def mount_refused() -> str | None:
+    """Why nothing can be mounted here; None where root may, here or by sudo."""
+    if refused := sudo_refused():
+        return refused
+    status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
+    (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return None if int(effective, 16) & CAP_SYS_ADMIN else "root here may not mount: it has no CAP_SYS_ADMIN"
+
+
 def why_not() -> str | None:
     """Why a Docker engine cannot be started here; None where it can."""
-    return sudo_refused() or (None if shutil.which("dockerd") else "there is no dockerd: the engine is elsewhere")
+    return mount_refused() or (None if shutil.which("dockerd") else "there is no dockerd: the engine is elsewhere")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Helpers of the lab's tests: recordings in a process of their own, and what is left of them on the engine."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nagle_lab.errors import Exit
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.images import image_names, image_tag
 from nagle_lab.lab.scenario import Lab
@@ -63,6 +65,48 @@ class Recording:
         return self.end()
 
 
+def well_recorded(runs_dir: Path) -> None:
+    """Return once every capture of every live run there shows stalls: some 4 kB, ten exchanges or so.
+
+    The kernel hands packets over up to a second late, and a busy machine later still.
+    """
+
+    def captured() -> bool:
+        captures = list(runs_dir.glob(".*.partial/*.pcap"))
+        return bool(captures) and all(file.stat().st_size > 4096 for file in captures)
+
+    assert within(30, captured)
+
+
+class HeldDocker:
+    """A ``docker`` for one recording, of which ``rm`` waits while it is held and whoever called it lives."""
+
+    SCRIPT = """#!/bin/sh
+if [ "$1" = rm ]; then
+  while [ -e {held} ] && kill -0 "$PPID"; do sleep 0.1; done
+  kill -0 "$PPID" || exit
+fi
+exec {docker} "$@"
+"""
+
+    def __init__(self, place: Path) -> None:
+        place.mkdir()
+        self._held = place / "held"
+        real = shutil.which("docker")
+        assert real
+        script = place / "docker"
+        script.write_text(self.SCRIPT.format(held=shlex.quote(str(self._held)), docker=shlex.quote(real)))
+        script.chmod(0o755)
+        self.environment = {"PATH": f"{place}:{os.environ['PATH']}"}
+
+    def hold(self) -> None:
+        """From now on. A run removes what others have left before it starts its own containers."""
+        self._held.touch()
+
+    def let_go(self) -> None:
+        self._held.unlink()
+
+
 def docker(*arguments: str) -> str:
     """Return the stdout of one docker command."""
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
@@ -97,6 +141,11 @@ def remove_images(lab: Lab, *bases: str) -> None:
     tag = image_tag(lab, {name: image["Id"] for name, image in zip(bases, image_details(bases), strict=True)})
     for name in image_names(lab, tag):
         subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
+
+
+def assert_never_wrong(verdict: str | None, code: int, expected: str) -> None:
+    """What a run may come to beside other work: as expected, or INCONCLUSIVE; never wrong, never INVALID."""
+    assert (verdict, code) in [(expected, Exit.OK), ("INCONCLUSIVE", Exit.INCONCLUSIVE)]
 
 
 def left_on_engine(runs_dir: Path) -> list[str]:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab import find_scenario
 from nagle_lab.lab.compose import Compose, ComposeSearch, complaint
-from nagle_lab.lab.docker import engine_version, image_details, remove_project
+from nagle_lab.lab.docker import SERVICE_LABEL, engine_version, image_details, remove_project
+from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.process import Finished
 
 V1, V2 = Compose(("docker-compose",), "1.29.2"), Compose(("docker", "compose"), "2.26.1-4")
@@ -149,3 +151,36 @@ def test_what_cannot_be_removed_is_told(programs):
 def test_details_of_the_images_that_exist(programs):
     programs("docker", f"echo '{json.dumps([{'Id': 'sha256:1'}])}'; exit 1")  # some exist, some do not
     assert image_details(["a", "b"]) == [{"Id": "sha256:1"}]
+
+
+ENDED = [
+    {"Config": {"Labels": {SERVICE_LABEL: service}}, "State": {"Status": "exited", "ExitCode": 255}}
+    for service in ("server", "client")
+]
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (ENDED, "all containers ended at once, as when Docker is restarted: run it again"),
+        ([], "the containers of this run are gone: Docker was restarted, or somebody removed them: run it again"),
+    ],
+)
+def test_an_engine_that_answers_again_is_asked_again(programs, tmp_path: Path, held: list[object], told: str):
+    """Away when asked for the containers, back when asked for its version: nothing is known of the containers yet."""
+    (tmp_path / "held").write_text(json.dumps(held))
+    programs("docker-compose", "true")
+    programs(
+        "docker",
+        f"""cd '{tmp_path}'
+        case $1 in
+          ps) echo 'server 1'; echo 'client 2' ;;
+          version) echo 20 >back ;;
+          container) if [ -e back ]; then cat held; else echo 'Cannot connect' >&2; exit 1; fi ;;
+        esac""",
+    )
+    lab = LiveLab(find_scenario("nginx-static").labs["bridge"], "server", V1, {}, {})
+    lab.start()
+    with pytest.raises(NagleLabError) as ended:
+        lab.require_services()
+    assert str(ended.value) == told

@@ -60,6 +60,57 @@ def test_names_are_utc_times_in_milliseconds_and_never_collide(tmp_path: Path, m
     assert first.complete().name == "20261121T004012.123Z-a-b"
 
 
+@pytest.mark.parametrize("refused", ["symlink_to", "replace"])
+def test_a_run_is_complete_where_the_file_system_refuses_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+):
+    """It has no latest link, rather than one that points to an older run."""
+    older = RunFolder.create(tmp_path, "a-b").complete()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, refused, refuse)
+    newer = RunFolder.create(tmp_path, "a-b").complete()
+    put_away_abandoned(tmp_path)
+    assert visible(tmp_path) == [older.name, newer.name]
+    assert hidden(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("killed_at", "kept"),
+    [("the reserve's unlink", ".failed"), ("rename", ".failed"), ("symlink_to", ""), ("replace", ""), ("unlink", "")],
+)
+def test_a_run_killed_while_it_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str, kept: str
+):
+    """Whole under its name, or kept as failed; and the next run finds nothing else of it."""
+
+    class Killed(BaseException):
+        pass
+
+    run = RunFolder.create(tmp_path, "a-b")
+    (run.path / "server.pcap").write_bytes(bytes(25))
+    name, call = run.path.stem.removeprefix("."), killed_at.rpartition(" ")[2]
+    happens = getattr(Path, call)
+
+    def die(path: Path, *arguments: object, **options: object) -> None:
+        if call != "unlink" or (path.parent == run.path) is killed_at.startswith("the reserve"):
+            raise Killed
+        happens(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, call, die)
+        with pytest.raises(Killed):
+            run.complete()
+    killed(run)
+    put_away_abandoned(tmp_path)
+    assert [path for path in visible(tmp_path) if not path.startswith("latest")] == [name + kept]
+    assert all(link.resolve().name == name for link in tmp_path.glob("latest-*"))
+    assert hidden(tmp_path) == []
+    assert [file.name for file in (tmp_path / (name + kept)).iterdir()] == ["server.pcap"]
+
+
 @pytest.mark.parametrize("end", [RunFolder.complete, RunFolder.fail])
 def test_a_run_that_ended_within_the_millisecond_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end):
     times = iter([datetime(2026, 11, 21, 0, 40, 12, 123000, UTC)] * 2 + [datetime(2026, 11, 21, 0, 40, 13, 0, UTC)])

@@ -67,14 +67,23 @@ class RunFolder:
         self._reserve.unlink(missing_ok=True)
 
     def complete(self) -> Path:
-        """Give the folder its final name, point ``latest-…`` at it, and return it."""
+        """Give the folder its final name, point ``latest-…`` at it where links are possible, and return it."""
         self.free_reserve()
-        new = _link_path(self._runs_dir, self._name)
-        new.symlink_to(self._name, target_is_directory=True)
         self.path = self.path.rename(self._runs_dir / self._name)
-        new.replace(self._runs_dir / f"latest-{self._what}")
+        self._link()
         self._unlock()
         return self.path
+
+    def _link(self) -> None:
+        """Make ``latest-…``, at once; where it cannot be made there is none: an older run is not the latest."""
+        new, latest = _link_path(self._runs_dir, self._name), self._runs_dir / f"latest-{self._what}"
+        try:
+            new.symlink_to(self._name, target_is_directory=True)
+            new.replace(latest)
+        except OSError:
+            for link in (new, latest):
+                with suppress(OSError):
+                    link.unlink()
 
     def fail(self) -> Path:
         """Keep the folder as that of a failed run, and return it."""

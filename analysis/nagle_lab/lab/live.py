@@ -110,10 +110,14 @@ class LiveLab:
         A service other than the server may end with exit code 0: it has done what it was for. Where the engine is
         gone, or was restarted, that is what is said.
         """
-        states = {service: container["State"] for service, container in self.details().items()}
-        if self._ids and not states:
-            engine_version()
-            raise NagleLabError("somebody else has removed the containers of this run: run it again")
+        details = self.details()
+        if self._ids and not details:
+            engine_version()  # it answers, maybe only now: ask once more
+            details = self.details()
+            if not details:
+                gone = "the containers of this run are gone: Docker was restarted, or somebody removed them"
+                raise NagleLabError(f"{gone}: run it again")
+        states = {service: container["State"] for service, container in details.items()}
         ended = [
             service
             for service, state in states.items()
