@@ -207,3 +207,13 @@ def test_a_place_that_is_no_folder_is_refused_in_one_line(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(NagleLabError, match=r"cannot write the run folder in .*file: "):
         RunFolder.create(tmp_path / "file", "a-b")
+
+
+def test_two_runs_clear_up_after_a_third_at_once(tmp_path: Path):
+    """One removes its containers still, holding its lock, while the other comes to its folder."""
+    run = RunFolder.create(tmp_path, "a-b")
+    killed(run)
+    with claimed(run.lock_path) as is_over:
+        assert is_over
+        put_away_abandoned(tmp_path)
+        assert list(tmp_path.iterdir()) == []

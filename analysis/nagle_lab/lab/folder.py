@@ -115,13 +115,13 @@ def anything_recorded(folder: Path) -> bool:
 
 @contextmanager
 def claimed(lock_path: Path) -> Iterator[bool]:
-    """Yield whether the run that holds ``lock_path`` is over; if so nobody else can claim it within the block.
+    """Yield whether the run that holds ``lock_path`` is over; several may find so at once, and clear up together.
 
     A lock we may not look at counts as held.
     """
     with ExitStack() as stack:
         try:
-            fcntl.flock(stack.enter_context(lock_path.open()), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stack.enter_context(lock_path.open()), fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             pass
         except OSError:
