@@ -75,6 +75,23 @@ def test_a_step_forward_makes_and_unmakes_no_stall(tmp_path: Path, name: str, st
         assert 0 <= before.summary.stalls - after.summary.stalls <= waiting
 
 
+@pytest.mark.parametrize("step_ms", [25, 128, 450])
+@pytest.mark.parametrize("name", ["nginx-static-no-keepalive/client", "nginx-static-no-keepalive/server"])
+def test_a_step_forward_like_an_ack_timer_is_a_limit(tmp_path: Path, name: str, step_ms: int):
+    """One triple across it is what a true stall is (docs/faults.md): only what waits at that moment is affected."""
+    capture = stored(f"reference/{name}.pcap")
+    file = tmp_path / "some.pcap"
+    found = set()
+    for frame, time in list(enumerate(times(capture), 1))[::9]:
+        file.write_bytes(stepped(capture, step_ms * MS, time))
+        result = analyze(file)
+        found.add(result.verdict)
+        across = [s for s in result.stalls if s.trigger_frame < frame <= s.ack_frame]
+        assert len(across) == result.summary.stalls
+        assert len({s.connection for s in across}) == len(across)
+    assert found == {"CLEAN", "STALL"}  # it is there
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -233,6 +250,18 @@ def test_each_pcapng_section_has_its_own_clock(tmp_path: Path, monkeypatch: pyte
         file.write_bytes(pcapng_bytes(one) + pcapng_bytes(again))
         result = analyze(file)
         assert (result.verdict, result.summary.stalls, result.quality.damage) == ("STALL", 38, [])
+
+
+def test_a_wait_from_one_section_to_an_older_one_is_not_known(tmp_path: Path):
+    """The second goes on with the same connection: an ACK in it that seems to come at once would make others late."""
+    capture = stored("lookalikes/nagle-rtt-40/client.pcap.gz")
+    (link_type,) = struct.unpack_from("<I", capture, 20)
+    frames = [Frame(ts, record[16:]) for ts, record in zip(times(capture), in_records(capture), strict=True)]
+    file = tmp_path / "some.pcapng"
+    for at in range(20, len(frames), 9):
+        older = [replace(frame, ts_ns=frame.ts_ns - 60 * MS) for frame in frames[at:]]
+        file.write_bytes(b"".join(pcapng_bytes(part, link_type, snaplen=65535) for part in (frames[:at], older)))
+        assert analyze(file).verdict == "CLEAN"
 
 
 def test_files_given_out_of_order_are_told_and_no_step(tmp_path: Path):
