@@ -254,7 +254,7 @@ def test_each_pcapng_section_has_its_own_clock(tmp_path: Path, monkeypatch: pyte
 
 def test_a_wait_from_one_section_to_an_older_one_is_not_known(tmp_path: Path):
     """The second goes on with the same connection: an ACK in it that seems to come at once would make others late."""
-    capture = stored("lookalikes/nagle-rtt-40/client.pcap.gz")
+    capture = stored("lookalikes/nagle-rtt-40/server.pcap.gz")
     (link_type,) = struct.unpack_from("<I", capture, 20)
     frames = [Frame(ts, record[16:]) for ts, record in zip(times(capture), in_records(capture), strict=True)]
     file = tmp_path / "some.pcapng"
