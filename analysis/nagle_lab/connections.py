@@ -310,7 +310,7 @@ class Connections:
         return Timeline(
             conn=conn, side=side, frame=p.frame[order], ts=ts, gap=self._gaps(conn, ts), start=start, end=end,
             ack=acked, length=length, flags=flags, window=window, sent_own=sent_own, acked_peer=acked_peer,
-            exchange=np.full(n, -1, np.int32), carried=np.zeros(n, np.bool_),
+            exchange=np.full(n, -1, np.int32), carried=np.zeros(n, np.bool_), stretch=p.stretch[order],
         )  # fmt: skip
 
     def _gaps(self, conn: Ints, ts: Ints) -> Ints:

@@ -109,6 +109,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & (rows.length[trigger] % size != 0)  # with segmentation offload one row can be several full segments
         & (rows.length[release] < size)
         & ((rows.flags[trigger] | rows.flags[release]) & control == 0)
+        & (rows.stretch[trigger] == rows.stretch[release])
         & rows.is_fresh(trigger)
         & (rows.acked_peer[ack] < rows.end[trigger])  # until this ACK the trigger was outstanding
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is

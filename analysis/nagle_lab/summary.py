@@ -31,7 +31,7 @@ class Seen:
 def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Result:
     """The result of a capture that was read to its end."""
     summary = _summary(seen, found)
-    stalls = 0 if capture.set_back else summary.stalls  # one step back spoils what the proof knows of every sender
+    stalls = 0 if capture.set_back else summary.stalls  # a clock that was set proves nothing
     verdict, reason = decide(seen.packets, summary.exchanges, stalls, _damage(capture))
     return Result(
         schema=SCHEMA,

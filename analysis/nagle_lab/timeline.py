@@ -48,6 +48,7 @@ class Timeline:
     acked_peer: Ints
     exchange: NDArray[np.int32]  # number of the exchange a data row belongs to, from 0 on each connection; -1 none
     carried: Bools
+    stretch: Ints  # only times of one stretch can be compared
 
     def __len__(self) -> int:
         return len(self.conn)
@@ -92,13 +93,15 @@ class Timeline:
     def answers(self) -> tuple[Ints, Ints]:
         """New rows that newly acknowledge the peer's latest segment, and the index of that segment: RTT samples.
 
-        Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3).
+        Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3), nor does one before which
+        time went back.
         """
         acker = np.flatnonzero((self.ack > self.acked_peer) & ~self.carried)
         segment = self.latest_of_peer("consuming", acker)
         exact = np.flatnonzero((segment >= 0) & (self.ack[acker] == self.end[segment]))
         acker, segment = acker[exact], segment[exact]
-        fresh = np.flatnonzero(self.start[segment] >= self.sent_own[segment])
+        comparable = self.stretch[acker] == self.stretch[segment]
+        fresh = np.flatnonzero((self.start[segment] >= self.sent_own[segment]) & comparable)
         return acker[fresh], segment[fresh]
 
     # Neighbours inside a connection -----------------------------------------------------------------

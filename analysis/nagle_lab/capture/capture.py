@@ -5,9 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from nagle_lab.capture import pcap, pcapng
+from nagle_lab.capture.clock import STRAY
 from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
@@ -18,9 +17,8 @@ from nagle_lab.errors import NagleLabError
 
 COMPRESSIONS = {GZIP_MAGIC: "gzip", ZSTD_MAGIC: "zstd"}
 MAGIC_BYTES = 8
-# Capturing in several queues puts packets out of order by less; and no ACK seems late that is so little off, half of
-# what tells a late one (stalls.LATE).
-DISORDER = 10_000_000  # ns
+# A few stray packets cost the waits they fall into; of more, or one in a thousand, nothing is called clean.
+MOST_BREAKS = 2 * STRAY
 UNREADABLE = {
     b"BZh": "compressed with bzip2: decompress it first",
     b"\xfd7zXZ": "compressed with xz: decompress it first",
@@ -117,7 +115,7 @@ class Capture:
 
     @property
     def set_back(self) -> bool:
-        """Whether time was seen to go back: no time in the capture can be believed."""
+        """Whether the clock was seen set back: no time in the capture can be believed."""
         return any(trouble.kind is TroubleKind.SET_BACK for trouble in self.trouble)
 
     def __enter__(self) -> Self:
@@ -139,21 +137,30 @@ class Capture:
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
-            first, clock = True, _Clock()
+            first = True
             for records in self._current.records():
-                if not self.set_back and (step := clock.step_back(records)):
-                    text = f"{self._current.name}: time goes back by {step[1] / 1e9:.9g} s at frame {step[0]}"
-                    todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
-                    self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
+                self._tell_set_back()
                 if first and last_ts is not None and int(records.ts[0]) < last_ts:
                     text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
                     self._facts.warn(TroubleKind.UNORDERED, text)
                 first, last_ts = False, int(records.ts[-1])
                 yield records
+        breaks = self._facts.clock.breaks
+        if not self.set_back and breaks > max(MOST_BREAKS, self.packets // 1000):
+            text = f"{self.name}: time goes back and forth {breaks:,} times: sort the packets with reordercap"
+            self._facts.warn(TroubleKind.UNORDERED, text)
+
+    def _tell_set_back(self) -> None:
+        if self._facts.clock.set_back and not self.set_back:
+            frame, by = self._facts.clock.set_back
+            text = f"{self._current.name}: time goes back by {by / 1e9:.9g} s at frame {frame}"
+            todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
+            self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
     def _next(self, path: str) -> bool:
         """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
         self._current.close()
+        self._facts.clock.new_file()
         try:
             self._current = self._open(path)
         except NagleLabError as error:
@@ -163,28 +170,6 @@ class Capture:
 
     def _open(self, path: str) -> "_File":
         return _File(Stored(path, self._checksum), self._facts, self._window_bytes)
-
-
-class _Clock:
-    """Watches time go on between the packets of each interface; those of several may come interleaved."""
-
-    def __init__(self) -> None:
-        self._last: dict[int, int] = {}  # time of each interface's last packet, ns
-
-    def step_back(self, records: Records) -> tuple[int, int] | None:
-        """The frame of the next batch at which time first goes back by more than DISORDER, and by how many ns."""
-        interface = records.interface
-        one = bool((interface == interface[:1]).all())
-        of_each = {
-            int(i): slice(None) if one else interface == i for i in np.unique(interface[:1] if one else interface)
-        }
-        found = []
-        for number, rows in of_each.items():
-            ts = records.ts[rows]
-            steps = np.diff(ts, prepend=self._last.get(number, ts[0]))
-            self._last[number] = int(ts[-1])
-            found += [(int(records.frame[rows][at]), -int(steps[at])) for at in np.flatnonzero(steps < -DISORDER)[:1]]
-        return min(found, default=None)
 
 
 class _File:

@@ -71,15 +71,16 @@ class PcapReader:
         count, first = len(offsets), self._facts.packets + 1
         self._facts.packets += count
         seconds, fraction = heads["seconds"].astype(np.int64), heads["fraction"].astype(np.int64)
+        ts, frame = seconds * 1_000_000_000 + fraction * self._unit_ns, np.arange(first, first + count)
         return Records(
             buffer=self._window.buffer,
             offset=offsets + self._framing.uncounted,
             captured=heads["captured"].astype(np.int64),
             original=heads["original"].astype(np.int64),
-            ts=seconds * 1_000_000_000 + fraction * self._unit_ns,
-            frame=np.arange(first, first + count),
+            ts=ts,
+            frame=frame,
             link_type=np.full(count, self._link_type, np.uint16),
-            interface=np.zeros(count, np.uint32),
+            stretch=self._facts.clock.stretches(ts, np.zeros(count, np.int64), frame),
         )
 
     def _impossible_length(self, offset: int) -> bool:

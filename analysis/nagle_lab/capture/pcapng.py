@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.capture.chain import ByteOrder, Framing, Guess, Offsets, walk
+from nagle_lab.capture.clock import MOST_INTERFACES
 from nagle_lab.capture.gather import gather
 from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
@@ -27,7 +28,6 @@ NUMBERED_TOO = (9, 0xBAD, 0x40000BAD, 0x204, 0x216, 0x221)
 PACKET_HEADER = 28  # of both kinds with a time stamp
 
 LONGEST_BLOCK = 1 << 24
-MOST_INTERFACES = 1 << 16  # of a section
 MOST_TURNS = 1000  # changes of byte order
 
 END_OF_OPTIONS, IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP = 0, 9, 14, 5
@@ -83,6 +83,7 @@ class PcapngReader:
         self._order: ByteOrder = order
         self._turns = 0
         self._interfaces: list[_Interface] = []  # of the current section
+        self._forgotten = 0  # interfaces of those before
 
     def __iter__(self) -> Iterator[Records]:
         """Batches of records; raises StoppedError where the file is cut or damaged."""
@@ -173,15 +174,16 @@ class PcapngReader:
         if timed.any():
             interface_of = blocks.interface[rows]
             link_type = np.array([interface.link_type for interface in self._interfaces], np.uint16)
+            ts, frame = self._times(blocks.ticks[rows], interface_of), self._facts.packets + np.cumsum(is_frame)[rows]
             yield Records(
                 buffer=self._window.buffer,
                 offset=blocks.offset[rows] + PACKET_HEADER,
                 captured=blocks.captured[rows],
                 original=blocks.original[rows],
-                ts=self._times(blocks.ticks[rows], interface_of),
-                frame=self._facts.packets + np.cumsum(is_frame)[rows],
+                ts=ts,
+                frame=frame,
                 link_type=link_type[interface_of],
-                interface=(interface_of - blocks.first[rows]).astype(np.uint32),
+                stretch=self._facts.clock.stretches(ts, self._forgotten + interface_of, frame),
             )
         self._facts.packets += int(is_frame.sum())
         if sound:
@@ -245,6 +247,7 @@ class PcapngReader:
         """Let go of the interfaces of sections that are over."""
         self._facts.dropped += sum(interface.dropped for interface in self._interfaces[:count])
         del self._interfaces[:count]
+        self._forgotten += count
 
     def _turns_at(self, at: int) -> bool:
         """Whether a section of the other byte order begins there; if so, that is the order from now on."""

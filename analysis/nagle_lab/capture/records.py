@@ -6,6 +6,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.capture.clock import Clock
+
 PADDING = 128
 """Bytes of a buffer that may be read beyond the end of any record (their content means nothing)."""
 
@@ -25,7 +27,7 @@ class Records:
     ts: NDArray[np.int64]  # ns since 1970-01-01 UTC
     frame: NDArray[np.int64]  # 1-based position in the whole input, as in Wireshark
     link_type: NDArray[np.uint16]  # LINKTYPE_… number
-    interface: NDArray[np.uint32]  # pcapng interface id within its section; 0 in pcap
+    stretch: NDArray[np.int64]  # only times of one stretch can be compared (:mod:`nagle_lab.capture.clock`)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -37,7 +39,7 @@ class TroubleKind(StrEnum):
     TRUNCATED = "truncated"  # the input ends in the middle of a record
     DAMAGED = "damaged"  # bytes that cannot be what they should be; nothing after them was read
     CHANGED = "changed"  # the file changed while it was read
-    UNORDERED = "unordered"  # rotated files given out of order
+    UNORDERED = "unordered"  # rotated files given out of order, or many packets
     SET_BACK = "set back"  # the clock was, between two packets of one interface
     UNTIMED = "untimed"  # packets without a time of capture
     LOST = "lost"  # packets the capturing program says it dropped
@@ -78,6 +80,7 @@ class Facts:
     snaplen: int = 0  # largest one stated, bytes; 0 is "no limit"
     packets: int = 0  # frames in the input, as Wireshark counts them; some may not be yielded
     untimed: int = 0  # of these, without a time of capture and so not yielded
+    clock: Clock = field(default_factory=Clock)
     dropped: int = 0  # packets the capturing program says it lost
     trouble: list[Trouble] = field(default_factory=list)
 

@@ -40,7 +40,7 @@ class Packets:
     tsecr: NDArray[np.uint32]
     sack: NDArray[np.bool_]  # carries SACK blocks
     ip_id: NDArray[np.uint16]  # IPv4 identification: tells a packet seen twice from one sent twice; IPv6: 0
-    interface: NDArray[np.uint32]  # pcapng interface id
+    stretch: NDArray[np.int64]  # only times of one stretch can be compared (:mod:`nagle_lab.capture.clock`)
 
     def __len__(self) -> int:
         return len(self.frame)

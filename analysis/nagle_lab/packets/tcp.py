@@ -52,7 +52,7 @@ def segments(layers: Layers) -> Packets:
         flags=head["offset_flags"].astype(np.uint16) & np.uint16(0xFFF), window=head["window"].astype(np.uint16),
         length=length.astype(np.int32), wire=records.original[rows].astype(np.uint32),
         mss=options.mss, wscale=options.wscale, has_ts=options.has_ts, tsval=options.tsval, tsecr=options.tsecr,
-        sack=options.sack, ip_id=layers.ip_id[rows], interface=records.interface[rows],
+        sack=options.sack, ip_id=layers.ip_id[rows], stretch=records.stretch[rows],
     )  # fmt: skip
 
 
