@@ -86,7 +86,7 @@ def test_dtypes_and_operations(table):
         "frame": "int64", "ts": "int64", "src_hi": "uint64", "src_lo": "uint64", "dst_hi": "uint64",
         "dst_lo": "uint64", "sport": "uint16", "dport": "uint16", "seq": "uint32", "ack": "uint32", "flags": "uint16",
         "window": "uint16", "length": "int32", "wire": "uint32", "mss": "uint16", "wscale": "int8", "has_ts": "bool",
-        "tsval": "uint32", "tsecr": "uint32", "sack": "bool", "ip_id": "uint16", "interface": "uint32",
+        "tsval": "uint32", "tsecr": "uint32", "sack": "bool", "ip_id": "uint16", "stretch": "int64",
     }  # fmt: skip
     none, tally = table([Frame(1, ethernet(0x0806, bytes(28)))])
     assert {name: getattr(none, name).dtype.name for name in vars(none)} == kinds
