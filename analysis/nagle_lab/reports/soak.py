@@ -102,7 +102,7 @@ def _page(soak: Soak) -> Iterator[str]:
     machines = ", ".join(distinct(entry.machine for entry in soak.of_plan()))
     revisions = ", ".join(_short(revision) for revision in distinct(entry.revision for entry in soak.of_plan()))
     yield from ("# The soak: the same runs again and again", "")
-    yield f"Written by `nagle-lab soak --markdown`, never by hand. {machines}. Revisions: {revisions}."
+    yield f"The table is written by `nagle-lab soak --markdown`. {machines}. Revisions: {revisions}."
     yield from ("", PREAMBLE, "")
     yield _line([" ".join(filter(None, heading)).replace("ex- ", "ex") for heading in _HEADINGS])
     yield _line(["---" if heading[0] in _WORDS else "---:" for heading in _HEADINGS])
