@@ -191,7 +191,7 @@ def verdict_of(manifest: dict[str, Any], checks: list[Check], captures: dict[str
     whole = {name: (Verdict(seen.result.verdict), seen.result.reason) for name, seen in captures.items()}
     for verdict, spoken in ((Verdict.INVALID, whole | judged), (Verdict.INCONCLUSIVE, judged)):
         problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
-        problems += [f"{name}.pcap: {why}" for name, (said, why) in spoken.items() if said is verdict]
+        problems += [_of_file(name, why) for name, (said, why) in spoken.items() if said is verdict]
         if problems:
             return verdict, "; ".join(problems)
     if not judged:
@@ -205,6 +205,12 @@ def verdict_of(manifest: dict[str, Any], checks: list[Check], captures: dict[str
     if not elsewhere:
         return verdict, reason
     return Verdict.STALL, "; ".join([reason, *elsewhere])
+
+
+def _of_file(capture: str, why: str) -> str:
+    """The reason, with the file's name before it once."""
+    file = f"{capture}.pcap: "
+    return file + why.removeprefix(file)
 
 
 def _on_judged(seen: Seen) -> tuple[Verdict, str]:

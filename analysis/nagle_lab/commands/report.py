@@ -5,6 +5,7 @@ import sys
 from nagle_lab.errors import Exit, tell
 from nagle_lab.reports import terminal
 from nagle_lab.runs import Run
+from nagle_lab.verdict import Verdict
 
 
 def report(judged: Run, as_json: bool) -> Exit:
@@ -15,6 +16,7 @@ def report(judged: Run, as_json: bool) -> Exit:
         terminal.show_run(judged, terminal.console())
     code = judged.exit_code()
     if code is not Exit.OK:
-        why = "; ".join(judged.contradictions) or judged.reason
+        conclusive = judged.verdict in (Verdict.STALL, Verdict.CLEAN)
+        why = "; ".join(judged.contradictions) if conclusive else f"{judged.verdict}: {judged.reason}"
         tell(f"{why}; captures in {terminal.shown_path(judged.folder)}")
     return code
