@@ -15,9 +15,9 @@ from pathlib import Path
 
 from nagle_lab.lab import find_scenario
 from nagle_lab.lab.images import BASE, image_names, image_tag
+from support.rights import AS_ROOT, mount_refused
 
-AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
-CAP_SYS_ADMIN = 1 << 21  # what mount(2) and unshare(2) ask for; root in an ordinary container has not got it
+ADMINISTRATORS = f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"  # a user's PATH often lacks theirs
 
 
 class PrivateEngine:
@@ -71,7 +71,7 @@ class PrivateEngine:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self._do(f"dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
+        self._do(f"PATH={ADMINISTRATORS} dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
         deadline = time.monotonic() + 60
         while not self.answers():
             assert time.monotonic() < deadline, self._log.read_text()[-2000:]
@@ -100,25 +100,10 @@ class PrivateEngine:
         self._shell.communicate(timeout=30)
 
 
-def sudo_refused() -> str | None:
-    """Why nothing can be done as root here; None for root, and for who may use sudo without a password."""
-    if AS_ROOT and subprocess.run([*AS_ROOT, "true"], check=False, capture_output=True).returncode != 0:
-        return "it takes root, or sudo without a password"
-    return None
-
-
-def mount_refused() -> str | None:
-    """Why nothing can be mounted here; None where root may, here or by sudo."""
-    if refused := sudo_refused():
-        return refused
-    status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
-    (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
-    return None if int(effective, 16) & CAP_SYS_ADMIN else "root here may not mount: it has no CAP_SYS_ADMIN"
-
-
 def why_not() -> str | None:
     """Why a Docker engine cannot be started here; None where it can."""
-    return mount_refused() or (None if shutil.which("dockerd") else "there is no dockerd: the engine is elsewhere")
+    there = shutil.which("dockerd", path=ADMINISTRATORS)
+    return mount_refused() or (None if there else "there is no dockerd: the engine is elsewhere")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.private_engine import AS_ROOT, mount_refused
 from lab.recording import Recording, copy_of_the_lab, engine_holds, remove_images
 
 from nagle_lab.errors import Exit, NagleLabError
@@ -16,6 +15,7 @@ from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record
 from nagle_lab.lab.images import BASE
 from nagle_lab.lab.scenario import CapturePoint, Listener, Option, Prepare, Requirement
 from nagle_lab.runs import judge
+from support.rights import AS_ROOT, mount_refused
 
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 

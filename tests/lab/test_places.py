@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lab.private_engine import AS_ROOT, mount_refused, sudo_refused
 from lab.recording import REPOSITORY, assert_never_wrong, docker, well_recorded
+
+from support.rights import AS_ROOT, mount_refused, sudo_refused
 
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 ANOTHER = 12345  # needs no account
