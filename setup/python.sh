@@ -8,13 +8,15 @@
 
 readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
 readonly STAMP=$VENV/nagle-lab.stamp
+readonly LOOPS=$checkout/analysis/nagle_lab/loops
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }
 
-# digest SET: changes with the pinned versions and with the project's description.
+# digest SET: changes with the pinned versions, with the project's description, and with what is compiled.
 digest() {
-  cat "$checkout/analysis/$(requirements "$1")" "$checkout/analysis/pyproject.toml" | sha256sum | cut -d ' ' -f 1
+  cat "$checkout/analysis/$(requirements "$1")" "$checkout/analysis/pyproject.toml" "$LOOPS/loops.c" |
+    sha256sum | cut -d ' ' -f 1
 }
 
 # Where the environment is and which Python runs it: if this changed, nothing in it can be kept.
@@ -74,11 +76,21 @@ pip_install() {
     die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Is a package index in reach?"
 }
 
+# The loops are compiled where there is a C compiler; what an earlier set-up compiled must not stay in its place.
+install_nagle_lab() {
+  local compiled
+  compiled=$LOOPS/_loops$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+  rm -f "$compiled"
+  pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
+  "$VENV/bin/python" -m compileall -q "$checkout/analysis/nagle_lab" >/dev/null || true
+  [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take twice as long"
+}
+
 fill_venv() { # SET
   rm -f "$STAMP"
   say "installing the pinned Python packages ($(requirements "$1")) into .venv"
   pip_install --require-hashes --requirement "$checkout/analysis/$(requirements "$1")"
-  pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
+  install_nagle_lab
   printf '%s\n' "$(identity)" "$1 $(digest "$1")" >"$STAMP"
 }
 

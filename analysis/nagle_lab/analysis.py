@@ -3,24 +3,27 @@
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import Capture, open_capture
+from nagle_lab.columns import Ints
 from nagle_lab.connections import Connections
+from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.findings import Findings, PutAside
 from nagle_lab.ledger import entries
 from nagle_lab.packets import Packets, Tally, decode
 from nagle_lab.result import Result
 from nagle_lab.summary import Seen, summarize
-from nagle_lab.timeline import Ints, Timeline
+from nagle_lab.timeline import Timeline
 
 
-def analyze(path: str | Path | Sequence[str | Path]) -> Result:
+def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True) -> Result:
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
+
+    Without ``exchanges`` the result does not list each of them.
 
     Raises
     ------
@@ -28,7 +31,7 @@ def analyze(path: str | Path | Sequence[str | Path]) -> Result:
         The input is missing, empty or not a capture.
     """
     with open_capture(path) as capture:
-        analysis = Analysis()
+        analysis = Analysis(exchanges)
         tally = Tally()
         for packets in _ahead(capture, tally):
             analysis.follow(packets)
@@ -66,14 +69,12 @@ def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
 class Analysis:
     """Everything found so far in a capture that arrives window by window."""
 
-    def __init__(self) -> None:
+    def __init__(self, list_exchanges: bool = True) -> None:
         self.connections = Connections()
         self.tcp_packets = 0
         self.first_ts: int | None = None
         self.last_ts = 0
-        self._aside = PutAside()
-        self._observer = ThreadPoolExecutor(1, "look")
-        self._looking: Future[None] | None = None
+        self._aside = PutAside(exchanges=ExchangeLog(list_exchanges))
 
     def follow(self, packets: Packets) -> None:
         """Take the packets of the next window."""
@@ -87,15 +88,11 @@ class Analysis:
         self._aside.exchanges.follow(rows, known)
         places = rows.conn[rows.starts]
         ids, size, small = known.facts.id[places], known.segment_size(places), known.surely_small(places)
+        self._look(rows, ids, size, small)
         self._put_away(known.finish(rows))
-        self._wait()
-        self._looking = self._observer.submit(self._look, rows, ids, size, small)
 
     def _look(self, rows: Timeline, ids: Ints, size: Ints, small: Ints) -> None:
-        """What one window shows, of connections (connections,) with these numbers and segment sizes.
-
-        Runs beside the next window's :meth:`follow`.
-        """
+        """What one window shows, of connections (connections,) with these numbers and segment sizes."""
         aside = self._aside
         aside.triples.append(proof.find(rows, size, ids))
         aside.late_acks.append(proof.late_acks(rows, ids))
@@ -106,12 +103,6 @@ class Analysis:
         ):
             events.add(ids[rows.group[at]], rows.side[at])
 
-    def _wait(self) -> None:
-        """Until what was begun is done; raises what it raised."""
-        if self._looking is not None:
-            self._looking.result()
-            self._looking = None
-
     def seen(self) -> Seen:
         """How much of TCP there was."""
         known = self.connections
@@ -119,8 +110,6 @@ class Analysis:
 
     def findings(self) -> Findings:
         """What the whole capture shows; call once, at the end."""
-        self._wait()
-        self._observer.shutdown()
         self._put_away(self.connections.live())
         return Findings(self._aside)
 

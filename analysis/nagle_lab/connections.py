@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.keytable import KeyTable, endpoint_hash, pair_hash
+from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, Sides, distinct, runs
+from nagle_lab.keytable import KeyTable
+from nagle_lab.loops import Grouped, Halves, endpoint_hash, hash_pairs, sort_numbers, unwrap
 from nagle_lab.packets import Packets
-from nagle_lab.timeline import ACK, FIN, RST, SYN, Bools, Ints, Timeline, runs
+from nagle_lab.timeline import KINDS, Timeline
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 DEFAULT_MSS = 1448  # Ethernet's 1460 less timestamps: what a connection uses when its handshake was not captured
-_ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
 _LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale (no SYN, or its options cut off) is taken so large
-_BAND = np.int64(1) << 40  # more than one window of packets can carry
 
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late packets are still its own.
 TIME_WAIT = 60 * 1_000_000_000  # ns
@@ -47,13 +47,13 @@ class _Facts:
     sent: Ints  # (n, 2) highest end sent; 0 none
     told: Ints  # (n, 2) highest acknowledgement sent; 0 none
     mss: NDArray[np.uint16]  # (n, 2) MSS option in that side's SYN; 0 unknown
-    wscale: NDArray[np.int8]  # (n, 2) window scale in that side's SYN; -1 unknown
+    wscale: Sides  # (n, 2) window scale in that side's SYN; -1 unknown
     shift: NDArray[np.uint8]  # (n, 2) how far that side's window is scaled; at most, where no SYN tells
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
     syn_window: Ints  # (n, 2) window in that side's SYN, bytes; -1 not seen
     closed: Bools  # (n, 2) FIN sent; both by a RST
-    opener: NDArray[np.int8]  # (n,) side that sent the first data; -1 none yet
+    opener: Sides  # (n,) side that sent the first data; -1 none yet
     packets: Ints  # (n, 2) sent by that side
     segments: Ints  # (n, 2) the same, packets made by segmentation offload counted in parts
     payload: Ints  # (n, 2) bytes in them
@@ -109,7 +109,7 @@ class Connections:
         self._pairs = KeyTable()
         self._current = np.full(64, -1, np.int64)  # address pair → place of its newest connection
         self._superseded: list[Ints] = []  # places of connections whose address pair has a newer one
-        self._context: Timeline | None = None  # rows later windows may have to look back at
+        self._context = Timeline.empty(0)  # rows later windows may have to look back at
 
     @property
     def places(self) -> int:
@@ -118,7 +118,7 @@ class Connections:
 
     # Roles ------------------------------------------------------------------------------------------
 
-    def client_side(self, place: Ints) -> NDArray[np.int8]:
+    def client_side(self, place: Ints) -> Sides:
         """Which side is the client of those (n,): by handshake, else who sent data first, else side 0."""
         syn = self.facts.syn[place]
         by_handshake = (syn[:, 0] >= 0) | (syn[:, 1] >= 0)
@@ -151,9 +151,8 @@ class Connections:
     def follow(self, packets: Packets) -> Timeline:
         """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
         order, conn, side = self._without_copies(packets, *self._assign(packets))
-        flags = packets.flags[order]
-        self._learn_handshakes(packets, order, conn, side, flags)
-        rows = self._with_context(self._unwrapped(packets, order, conn, side, flags))
+        self._learn_handshakes(packets, order, conn, side)
+        rows = self._unwrapped(packets, order, conn, side)
         self._learn(rows)
         return rows
 
@@ -180,17 +179,16 @@ class Connections:
         """The places that are taken."""
         return np.flatnonzero(self.facts.id >= 0)
 
-    def _assign(self, p: Packets) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    def _assign(self, p: Packets) -> tuple[Ints, Ints, Sides]:
         """Order of the packets by connection, and in that order the connection and side of each."""
-        a, b = endpoint_hash(p.src_hi, p.src_lo, p.sport), endpoint_hash(p.dst_hi, p.dst_lo, p.dport)
-        pair = self._pairs.numbers(pair_hash(a, b))
+        sender, pair_hash = hash_pairs(p)
+        pair = self._pairs.numbers(pair_hash)
         if self._pairs.size > len(self._current):
             spare = np.full(2 * self._pairs.size - len(self._current), -1, np.int64)
             self._current = np.concatenate([self._current, spare])
-        small = self._pairs.size < 1 << 16
-        order = np.argsort(pair.astype(np.uint16) if small else pair, kind="stable")  # uint16: radix sort
+        order = sort_numbers(pair, self._pairs.size)
         conn = self._generations(p, order, pair[order])
-        return order, conn, (a[order] != self.facts.origin[conn]).astype(np.int8)
+        return order, conn, (sender[order] != self.facts.origin[conn]).astype(np.int8)
 
     def _generations(self, p: Packets, order: Ints, pair: Ints) -> Ints:
         """Connection of each sorted row: a SYN with a new sequence number starts another on the same address pair."""
@@ -203,10 +201,10 @@ class Connections:
         same = np.flatnonzero(pair[syn_rows[1:]] == pair[syn_rows[:-1]]) + 1
         latest[same] = seq[same - 1]  # the previous SYN of the pair: in this window, else what is remembered
         # A SYN that is the very first row of an unknown pair is one beginning, not two.
-        born = np.union1d(syn_rows[seq != latest], groups[known < 0])
+        born = distinct(syn_rows[seq != latest], groups[known < 0])
         places = self._new(p, order[born], pair[born])
         # A row belongs to the latest connection begun in its group, else to the one known before.
-        edges = np.union1d(groups, born)
+        edges = distinct(groups, born)
         owner = np.empty(len(edges), np.int64)
         owner[np.searchsorted(edges, groups)] = known
         owner[np.searchsorted(edges, born)] = places
@@ -248,9 +246,7 @@ class Connections:
             setattr(self.facts, name, grown)
         self._free = np.concatenate([np.arange(new - 1, old - 1, -1), self._free])
 
-    def _without_copies(
-        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8]
-    ) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    def _without_copies(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> tuple[Ints, Ints, Sides]:
         """Leave out packets captured twice, on two interfaces: the same IPv4 datagram right after itself."""
         datagram = p.ip_id[order]
         at = np.flatnonzero((datagram[1:] == datagram[:-1]) & (datagram[1:] != 0)) + 1
@@ -264,10 +260,8 @@ class Connections:
         self.copies += len(at)
         return np.delete(order, at), np.delete(conn, at), np.delete(side, at)
 
-    def _learn_handshakes(
-        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8], flags: NDArray[np.uint16]
-    ) -> None:
-        rows = np.flatnonzero(flags & np.uint16(SYN))
+    def _learn_handshakes(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> None:
+        rows = np.flatnonzero((p.flags & np.uint16(SYN))[order])
         if not len(rows):
             return
         at, source, f = (conn[rows], side[rows]), order[rows], self.facts
@@ -280,89 +274,29 @@ class Connections:
         told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
         f.shift[conn[rows]] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
 
-    def _unwrapped(
-        self, p: Packets, order: Ints, conn: Ints, side: NDArray[np.int8], flags: NDArray[np.uint16]
-    ) -> Timeline:
-        """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4), and how far they got."""
-        seq, ack, n, f = p.seq[order], p.ack[order], len(order), self.facts
-        has_ack = (flags & np.uint16(ACK)) != 0
-        length = p.length[order].astype(np.int64)
-        consumed = length + ((flags & np.uint16(SYN | FIN)) != 0)
-        both = np.flatnonzero((flags & np.uint16(SYN | FIN)) == SYN | FIN)
-        consumed[both] += 1
-        sides = [_Groups(conn, np.flatnonzero(side == s)) for s in (0, 1)]
-        acking = [g if has_ack[g.rows].all() else _Groups(conn, g.rows[has_ack[g.rows]]) for g in sides]
-        self._anchor(sides, acking, seq, ack)
-        self._count(sides, p.wire[order], length)
-        start, end, sent_own, acked_peer = np.empty((4, n), np.int64)
-        acked = np.full(n, -1)
-        for s, (groups, acks) in enumerate(zip(sides, acking, strict=True)):
-            own = groups.rows
-            start[own] = chained = groups.chain(seq[own], f.seq[:, s])
-            end[own] = ends = chained + consumed[own]
-            sent_own[own] = groups.highest_before(ends, f.sent[:, s])
-            acked[acks.rows] = acks.chain(ack[acks.rows], f.ack[:, s])
-            acked_peer[own] = groups.highest_before(acked[own], f.told[:, s])
-        window = p.window[order].astype(np.int64) << f.shift.ravel()[2 * conn + side]
-        syn = np.flatnonzero(flags & np.uint16(SYN))
-        window[syn] = p.window[order[syn]]  # that of a SYN is never scaled
-        ts = p.ts[order]
-        return Timeline(
-            conn=conn, side=side, frame=p.frame[order], ts=ts, gap=self._gaps(conn, ts), start=start, end=end,
-            ack=acked, length=length, flags=flags, window=window, sent_own=sent_own, acked_peer=acked_peer,
-            exchange=np.full(n, -1, np.int32), carried=np.zeros(n, np.bool_), stretch=p.stretch[order],
-        )  # fmt: skip
+    def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> Timeline:
+        """Of each connection, the rows of earlier windows that these may look back at, and then the new ones."""
+        start = runs(conn)
+        size, places, f = np.diff(start, append=len(conn)), conn[start], self.facts
+        old, group = self._looked_back_at(places)
+        carried = np.cumsum(np.bincount(group, minlength=len(places)))
+        rows = Timeline.empty(len(order) + len(old))
+        rows.put(start[group] + np.arange(len(old)), old)
+        halves = Halves(*(getattr(f, name) for name in Halves._fields))
+        unwrap(p, Grouped(order, side, start, size, places, self.segment_size(places), carried), halves, rows)
+        return rows
 
-    def _gaps(self, conn: Ints, ts: Ints) -> Ints:
-        """ns since the connection's previous packet."""
-        gap = np.diff(ts, prepend=ts[:1])
-        starts = runs(conn)
-        gap[starts] = ts[starts] - self.facts.last_ts[conn[starts]]
-        self.facts.last_ts[conn[starts]] = ts[np.append(starts[1:], len(ts)) - 1]
-        return gap
-
-    def _anchor(
-        self, sides: list["_Groups"], acking: list["_Groups"], seq: NDArray[np.uint32], ack: NDArray[np.uint32]
-    ) -> None:
-        """Start the numbering of new half-connections: at their first segment, else at its peer's first ACK."""
-        f = self.facts
-        for s in (0, 1):
-            for groups, number in ((sides[s], seq), (acking[1 - s], ack)):
-                new = np.flatnonzero(f.seq[groups.conn, s] < 0)
-                f.seq[groups.conn[new], s] = _ORIGIN + number[groups.rows[groups.starts[new]]]
-        for s in (0, 1):
-            talking = sides[1 - s].conn
-            new = talking[(f.ack[talking, 1 - s] < 0) & (f.seq[talking, s] >= 0)]
-            f.ack[new, 1 - s] = f.seq[new, s]
-
-    def _count(self, sides: list["_Groups"], wire: NDArray[np.uint32], length: Ints) -> None:
-        """Packets, segments and bytes of each side."""
-        f = self.facts
-        for s, groups in enumerate(sides):
-            if not len(groups.rows):
-                continue
-            own = length[groups.rows]
-            parts = np.maximum(1, -(-own // np.repeat(self.segment_size(groups.conn), groups.sizes)))
-            f.packets[groups.conn, s] += groups.sizes
-            for column, values in ((f.segments, parts), (f.payload, own), (f.wire, wire[groups.rows])):
-                column[groups.conn, s] += np.add.reduceat(values, groups.starts, dtype=np.int64)
-
-    def _with_context(self, new: Timeline) -> Timeline:
-        """The rows of earlier windows that these may look back at, each before the new ones of its connection."""
-        if self._context is None or not len(self._context):
-            return new
-        rank = np.full(self.places, -1)
-        rank[new.conn[new.starts]] = np.arange(len(new.starts))
-        rank = rank[self._context.conn]
-        present = np.flatnonzero(rank >= 0)
-        if not len(present):
-            return new
-        present = present[np.argsort(rank[present], kind="stable")]
-        old = self._context.take(present)
+    def _looked_back_at(self, places: Ints) -> tuple[Timeline, Ints]:
+        """Take out the context of the connections there: its rows in their order, and of each whose it is."""
+        owner = np.full(self.places, -1)
+        owner[places] = np.arange(len(places))
+        owner = owner[self._context.conn]
+        rows = np.flatnonzero(owner >= 0)
+        rows = rows[np.argsort(owner[rows], kind="stable")]
+        old = self._context.take(rows)
         old.carried[:] = True
-        self._context = self._context.take(np.flatnonzero(rank < 0))
-        source = np.insert(np.arange(len(old), len(old) + len(new)), new.starts[rank[present]], np.arange(len(old)))
-        return Timeline.join([old, new]).take(source)
+        self._context = self._context.take(np.flatnonzero(owner < 0))
+        return old, owner[rows]
 
     def _learn(self, rows: Timeline) -> None:
         """First senders of data, closings, and each side's shortest reaction."""
@@ -388,7 +322,7 @@ class Connections:
             unanswered = (f.packets[live, 1] == 0) & (f.payload[live, 0] == 0) & (f.syn[live, 0] >= 0)
             early = np.flatnonzero(closed | unanswered)
             over[early[np.argsort(-silent[early], kind="stable")][: len(live) - MANY]] = True
-        places = np.unique(np.concatenate([*self._superseded, live[over]]).astype(np.int64))
+        places = distinct(*self._superseded, live[over])
         self._superseded.clear()
         return places
 
@@ -399,15 +333,12 @@ class Connections:
         gone[over] = True
         keep = np.zeros(len(rows), np.bool_)
         keep[rows.lasts] = True
-        for side in (0, 1):
-            for kind in ("consuming", "data", "pure_ack", "acking"):
-                keep[rows.last_of_kind(kind, side)] = True
+        for kind in KINDS:
+            for before in (rows.latest_of_own(kind, rows.lasts), rows.latest_of_peer(kind, rows.lasts)):
+                keep[before[before >= 0]] = True
         keep &= ~gone[rows.conn]
-        parts = [rows.take(np.flatnonzero(keep))]
-        if self._context is not None:
-            stays = ~gone[self._context.conn]
-            parts.append(self._context if stays.all() else self._context.take(np.flatnonzero(stays)))
-        self._context = Timeline.join(parts)
+        stays = np.flatnonzero(~gone[self._context.conn])
+        self._context = Timeline.join([rows.take(np.flatnonzero(keep)), self._context.take(stays)])
 
 
 def _first_of_each(mask: Bools, starts: Ints) -> Ints:
@@ -415,47 +346,3 @@ def _first_of_each(mask: Bools, starts: Ints) -> Ints:
     where = np.append(np.flatnonzero(mask), len(mask))
     first = where[np.searchsorted(where, starts)]
     return np.where(first < np.append(starts[1:], len(mask)), first, -1)
-
-
-class _Groups:
-    """Those ``rows`` of a window, all of one side, grouped by connection."""
-
-    def __init__(self, conn: Ints, rows: Ints) -> None:
-        self.rows = rows
-        conn = conn[rows]
-        self.starts = runs(conn)
-        self.conn = conn[self.starts]
-        self.sizes = np.diff(self.starts, append=len(conn))
-        self._lasts = self.starts + self.sizes - 1
-
-    def chain(self, wire: NDArray[np.uint32], state: Ints) -> Ints:
-        """Unwrap wire numbers (n,) by following their steps; ``state`` (places,) is read and updated."""
-        if not len(wire):
-            return np.empty(0, np.int64)
-        before = state[self.conn]
-        steps = np.empty(len(wire), np.int32)
-        np.subtract(wire[1:], wire[:-1], out=steps[1:].view(np.uint32))  # modulo 2**32
-        steps[self.starts] = (wire[self.starts] - before.astype(np.uint32)).view(np.int32)
-        total = np.cumsum(steps, dtype=np.int64)
-        total += np.repeat(before - (total[self.starts] - steps[self.starts]), self.sizes)
-        state[self.conn] = total[self._lasts]
-        return total
-
-    def highest_before(self, values: Ints, state: Ints) -> Ints:
-        """Highest of the values (n,) before each row; starts from ``state`` (places,), which is updated."""
-        if not len(values):
-            return np.empty(0, np.int64)
-        floor = state[self.conn]
-        # One accumulate for all connections: each has its own band of numbers, above the one before.
-        band = np.arange(len(self.conn)) * _BAND
-        offset = np.repeat(band - floor, self.sizes)
-        top = values + offset
-        np.maximum(top, np.repeat(band, self.sizes), out=top)
-        np.minimum(top, np.repeat(band + (_BAND - 1), self.sizes), out=top)
-        np.maximum.accumulate(top, out=top)
-        state[self.conn] = top[self._lasts] - band + floor
-        before: Ints = np.empty_like(top)
-        before[1:] = top[:-1]
-        before[self.starts] = band
-        before -= offset
-        return before

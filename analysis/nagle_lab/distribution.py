@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.timeline import Ints
+from nagle_lab.columns import Ints
 
 _BUFFERED = 1 << 17
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.capture import open_capture
+from nagle_lab.columns import ACK, FIN, PSH, RST, SYN
 from nagle_lab.packets import Packets, Tally, decode
 from nagle_lab.result import Connection, Result, Stall
-from nagle_lab.timeline import ACK, FIN, PSH, RST, SYN
 
 _BEFORE, _AFTER = 6, 1  # rows of the connection to look back at and to show on
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))

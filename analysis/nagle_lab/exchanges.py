@@ -9,21 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import Bytes, Ints, runs
 from nagle_lab.connections import Connections
 from nagle_lab.distribution import Distribution
+from nagle_lab.loops import ACKNOWLEDGES, ANSWERS, ASKS, NEVER, TOGETHER, UNSEEN, Times, pieces
 from nagle_lab.shelf import Shelf
-from nagle_lab.timeline import Ints, Timeline, runs
+from nagle_lab.timeline import Timeline
 
-_NEVER = np.iinfo(np.int64).max
 _MICROSECOND = 1_000  # ns
-
-# Of each exchange: first and last segment of the request, its acknowledgement, first and last segment of the answer;
-# ns, _NEVER or -1 while unseen. Pieces of one exchange are put together with these:
-_TIMES = ("asked", "asked_last", "acked", "answered", "answered_last")
-_TOGETHER = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
-_UNSEEN = (_NEVER, -1, -1, _NEVER, -1)
-_ASKS, _ACKNOWLEDGES, _ANSWERS = 1, 2, 4  # what a row does in its exchange; one that answers may acknowledge, too
-_SAID_BY = (_ASKS, _ASKS, _ACKNOWLEDGES, _ANSWERS, _ANSWERS)
 
 
 # Every answered exchange, times in ns; -1 where the capture does not show it.
@@ -41,7 +34,7 @@ class _Open:
     answered: NDArray[np.int32]  # exchanges before it that have request and answer
     repeat: NDArray[np.int32]  # those of them that follow another
     greeted: NDArray[np.bool_]
-    times: tuple[Ints, ...]  # as _TIMES
+    times: Times
 
 
 def _nothing(places: int) -> _Open:
@@ -51,7 +44,7 @@ def _nothing(places: int) -> _Open:
         answered=np.zeros(places, np.int32),
         repeat=np.zeros(places, np.int32),
         greeted=np.zeros(places, np.bool_),
-        times=tuple(np.full(places, unseen) for unseen in _UNSEEN),
+        times=Times(*(np.full(places, unseen) for unseen in UNSEEN)),
     )
 
 
@@ -59,13 +52,13 @@ class ExchangeLog:
     """Follows the exchanges of a capture, window by window; the gaps of all of them, in µs.
 
     ``to_ack`` is from the request's last segment to its acknowledgement, ``to_response`` to the first segment of the
-    answer, ``total`` from the request's first segment to the answer's last. ``kept`` has each exchange, in the order
-    in which they ended: rows of :data:`EXCHANGE`.
+    answer, ``total`` from the request's first segment to the answer's last. ``kept``, if
+    there is to be one, has each exchange, in the order in which they ended: rows of :data:`EXCHANGE`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep: bool = True) -> None:
         self.to_ack, self.to_response, self.total = (Distribution(_MICROSECOND) for _ in range(3))
-        self.kept = Shelf(EXCHANGE)
+        self.kept = Shelf(EXCHANGE) if keep else None
         self._open = _nothing(64)
         self._numbers_of = np.empty(0, np.int64)  # of the connections, by place
 
@@ -84,9 +77,9 @@ class ExchangeLog:
         )
         number, says = np.empty(len(rows), np.int32), np.zeros(len(rows), np.uint8)
         number[acker[of_request]] = rows.exchange[segment[of_request]]
-        says[acker[of_request]] = _ACKNOWLEDGES
+        says[acker[of_request]] = ACKNOWLEDGES
         number[data] = rows.exchange[data]
-        says[data] |= np.where(asks, np.uint8(_ASKS), np.uint8(_ANSWERS))
+        says[data] |= np.where(asks, np.uint8(ASKS), np.uint8(ANSWERS))
         at = np.flatnonzero(says)
         self._collect(rows.conn[at], number[at], rows.ts[at], says[at])
 
@@ -95,14 +88,14 @@ class ExchangeLog:
         self._reach(int(places.max(initial=-1)) + 1)
         o = self._open
         some = places[o.number[places] >= 0]
-        full = self._finish(some, o.number[some], tuple(t[some] for t in o.times))
+        full = self._finish(some, o.number[some], Times(*(t[some] for t in o.times)))
         left_open = o.number[places].astype(np.int64)
         left_open[np.isin(places, some[full])] = -1
         closed = (o.answered[places], o.repeat[places], o.greeted[places], left_open)
         blank = _nothing(1)
         for name in ("number", "asking", "answered", "repeat", "greeted"):
             getattr(o, name)[places] = getattr(blank, name)[0]
-        for times, unseen in zip(o.times, _UNSEEN, strict=True):
+        for times, unseen in zip(o.times, UNSEEN, strict=True):
             times[places] = unseen
         return closed
 
@@ -113,7 +106,7 @@ class ExchangeLog:
         o, more = self._open, _nothing(places - have)
         for name in ("number", "asking", "answered", "repeat", "greeted"):
             setattr(o, name, np.concatenate([getattr(o, name), getattr(more, name)]))
-        o.times = tuple(np.concatenate(both) for both in zip(o.times, more.times, strict=True))
+        o.times = Times(*(np.concatenate(both) for both in zip(o.times, more.times, strict=True)))
 
     def _numbers(self, conn: Ints, asks: NDArray[np.bool_]) -> Ints:
         o, starts = self._open, runs(conn)
@@ -128,15 +121,11 @@ class ExchangeLog:
         o.asking[places] = asks[starts + sizes - 1]
         return number
 
-    def _collect(self, conn: Ints, number: NDArray[np.int32], ts: Ints, says: NDArray[np.uint8]) -> None:
-        """Put pieces (n,) together, in timeline order; ``says`` (n,) what each does: ask, acknowledge, answer."""
+    def _collect(self, conn: Ints, number: NDArray[np.int32], ts: Ints, says: Bytes) -> None:
+        """Put rows (n,) in timeline order together, one piece per exchange; ``says`` (n,) what each does in it."""
         if not len(conn):
             return
-        edges = np.flatnonzero((np.diff(conn, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
-        times = tuple(
-            together.reduceat(np.where(says & kind, ts, unseen), edges)
-            for together, kind, unseen in zip(_TOGETHER, _SAID_BY, _UNSEEN, strict=True)
-        )
+        edges, times = pieces(conn, number, ts, says)
         place, number = conn[edges], number[edges]
         first = runs(place)
         last = np.append(first[1:], len(place)) - 1
@@ -144,39 +133,46 @@ class ExchangeLog:
         before = np.ones(len(place), np.bool_)
         before[last] = False  # each connection's last exchange stays open
         done = np.flatnonzero(before)
-        self._finish(place[done], number[done], tuple(t[done] for t in times))
+        self._finish(place[done], number[done], Times(*(t[done] for t in times)))
         o = self._open
         o.number[place[last]] = number[last]
         for kept, fresh in zip(o.times, times, strict=True):
             kept[place[last]] = fresh[last]
 
-    def _go_on(self, place: Ints, number: NDArray[np.int32], times: tuple[Ints, ...], first: Ints) -> None:
+    def _go_on(self, place: Ints, number: NDArray[np.int32], times: Times, first: Ints) -> None:
         """Each connection's ``first`` piece goes on with its open exchange, or ends it."""
         o = self._open
         same = o.number[place[first]] == number[first]
         goes_on, ends = first[same], place[first[~same]]
-        for together, kept, fresh in zip(_TOGETHER, o.times, times, strict=True):
+        for together, kept, fresh in zip(TOGETHER, o.times, times, strict=True):
             fresh[goes_on] = together(fresh[goes_on], kept[place[goes_on]])
         ends = ends[o.number[ends] >= 0]
-        self._finish(ends, o.number[ends], tuple(t[ends] for t in o.times))
+        self._finish(ends, o.number[ends], Times(*(t[ends] for t in o.times)))
 
-    def _finish(self, place: Ints, number: NDArray[np.int32], times: tuple[Ints, ...]) -> Ints:
+    def _finish(self, place: Ints, number: NDArray[np.int32], times: Times) -> Ints:
         """Count finished exchanges (n,), and return the indices of those that have request and answer."""
         asked, asked_last, acked, answered, answered_last = times
-        full = np.flatnonzero((asked < _NEVER) & (answered < _NEVER))
-        np.add.at(self._open.answered, place[full], 1)
-        np.add.at(self._open.repeat, place[full], (number[full] > 0).astype(np.int32))
-        self._open.greeted[place[(number == 0) & (asked == _NEVER)]] = True
+        full = np.flatnonzero((asked < NEVER) & (answered < NEVER))
+        o, again = self._open, full[number[full] > 0]
+        o.answered += np.bincount(place[full], minlength=len(o.answered)).astype(np.int32)
+        o.repeat += np.bincount(place[again], minlength=len(o.repeat)).astype(np.int32)
+        o.greeted[place[(number == 0) & (asked == NEVER)]] = True
         asked, asked_last, acked, answered, answered_last = (t[full] for t in times)
-        rows = np.empty(len(full), EXCHANGE)
-        rows["conn"], rows["exchange"], rows["asked"] = self._numbers_of[place[full]], number[full], asked
-        for name, gaps, begin, end in (
-            ("to_ack", self.to_ack, asked_last, acked),
-            ("to_response", self.to_response, asked_last, answered),  # asked again meanwhile: neither
-            ("total", self.total, asked, answered_last),
-        ):
-            seen = end >= begin  # the clock may have been set back
-            rows[name] = np.where(seen, end - begin, -1)
-            gaps.add((end - begin)[seen])
-        self.kept.append(rows)
+        gaps = [
+            self._count(self.to_ack, asked_last, acked),
+            self._count(self.to_response, asked_last, answered),  # asked again meanwhile: neither
+            self._count(self.total, asked, answered_last),
+        ]
+        if self.kept is not None:
+            rows = np.empty(len(full), EXCHANGE)
+            rows["conn"], rows["exchange"], rows["asked"] = self._numbers_of[place[full]], number[full], asked
+            rows["to_ack"], rows["to_response"], rows["total"] = gaps
+            self.kept.append(rows)
         return full
+
+    @staticmethod
+    def _count(gaps: Distribution, begin: Ints, end: Ints) -> Ints:
+        """The gaps (n,) in ns; -1 where the capture does not show one end, or the clock was set back."""
+        gap = np.where(end >= begin, end - begin, -1)
+        gaps.add(gap[gap >= 0])
+        return gap

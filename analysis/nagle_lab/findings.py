@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import Ints, runs
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
 from nagle_lab.shelf import Shelf
 from nagle_lab.silences import SILENCE, Cause, Totals, add, causes, explained
 from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_before_timer, is_late, prove
-from nagle_lab.timeline import Ints, runs
 
 ROLES = ("client", "server")
 _EVENTS = np.dtype([("conn", "i8"), ("side", "i1"), ("count", "i4")])
@@ -63,7 +63,7 @@ class Findings:
 
     def __init__(self, aside: PutAside) -> None:
         self.ledger, self.exchanges = aside.ledger, aside.exchanges
-        self.stalls = Shelf(TRIPLE)
+        self.stalls = aside.triples  # of which only they are kept
         self.wait, self.release = Distribution(1_000), Distribution(1)
         self.timer = Distribution(1_000)  # waits less the way to the delaying end and back: its delayed-ACK timer
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
@@ -73,25 +73,25 @@ class Findings:
         aside.fin_acks.enter(self.ledger, "fin_acks")
         for silences in aside.silences.chunks():
             add(self.silences, causes(silences, self.ledger.of(silences["conn"])))
-        for triples in aside.triples.chunks():
-            self._prove(triples, self.ledger.of(triples["conn"]))
+        self.stalls.keep(self._proved)
         for late in aside.late_acks.chunks():
             self._count_late(late, self.ledger.of(late["conn"]))
         self.totals = Totalled.of(self.ledger)
 
-    def _prove(self, triples: Rows, known: Known) -> None:
+    def _proved(self, triples: Rows) -> Rows:
+        known = self.ledger.of(triples["conn"])
         proof = prove(triples, known)
         self.rejected.update({name: getattr(proof, name) for name in self.rejected})
         self._explain_silences(triples, known, proof)
         which = np.flatnonzero(proof.stalls)
         stalls, known = triples[which], known.where(which)
-        self.stalls.append(stalls)
         self.wait.add(stalls["wait"])
         self.release.add(stalls["release"])
         self.timer.add(stalls["wait"] - known.side("reaction", 1 - stalls["side"]))
         self.held.add(known, stalls["side"])
         self.delayed.add(known, 1 - stalls["side"])
         self._count_stalls(stalls, known)
+        return stalls
 
     def _explain_silences(self, triples: Rows, known: Known, proof: Proof) -> None:
         peer = known.side("reaction", 1 - triples["side"])

@@ -1,29 +1,12 @@
 """Address pairs → small numbers, a whole window of packets at once; numbers given back are given out again."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.timeline import Ints
+from nagle_lab.columns import Ints
+from nagle_lab.loops import EMPTY, find_keys
 
-_EMPTY, _DELETED = -1, -2
-
-
-def pair_hash(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One 64-bit number for a pair of endpoints, the same in both directions."""
-    return _mix(a + b) ^ (a ^ b)
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A 64-bit finalizer: spreads every input bit over the whole word."""
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0x9FB21C651E98DF25)
-    return x ^ (x >> np.uint64(29))
-
-
-def endpoint_hash(hi: NDArray[np.uint64], lo: NDArray[np.uint64], port: NDArray[np.uint16]) -> NDArray[np.uint64]:
-    """One 64-bit number for an endpoint."""
-    return _mix(lo ^ (hi * np.uint64(0xC2B2AE3D27D4EB4F)) ^ (port.astype(np.uint64) << np.uint64(48)) ^ port)
+_DELETED = EMPTY - 1
 
 
 class KeyTable:
@@ -31,7 +14,7 @@ class KeyTable:
 
     def __init__(self) -> None:
         self._keys = np.zeros(256, np.uint64)
-        self._numbers = np.full(256, _EMPTY, np.int64)
+        self._numbers = np.full(256, EMPTY, np.int64)
         self._slot = np.zeros(64, np.int64)  # of each number
         self._free = np.empty(0, np.int64)  # numbers given back
         self._used = 0  # slots that are not empty
@@ -39,7 +22,7 @@ class KeyTable:
 
     def numbers(self, keys: NDArray[np.uint64]) -> Ints:
         """The number of each key (n,), new ones made on the way, in order of appearance."""
-        found = self._find(keys)
+        found = find_keys(keys, self._keys, self._numbers)
         missing = np.flatnonzero(found < 0)
         if len(missing):
             fresh, at, inverse = np.unique(keys[missing], return_index=True, return_inverse=True)
@@ -63,25 +46,6 @@ class KeyTable:
             self._slot = np.concatenate([self._slot, np.zeros(self.size, np.int64)])
         return np.concatenate([again, fresh])
 
-    def _find(self, keys: NDArray[np.uint64]) -> Ints:
-        found = np.full(len(keys), _EMPTY, np.int64)
-        for rows, slot in self._probes(keys):
-            number = self._numbers[slot]
-            hit = (self._keys[slot] == keys[rows]) & (number >= 0)
-            found[rows[hit]] = number[hit]
-        return found
-
-    def _probes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Ints, Ints]]:
-        """Rows still looking and the slot each looks at, until every row met its key or an empty slot."""
-        mask = np.uint64(len(self._keys) - 1)
-        rows = np.arange(len(keys))
-        slot = (keys & mask).astype(np.int64)
-        while len(rows):
-            yield rows, slot
-            number = self._numbers[slot]
-            on = np.flatnonzero((number != _EMPTY) & ((self._keys[slot] != keys[rows]) | (number < 0)))
-            rows, slot = rows[on], (slot[on] + 1) & np.int64(mask)
-
     def _insert(self, keys: NDArray[np.uint64], numbers: Ints) -> None:
         self._used += len(keys)
         if 2 * self._used > len(self._keys):
@@ -89,7 +53,7 @@ class KeyTable:
             keys, numbers = np.concatenate([self._keys[live], keys]), np.concatenate([self._numbers[live], numbers])
             self._used = len(keys)
             size = max(256, 1 << int(3 * self._used).bit_length())
-            self._keys, self._numbers = np.zeros(size, np.uint64), np.full(size, _EMPTY, np.int64)
+            self._keys, self._numbers = np.zeros(size, np.uint64), np.full(size, EMPTY, np.int64)
         mask = len(self._keys) - 1
         slot = (keys & np.uint64(mask)).astype(np.int64)
         while len(keys):

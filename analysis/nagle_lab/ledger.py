@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import Ints
 from nagle_lab.connections import NO_REACTION, Connections
 from nagle_lab.shelf import Shelf
-from nagle_lab.timeline import Ints
 
 ENTRY = np.dtype(
     [

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from nagle_lab.capture import open_capture
 from nagle_lab.checks import Check
+from nagle_lab.columns import ACK, SYN, Ints
 from nagle_lab.judged import Seen
-from nagle_lab.keytable import endpoint_hash
+from nagle_lab.loops import endpoint_hash
 from nagle_lab.packets import Tally, decode
 from nagle_lab.result import Connection
 from nagle_lab.silences import Cause
 from nagle_lab.stalls import LATE, MS, POPULATION
-from nagle_lab.timeline import ACK, SYN, Ints
 from nagle_lab.verdict import ENOUGH_EXCHANGES, Verdict
 
 # A machine late by less than the proof allows for (stalls.LATE) has no part in a verdict: no ACK seems late that was
@@ -183,6 +183,7 @@ def _quick(noise: Noise, seen: Seen) -> tuple[int, int]:
     longest = LATE_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)
     judged, ended = {c.id for c in seen.connections if seen.port in (None, c.server.port)}, dict[int, float]()
     counts = [0, 0]
+    assert seen.result.exchanges is not None, "a run's are listed"
     for exchange in sorted(seen.result.exchanges, key=lambda e: (e.connection, e.exchange)):
         if exchange.connection not in judged or exchange.exchange_ms is None:
             continue

@@ -190,7 +190,7 @@ class Result:
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls
-    exchanges: Sequence[Exchange] = ()  # for tables; not part of the JSON
+    exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
 
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture."""

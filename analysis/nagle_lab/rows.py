@@ -10,10 +10,10 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import Ints
 from nagle_lab.findings import ROLES, Findings
 from nagle_lab.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
 from nagle_lab.shelf import Shelf
-from nagle_lab.timeline import Ints
 
 Row = TypeVar("Row")
 _AT_ONCE = 1 << 12
@@ -116,8 +116,8 @@ class StallRows(_Rows[Stall], Stalls):
 class ExchangeRows(_Rows[Exchange]):
     """Every answered exchange, in the order in which they ended; ``first_ts`` is the first packet's time, ns."""
 
-    def __init__(self, found: Findings, first_ts: int) -> None:
-        super().__init__(found.exchanges.kept, found)
+    def __init__(self, found: Findings, kept: Shelf, first_ts: int) -> None:
+        super().__init__(kept, found)
         self._first_ts = first_ts
         self._stalled = np.concatenate([np.empty(0, np.int64), *(_keys(rows) for rows in found.stalls.chunks())])
 

@@ -7,16 +7,18 @@ memory does not.
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import Ints
 from nagle_lab.errors import NagleLabError
-from nagle_lab.timeline import Ints
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
+GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
 
 
@@ -32,6 +34,8 @@ class Shelf:
         self._in_memory = in_memory
         self._memory = np.zeros(0, dtype)
         self._file: Any = None
+        self._writer: ThreadPoolExecutor | None = None
+        self._writing: Future[None] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -50,6 +54,7 @@ class Shelf:
         if self._file is None:
             self._opaque(self._memory)[at] = self._opaque(rows)
             return
+        self._settle()
         with _Mapped(self._file, self.dtype, at) as (view, index):
             self._opaque(view)[index] = self._opaque(rows)
             del view
@@ -58,10 +63,20 @@ class Shelf:
         """The rows with those numbers, a copy."""
         if self._file is None or not len(at):
             return self._memory[at] if self._file is None else np.zeros(0, self.dtype)
+        self._settle()
         with _Mapped(self._file, self.dtype, at) as (view, index):
             rows = self._opaque(view)[index].view(self.dtype)
             del view
         return rows
+
+    def keep(self, chosen: Callable[[NDArray[np.void]], NDArray[np.void]]) -> None:
+        """Keep only what ``chosen`` returns of each chunk of rows; they are numbered anew, in order."""
+        kept = 0
+        for rows in self.chunks():
+            some = chosen(rows)
+            self._write(kept, some)  # never beyond the chunk, for the rest is still to be read
+            kept += len(some)
+        self._count = kept
 
     def chunks(self, rows: int = CHUNK) -> Iterator[NDArray[np.void]]:
         """All rows, so many at a time, in order."""
@@ -71,19 +86,26 @@ class Shelf:
     def _read(self, begin: int, end: int) -> NDArray[np.void]:
         if self._file is None:
             return self._memory[begin:end]
+        self._settle()
         size = self.dtype.itemsize
         content = os.pread(self._file.fileno(), (end - begin) * size, begin * size)
         return np.frombuffer(content, self.dtype)
 
     def _write(self, begin: int, rows: NDArray[np.void]) -> None:
         if self._file is None:
-            self._memory[begin : begin + len(rows)] = rows
+            self._opaque(self._memory)[begin : begin + len(rows)] = self._opaque(np.ascontiguousarray(rows))
             return
-        content = memoryview(rows.tobytes())
-        offset = begin * self.dtype.itemsize
-        while content:
-            written = os.pwrite(self._file.fileno(), content, offset)
-            content, offset = content[written:], offset + written
+        self._settle()
+        content = np.ascontiguousarray(rows).view(np.uint8).data
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, "shelf")
+        self._writing = self._writer.submit(_write_all, self._file.fileno(), content, begin * self.dtype.itemsize)
+
+    def _settle(self) -> None:
+        """Until all is written; raises what it raised."""
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
 
     def _reserve(self, count: int) -> None:
         """Make room for so many rows; on disk really, for a mapped file that finds none later ends in SIGBUS."""
@@ -92,8 +114,9 @@ class Shelf:
         if self._file is None and count <= len(self._memory):
             return
         if self._file is None and count * size <= self._in_memory:
-            spare = np.zeros(max(count, 2 * len(self._memory)) - len(self._memory), self.dtype)
-            self._memory = np.concatenate([self._memory, spare])
+            more = np.zeros(max(count, 2 * len(self._memory)), self.dtype)
+            self._opaque(more)[: len(self._memory)] = self._opaque(self._memory)
+            self._memory = more
             return
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="nagle-lab-", buffering=0)  # noqa: SIM115 - lives as long as we
@@ -107,7 +130,7 @@ class Shelf:
         have = os.fstat(self._file.fileno()).st_size
         if need <= have:
             return
-        need = max(need, have + have // 4)
+        need = max(need, have + max(have // 4, GROWTH))
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, need)
@@ -122,6 +145,12 @@ class Shelf:
     def _opaque(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows as bytes: NumPy gathers structured ones field by field, eight times slower."""
         return rows.view(f"V{self.dtype.itemsize}")
+
+
+def _write_all(file: int, content: memoryview, offset: int) -> None:
+    while content:
+        written = os.pwrite(file, content, offset)
+        content, offset = content[written:], offset + written
 
 
 class _Mapped:

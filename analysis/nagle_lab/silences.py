@@ -10,9 +10,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import FIN, RST, SYN, Bools, Ints
 from nagle_lab.ledger import Known
 from nagle_lab.stalls import MS, is_late
-from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
+from nagle_lab.timeline import Timeline
 
 MINIMUM = 20 * MS
 

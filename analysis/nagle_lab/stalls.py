@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.keytable import endpoint_hash
+from nagle_lab.columns import FIN, RST, SYN, Bools, Ints
 from nagle_lab.ledger import Known
-from nagle_lab.timeline import FIN, RST, SYN, Bools, Ints, Timeline
+from nagle_lab.loops import behind, endpoint_hash, waits
+from nagle_lab.timeline import Timeline
 
 MS = 1_000_000  # ns
 
@@ -91,16 +92,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers. Only new rows end a
     triple, so windows can be of any size. No judgement yet on what caused the release.
     """
-    data = np.flatnonzero(rows.is_data)
-    ts = rows.ts[data]
-    after = np.flatnonzero(ts[1:] - ts[:-1] >= LATE) + 1
-    release, trigger = data[after], data[after - 1]
-    # Data after data of the same side: between the two, only acknowledgements.
-    of_one = np.flatnonzero((rows.conn[release] == rows.conn[trigger]) & (rows.side[release] == rows.side[trigger]))
-    release, trigger = release[of_one], trigger[of_one]
-    ack = rows.latest_of_peer("pure_ack", release)
-    at = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
-    release, trigger, ack = release[at], trigger[at], ack[at]
+    trigger, ack, release = waits(rows, LATE)
     group = rows.group[release]
     size = segment_size[group]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
@@ -115,6 +107,8 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is
         & _window_had_room(rows, trigger, ack, release)
     )
+    held = np.flatnonzero(held)
+    held = held[np.argsort(rows.frame[release[held]])]
     release, trigger, ack, group = release[held], trigger[held], ack[held], group[held]
     found = np.empty(len(release), TRIPLE)
     found["conn"], found["side"], found["exchange"] = numbers[group], rows.side[release], rows.exchange[release]
@@ -123,7 +117,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     found["trigger_bytes"], found["released_bytes"] = rows.length[trigger], rows.length[release]
     found["wait"], found["release"] = rows.ts[ack] - rows.ts[trigger], rows.ts[release] - rows.ts[ack]
     found["silence"] = rows.gap[ack]
-    return found[np.argsort(found["release_frame"])]
+    return found
 
 
 def _window_had_room(rows: Timeline, trigger: Ints, ack: Ints, release: Ints) -> Bools:
@@ -143,19 +137,13 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     ``segment_size`` (connections,) is in bytes, and so is ``small`` (connections, 2): a segment of that side with
     less is surely not a full one.
     """
-    sent = np.flatnonzero(rows.is_data & ~rows.carried & (rows.flags & np.uint16(FIN) == 0))
+    sent, own = behind(rows)
     size = segment_size[rows.group[sent]]
     least = small.reshape(-1)[2 * rows.group[sent] + rows.side[sent]]
-    own = rows.latest_of_own("data", sent)
     # With segmentation offload a row can be several full segments and a small one.
     tail = np.where(least == size, rows.length[own] % size, rows.length[own])
-    both = np.flatnonzero((own >= 0) & (rows.length[sent] < least) & (tail > 0) & (tail < least))
-    sent, own = sent[both], own[both]
-    fresh = rows.is_fresh(sent) & rows.is_fresh(own) & (rows.ts[sent] - rows.ts[own] < PROBE)
-    sent, own = sent[fresh], own[fresh]
-    told = rows.latest_of_peer("acking", sent)
-    acked = np.where(told >= 0, np.maximum(rows.acked_peer[told], rows.ack[told]), 0)
-    return np.asarray(sent[acked < rows.end[own]])
+    both = (rows.length[sent] < least) & (tail > 0) & (tail < least) & (rows.flags[sent] & np.uint16(FIN) == 0)
+    return np.asarray(sent[both & (rows.ts[sent] - rows.ts[own] < PROBE)])
 
 
 def _late(rows: Timeline, numbers: Ints, acker: Ints, wait: Ints) -> Rows:

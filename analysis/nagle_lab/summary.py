@@ -32,6 +32,7 @@ def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Re
     """The result of a capture that was read to its end."""
     summary = _summary(seen, found)
     stalls = 0 if capture.set_back else summary.stalls  # a clock that was set proves nothing
+    kept = found.exchanges.kept
     verdict, reason = decide(seen.packets, summary.exchanges, stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
@@ -44,7 +45,7 @@ def summarize(capture: Capture, tally: Tally, seen: Seen, found: Findings) -> Re
         histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(found.exchanges.total)},
         connections=ConnectionRows(found),
         stalls=StallRows(found),
-        exchanges=ExchangeRows(found, seen.first_ts or 0),
+        exchanges=None if kept is None else ExchangeRows(found, kept, seen.first_ts or 0),
     )
 
 

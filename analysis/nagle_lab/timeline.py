@@ -1,7 +1,6 @@
 """The timeline: packets in connection order, each with what both half-connections looked like just before it.
 
-Most questions are asked of few rows ("what came before this late packet?"), so the helpers take row indices; where
-the rows of each kind lie is kept once computed.
+Most questions are asked of few rows ("what came before this late packet?"), so the helpers take row indices.
 """
 
 from collections.abc import Sequence
@@ -12,13 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-# A row in so many is few: looking each up is then cheaper than filling in all (measured).
-_FEW = 10
-
-FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+from nagle_lab import loops
+from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, runs
 
 
 @dataclass
@@ -52,6 +46,21 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.conn)
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """All of them, in order."""
+        return [getattr(self, name) for name in COLUMNS]
+
+    @classmethod
+    def empty(cls, count: int) -> "Timeline":
+        """A table of so many rows, with anything in them."""
+        return cls(*(np.empty(count, _DTYPES.get(name, np.int64)) for name in COLUMNS))
+
+    def put(self, at: Ints, rows: "Timeline") -> None:
+        """Write ``rows`` (n,) to the rows ``at`` (n,)."""
+        for name in COLUMNS:
+            getattr(self, name)[at] = getattr(rows, name)
 
     def take(self, rows: Ints) -> "Timeline":
         """Those rows, in that order."""
@@ -91,18 +100,8 @@ class Timeline:
 
     @cached_property
     def answers(self) -> tuple[Ints, Ints]:
-        """New rows that newly acknowledge the peer's latest segment, and the index of that segment: RTT samples.
-
-        Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3), nor does one before which
-        time went back.
-        """
-        acker = np.flatnonzero((self.ack > self.acked_peer) & ~self.carried)
-        segment = self.latest_of_peer("consuming", acker)
-        exact = np.flatnonzero((segment >= 0) & (self.ack[acker] == self.end[segment]))
-        acker, segment = acker[exact], segment[exact]
-        comparable = self.stretch[acker] == self.stretch[segment]
-        fresh = np.flatnonzero((self.start[segment] >= self.sent_own[segment]) & comparable)
-        return acker[fresh], segment[fresh]
+        """New rows that newly acknowledge the peer's latest segment, and that segment: see :func:`loops.answers`."""
+        return loops.answers(self)
 
     # Neighbours inside a connection -----------------------------------------------------------------
 
@@ -137,49 +136,27 @@ class Timeline:
         """Whether any row tells of a window of zero."""
         return bool((self.window == 0).any())
 
-    @cached_property
-    def _lying(self) -> dict[tuple[str, int], Ints]:
-        return {}
-
-    def of_kind(self, kind: str, side: int) -> Ints:
-        """Index of every row of ``side`` that is of a ``kind``: "data", "consuming", "acking" or "pure_ack"."""
-        if (kind, side) not in self._lying:
-            rows = np.flatnonzero(getattr(self, f"is_{kind}"))
-            second = self.side[rows] != 0
-            self._lying[kind, 0], self._lying[kind, 1] = rows[~second], rows[second]
-        return self._lying[kind, side]
-
-    def last_of_kind(self, kind: str, side: int) -> Ints:
-        """The index of the last such row of each connection that has one."""
-        where = np.concatenate([[-1], self.of_kind(kind, side)])
-        last = where[np.searchsorted(where, self.lasts, side="right") - 1]
-        return last[last >= self.starts]
-
     def latest_of_own(self, kind: str, at: Ints) -> Ints:
-        """For each row ``at`` the index of the latest earlier row of its connection, side and ``kind``; else -1."""
-        return self._latest(kind, at, self.side[at])
+        """For each row ``at`` the index of the latest earlier row of its connection, side and ``kind``; else -1.
+
+        A kind is "data", "consuming", "acking" or "pure_ack".
+        """
+        return self._latest_of(kind)[0][at]
 
     def latest_of_peer(self, kind: str, at: Ints) -> Ints:
         """As :meth:`latest_of_own`, among the rows of the other side."""
-        return self._latest(kind, at, 1 - self.side[at])
+        return self._latest_of(kind)[1][at]
 
-    def _latest(self, kind: str, at: Ints, side: NDArray[np.int8]) -> Ints:
-        found = np.empty(len(at), np.int64)
-        for s in (0, 1):
-            asked = np.flatnonzero(side == s)
-            found[asked] = self._latest_among(self.of_kind(kind, s), at[asked])
-        return np.where(found >= self.starts[self.group[at]], found, -1)
+    def _latest_of(self, kind: str) -> tuple[Ints, Ints]:
+        if kind not in self._latest:
+            self._latest[kind] = loops.latest(self.conn, self.side, getattr(self, f"is_{kind}"))
+        return self._latest[kind]
 
-    def _latest_among(self, rows: Ints, at: Ints) -> Ints:
-        where = np.concatenate([[-1], rows])
-        if _FEW * len(at) < len(self):
-            return where[np.searchsorted(where, at) - 1]
-        return np.repeat(where, np.diff(where, append=len(self) - 1))[at]
+    @cached_property
+    def _latest(self) -> dict[str, tuple[Ints, Ints]]:
+        return {}
 
 
+KINDS = ("data", "consuming", "acking", "pure_ack")
 COLUMNS = tuple(f.name for f in fields(Timeline))
-
-
-def runs(grouped: NDArray[Any]) -> Ints:
-    """Where each run of equal values begins."""
-    return np.concatenate([[0], np.flatnonzero(grouped[1:] != grouped[:-1]) + 1])[: len(grouped)]
+_DTYPES = {"side": np.int8, "flags": np.uint16, "exchange": np.int32, "carried": np.bool_}  # of others: int64

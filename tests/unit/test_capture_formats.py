@@ -139,7 +139,7 @@ def test_windows_do_not_show(store, window_bytes, compression):
 
 
 def test_a_large_capture_is_read_in_lanes(store):
-    """More than one window, each walked in lock-step; the same as serially, in one piece."""
+    """More than one window; the same as in one piece."""
     talks = [talk(client=("10.0.0.1", 1024 + i), t0_ns=10**18 + i * MS).segments for i in range(900)]
     packets = merge(*talks)
     for content in (pcap_bytes(packets, snaplen=1500), pcapng_bytes(packets, byte_order=">", snaplen=1500)):

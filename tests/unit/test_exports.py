@@ -276,7 +276,7 @@ def test_two_outputs_of_one_name_are_refused(run, captures):
 
 
 def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nagle_lab.commands.analyze.analyze", interrupt)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+LOOPS = Path("analysis/nagle_lab/loops")
 REAL_TOOLS = """
     awk bash chmod cp cut date dirname env head mkdir mktemp rm sed setsid sha256sum sleep sort tail tar timeout touch
 """
@@ -37,10 +38,15 @@ class Host:
         self.checkout = root / "check out"
         self.fake = root / "fake"
         self.bin = root / "bin"
-        for directory in (self.checkout / "analysis", self.fake, self.bin):
+        for directory in (self.checkout / LOOPS, self.fake, self.bin):
             directory.mkdir(parents=True)
         shutil.copytree(REPOSITORY / "setup", self.checkout / "setup")
-        for name in ("pyproject.toml", "requirements.txt", "requirements-dev.txt"):
+        for name in (
+            "pyproject.toml",
+            "requirements.txt",
+            "requirements-dev.txt",
+            LOOPS.relative_to("analysis") / "loops.c",
+        ):
             shutil.copy(REPOSITORY / "analysis" / name, self.checkout / "analysis" / name)
         for name in REAL_TOOLS.split():
             real = shutil.which(name)
@@ -359,7 +365,14 @@ case "$1" in
 esac
 """
 VENV_PYTHON = f"""#!{shutil.which("bash")}
-if [[ $1 == -ISc ]]; then echo "python 3.12.9 in $3"; else echo "pip ${{*:3}}" >>"$FAKE/calls"; fi
+case "$1 $2" in
+  -ISc*) echo "python 3.12.9 in $3" ;;
+  *EXT_SUFFIX*) echo .fake.so ;;
+  "-m pip")
+    echo "pip ${{*:3}}" >>"$FAKE/calls"
+    [[ "$*" != *--editable* || -e $FAKE/no-compiler ]] || touch "${{@:(-1)}}/nagle_lab/loops/_loops.fake.so"
+    ;;
+esac
 [[ ! -e $FAKE/no-index || $1 == -ISc ]] || {{ echo "ERROR: No matching distribution found for numpy"; exit 1; }}
 """
 
@@ -396,6 +409,17 @@ def test_environment_is_made_once(pythonic: Host) -> None:
     assert len(pythonic.calls("pip")) == 2
 
 
+def test_without_a_compiler_it_says_what_that_costs(pythonic: Host) -> None:
+    pythonic.succeeds("python.sh")
+    assert (pythonic.checkout / LOOPS / "_loops.fake.so").exists()
+    with (pythonic.checkout / LOOPS / "loops.c").open("a") as file:
+        file.write("/* changed */\n")
+    pythonic.state("no-compiler")
+    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler here: ")
+    assert not (pythonic.checkout / LOOPS / "_loops.fake.so").exists(), "of the older source"
+    assert pythonic.succeeds("python.sh") == []
+
+
 def test_environment_in_a_folder_of_its_own(pythonic: Host) -> None:
     mine = pythonic.fake / "mine"
     pythonic.succeeds("python.sh", NAGLE_LAB_VENV=str(mine))
@@ -414,7 +438,7 @@ def test_development_set_contains_the_run_set(pythonic: Host) -> None:
     assert pythonic.succeeds("python.sh", "dev") == []
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "nagle_lab/loops/loops.c"])
 def test_changed_pins_are_installed(pythonic: Host, name: str) -> None:
     pythonic.succeeds("python.sh")
     with (pythonic.checkout / "analysis" / name).open("a") as file:

@@ -7,10 +7,11 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 STAGES = (
-    "errors", "seal", "capture", "packets", "timeline", "shelf", "distribution", "keytable", "connections", "ledger",
-    "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary", "pair", "analysis",
-    "excerpt", "annotation", "dissect", "checks", "judged", "noise", "runfolder", "runs", "figures", "comparison",
-    "bursts", "trials", "claims", "matrix", "sweep", "soak", "reports", "listing", "demo", "commands", "cli",
+    "errors", "seal", "columns", "loops", "capture", "packets", "timeline", "shelf", "distribution", "keytable",
+    "connections", "ledger", "exchanges", "stalls", "silences", "findings", "verdict", "result", "rows", "summary",
+    "pair", "analysis", "excerpt", "annotation", "dissect", "checks", "judged", "noise", "runfolder", "runs",
+    "figures", "comparison", "bursts", "trials", "claims", "matrix", "sweep", "soak", "reports", "listing", "demo",
+    "commands", "cli",
 )  # fmt: skip
 ABOVE_THE_LAB = (
     "trials",

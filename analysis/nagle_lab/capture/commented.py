@@ -14,7 +14,6 @@ import numpy as np
 
 from nagle_lab.capture import pcap
 from nagle_lab.capture.capture import COMPRESSIONS, MAGIC_BYTES
-from nagle_lab.capture.chain import ByteOrder
 from nagle_lab.capture.compression import Decompressed, Source
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import (
@@ -36,6 +35,7 @@ from nagle_lab.capture.records import Facts, Records, StoppedError
 from nagle_lab.capture.stored import Checksum, Stored
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
+from nagle_lab.loops import ByteOrder
 
 COMMENT = 1  # opt_comment
 LONGEST_COMMENT = 60_000  # bytes; an option's length has 16 bits

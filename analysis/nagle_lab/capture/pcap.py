@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.capture.chain import ByteOrder, Framing, Guess, Offsets, walk
 from nagle_lab.capture.gather import gather
 from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
+from nagle_lab.columns import Ints
 from nagle_lab.errors import NagleLabError
+from nagle_lab.loops import ByteOrder, Framing, walk
 
 MICROSECOND, NANOSECOND, MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
 MAGICS: dict[bytes, tuple[ByteOrder, int]] = {
@@ -49,7 +50,7 @@ class PcapReader:
         """Batches of records; raises StoppedError where the file is cut or damaged."""
         window, start = self._window, FILE_HEADER
         while True:
-            offsets, follows = walk(window.buffer, start, window.end, self._framing, self._guess(start))
+            offsets, follows = walk(window.buffer, start, window.end, self._framing)
             heads = gather(window.buffer, offsets, self._layout)
             blank = np.flatnonzero((heads["captured"] == 0) & (heads["original"] == 0))
             if len(blank):  # no packet has no bytes: whatever this is, the chain is broken
@@ -67,7 +68,7 @@ class PcapReader:
             what = "the file ends in the middle of the record"
             raise StoppedError(TroubleKind.TRUNCATED, window.base + follows, what)
 
-    def _records(self, offsets: Offsets, heads: NDArray[Any]) -> Records:
+    def _records(self, offsets: Ints, heads: NDArray[Any]) -> Records:
         count, first = len(offsets), self._facts.packets + 1
         self._facts.packets += count
         seconds, fraction = heads["seconds"].astype(np.int64), heads["fraction"].astype(np.int64)
@@ -98,26 +99,3 @@ class PcapReader:
         else:
             what = "there is something else than a record"
         return StoppedError(TroubleKind.DAMAGED, position, what)
-
-    def _guess(self, start: int) -> Guess | None:
-        """Find records by the upper half of their seconds, which the first one shares for up to 18 hours."""
-        window, order = self._window, self._framing.byte_order
-        if window.end - start < 16:
-            return None
-        upper = 2 if order == "<" else 0
-        pattern = window.buffer[start + upper : start + upper + 2].tobytes()
-        raw, end, header = window.raw, window.end, self._framing.uncounted
-        per_second = 1_000_000_000 // self._unit_ns
-
-        def guess(at: int, before: int) -> int:
-            while (found := raw.find(pattern, at + upper, before + upper)) >= 0:
-                at = found - upper
-                _, fraction, captured, original = unpack_from(order + "4I", raw, at)
-                if fraction < per_second and captured <= min(original, LONGEST_PACKET):
-                    after = at + header + captured + upper
-                    if after >= end or raw.startswith(pattern, after):
-                        return at
-                at += 1
-            return -1
-
-        return guess

@@ -6,17 +6,18 @@ types from interface to interface.
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from struct import pack, unpack, unpack_from
+from struct import unpack, unpack_from
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.capture.chain import ByteOrder, Framing, Guess, Offsets, walk
 from nagle_lab.capture.clock import MOST_INTERFACES
 from nagle_lab.capture.gather import gather
 from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
+from nagle_lab.columns import Ints
 from nagle_lab.errors import NagleLabError
+from nagle_lab.loops import ByteOrder, Framing, walk
 
 SECTION, INTERFACE, OBSOLETE_PACKET, SIMPLE_PACKET, STATISTICS, PACKET = 0x0A0D0D0A, 1, 2, 3, 5, 6
 MAGIC = SECTION.to_bytes(4, "big")
@@ -55,7 +56,7 @@ class _Blocks:
     `first` and `known` delimit the section's interfaces so far, as indexes into a list of all interfaces.
     """
 
-    offset: Offsets
+    offset: Ints
     type: NDArray[np.uint32]
     length: NDArray[np.int64]
     timed: NDArray[np.bool_]  # packets with a time stamp
@@ -103,23 +104,22 @@ class PcapngReader:
     def _window_full(self) -> Generator[Records, None, int]:
         """The records in the window; returns the offset of the first block that is not complete."""
         window, start = self._window, 0
-        guess: Guess | None = self._guess
         while True:
             framing = Framing(self._order, 4, 0, 12, LONGEST_BLOCK)
-            offsets, follows = walk(window.buffer, start, window.end, framing, guess)
+            offsets, follows = walk(window.buffer, start, window.end, framing)
             blocks = self._blocks(offsets)
             sound, fault = self._sound(blocks)
             if sound < len(offsets):
                 follows = int(offsets[sound])
             yield from self._records(blocks, sound)
             if self._turns_at(follows):
-                start, guess = follows, None  # a file that turns all the time must not pay for lanes each time
+                start = follows
                 continue
             if fault := fault or self._impossible_length(follows):
                 raise self._damage(follows, fault)
             return follows
 
-    def _blocks(self, offsets: Offsets) -> _Blocks:
+    def _blocks(self, offsets: Ints) -> _Blocks:
         names = ("type", "length", "interface", "high", "low", "captured", "original")
         head = gather(self._window.buffer, offsets, [(name, self._order + "u4") for name in names])
         kind, interface = head["type"].astype(np.uint32), head["interface"].astype(np.int64)
@@ -165,7 +165,7 @@ class PcapngReader:
                 interface = self._interfaces[blocks.interface[row]]
                 interface.dropped = self._dropped(int(blocks.offset[row]), int(blocks.length[row]))
         timed, kind = blocks.timed[:sound], blocks.type[:sound]
-        rows: slice | Offsets = slice(sound)
+        rows: slice | Ints = slice(sound)
         is_frame = timed
         if not timed.all():
             rows = np.flatnonzero(timed)
@@ -273,18 +273,6 @@ class PcapngReader:
 
     def _damage(self, at: int, what: str) -> StoppedError:
         return StoppedError(TroubleKind.DAMAGED, self._window.base + at, what)
-
-    def _guess(self, at: int, before: int) -> int:
-        """Find blocks by a packet block's type and its two equal lengths."""
-        raw, end, order = self._window.raw, self._window.end, self._order
-        pattern = pack(order + "I", PACKET)
-        while (at := raw.find(pattern, at, before)) >= 0:
-            length = unpack_from(order + "I", raw, at + 4)[0]
-            sound = length >= SHORTEST[PACKET] and length & 3 == 0 and at + length <= end
-            if sound and unpack_from(order + "I", raw, at + length - 4)[0] == length:
-                return at
-            at += 1
-        return -1
 
 
 def nanoseconds(ticks: NDArray[np.uint64], resolution: int) -> NDArray[np.int64]:

@@ -1,7 +1,8 @@
 """What reading a capture yields: batches of records, and what a person must know about the input."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,15 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """The buffer, then all columns in order."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def take(self, rows: NDArray[np.int64]) -> "Records":
+        """Some rows of the same buffer."""
+        return Records(self.buffer, *(column[rows] for column in self.columns[1:]))
 
 
 class TroubleKind(StrEnum):

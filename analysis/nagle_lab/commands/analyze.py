@@ -53,7 +53,7 @@ def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool,
         code = code if expected is None else exit_code(judged.verdict, expected)
         exports.run(judged, code, expected)
         return code
-    result = analyze([str(path) for path in paths])
+    result = analyze([str(path) for path in paths], exchanges=exports.with_tables)
     files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
     if as_json:
         for part in result.json_parts():

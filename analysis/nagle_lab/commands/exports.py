@@ -47,6 +47,11 @@ class Exports:
         self._shown: list[Shown] = []
         self._unusable: list[tuple[str, str]] = []
 
+    @property
+    def with_tables(self) -> bool:
+        """Whether a file has a row for each exchange."""
+        return bool(self._wanted.csv or self._wanted.parquet)
+
     def __enter__(self) -> Self:
         wanted = self._wanted
         files = [file for file in (wanted.junit, wanted.markdown, wanted.html, wanted.csv, wanted.parquet) if file]
@@ -55,7 +60,7 @@ class Exports:
         if len(set(files)) < len(files):
             raise NagleLabError("two outputs have the same name: name a file for each")
         with ExitStack() as stack:
-            if wanted.csv or wanted.parquet:
+            if self.with_tables:
                 from nagle_lab.reports.tabular import CsvWriter, ParquetWriter, Tables
 
                 for name, writer in ((wanted.csv, CsvWriter), (wanted.parquet, ParquetWriter)):

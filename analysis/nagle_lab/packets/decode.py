@@ -1,7 +1,8 @@
-"""Records → packet table, no packet by itself: every step is one NumPy operation over a batch."""
+"""Records → packet table, no packet by itself: every step is one operation over a batch."""
 
 import numpy as np
 
+from nagle_lab import loops
 from nagle_lab.capture import Records
 from nagle_lab.packets import kinds
 from nagle_lab.packets.ip import IP_LAYERS
@@ -18,6 +19,19 @@ def decode(records: Records, tally: Tally) -> Packets:
 
     Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers.
     """
+    table = Packets.empty(len(records))
+    usual, unusual = loops.usual_segments(records, table)
+    if not len(usual):
+        return _decode(records, tally)
+    packets = table.take(slice(len(usual)))
+    if not len(unusual):
+        return packets
+    both = Packets.join([packets, _decode(records.take(unusual), tally)])
+    return both.take(np.argsort(both.frame))
+
+
+def _decode(records: Records, tally: Tally) -> Packets:
+    """Any packets, layer by layer."""
     layers = Layers(records)
     peel(layers, LAYERS)
     packets = segments(layers)

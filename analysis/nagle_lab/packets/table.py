@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,16 @@ class Packets:
     def __len__(self) -> int:
         return len(self.frame)
 
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """All of them, in order."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    @classmethod
+    def empty(cls, count: int) -> Self:
+        """A table of so many rows, with anything in them."""
+        return cls(*(np.empty(count, dtype) for dtype in DTYPES))
+
     def take(self, rows: Rows) -> Self:
         """Some rows, or the same ones in another order."""
         return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
@@ -54,6 +64,13 @@ class Packets:
         """Several tables (at least one), one after the other."""
         columns = (field.name for field in fields(cls))
         return cls(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in columns})
+
+
+# Of the columns of Packets.
+DTYPES = (
+    "i8", "i8", "u8", "u8", "u8", "u8", "u2", "u2", "u4", "u4", "u2", "u2", "i4", "u4", "u2", "i1", "?", "u4", "u4",
+    "?", "u2", "i8",
+)  # fmt: skip
 
 
 class Tally:

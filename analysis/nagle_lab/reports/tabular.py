@@ -105,6 +105,7 @@ class Tables:
 
     def add(self, source: str, result: Result) -> None:
         """The rows of one capture; ``source`` is what their first column says."""
+        assert result.exchanges is not None, "listed where a table is wanted"
         stalls, connections, exchanges = self._writers
         for at in range(0, len(result.stalls), _AT_ONCE):
             stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))

@@ -1,0 +1,134 @@
+"""The loops of loops.c, called through ctypes: for arguments and results see the same names in plain.py.
+
+Meanwhile the interpreter is free for other threads. C trusts its callers with lengths and dtypes: what is handed over
+is either made here or a table whose dtypes its class states.
+"""
+
+import ctypes
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.columns import Bools, Bytes, Ints, Sides
+from nagle_lab.loops.shapes import Framing, Grouped, Halves, Table, Times
+
+WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for NumPy
+
+
+def _load() -> ctypes.CDLL | None:
+    files = (Path(__file__).with_name(f"_loops{suffix}") for suffix in EXTENSION_SUFFIXES)
+    found = next((file for file in files if file.exists()), None)
+    if found is None or os.environ.get(WITHOUT) == "0":
+        return None
+    try:
+        return ctypes.CDLL(str(found))
+    except OSError:  # made for another machine
+        return None
+
+
+LIBRARY = _load()
+
+
+def walk(buffer: Bytes, start: int, end: int, framing: Framing) -> tuple[Ints, int]:
+    """See :func:`nagle_lab.loops.plain.walk`."""
+    offsets, follows = np.empty(max(0, end - start) // framing.shortest + 1, np.int64), np.empty(1, np.int64)
+    order, *sizes = framing
+    count = _call("walk", buffer, start, end, int(order == ">"), *sizes, offsets, follows)
+    return offsets[:count].copy(), int(follows[0])
+
+
+def usual_segments(records: Table, segments: Table) -> tuple[Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.usual_segments`."""
+    usual, unusual = np.empty((2, len(records)), np.int64)
+    count = _call("usual_segments", records.columns, len(records), segments.columns, usual, unusual)
+    return usual[:count], unusual[: len(records) - count]
+
+
+def hash_pairs(packets: Table) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """See :func:`nagle_lab.loops.plain.hash_pairs`."""
+    sender, pair = np.empty((2, len(packets)), np.uint64)
+    _call("hash_pairs", packets.columns, len(packets), sender, pair)
+    return sender, pair
+
+
+def find_keys(keys: NDArray[np.uint64], table: NDArray[np.uint64], numbers: Ints) -> Ints:
+    """See :func:`nagle_lab.loops.plain.find_keys`."""
+    found = np.empty(len(keys), np.int64)
+    _call("find_keys", keys, len(keys), table, numbers, len(table) - 1, found)
+    return found
+
+
+def sort_numbers(numbers: Ints, below: int) -> Ints:
+    """See :func:`nagle_lab.loops.plain.sort_numbers`."""
+    if below > 4 * len(numbers):  # counting would take longer than comparing
+        return np.argsort(numbers, kind="stable")
+    order = np.empty(len(numbers), np.int64)
+    _call("sort_numbers", numbers, len(numbers), below, np.zeros(below + 1, np.int64), order)
+    return order
+
+
+def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
+    """See :func:`nagle_lab.loops.plain.unwrap`."""
+    _call("unwrap", packets.columns, by, len(by.place), halves, rows.columns)
+
+
+def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.latest`."""
+    own, peer = np.empty((2, len(conn)), np.int64)
+    _call("latest", conn, side, of_kind, len(conn), own, peer)
+    return own, peer
+
+
+def answers(rows: Table) -> tuple[Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.answers`."""
+    found = np.empty((2, len(rows)), np.int64)
+    count = _call("answers", rows.columns, len(rows), *found)
+    return found[0, :count], found[1, :count]
+
+
+def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.waits`."""
+    found = np.empty((3, len(rows)), np.int64)
+    count = _call("waits", rows.columns, len(rows), least_ns, *found)
+    return found[0, :count], found[1, :count], found[2, :count]
+
+
+def behind(rows: Table) -> tuple[Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.behind`."""
+    found = np.empty((2, len(rows)), np.int64)
+    count = _call("behind", rows.columns, len(rows), *found)
+    return found[0, :count], found[1, :count]
+
+
+def pieces(conn: Ints, number: NDArray[np.int32], ts: Ints, says: Bytes) -> tuple[Ints, Times]:
+    """See :func:`nagle_lab.loops.plain.pieces`."""
+    first, *times = np.empty((1 + len(Times._fields), len(conn)), np.int64)
+    count = _call("pieces", conn, number, ts, says, len(conn), first, times)
+    return first[:count], Times(*(column[:count] for column in times))
+
+
+def _call(name: str, *arguments: Any) -> int:
+    function = getattr(LIBRARY, name)
+    function.restype = ctypes.c_int64
+    return int(function(*map(_argument, arguments)))
+
+
+def _argument(value: Any) -> Any:
+    """A column as a pointer, a table as an array of pointers, a number as 64 bits."""
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(_address(value))
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    return (ctypes.c_void_p * len(value))(*map(_address, value))
+
+
+def _address(column: NDArray[Any]) -> int:
+    if not column.flags.c_contiguous:
+        raise ValueError("a column with gaps")
+    if not column.size or not column.flags.writeable:
+        return column.ctypes.data
+    return ctypes.addressof(ctypes.c_char.from_buffer(column.data))  # four times as fast

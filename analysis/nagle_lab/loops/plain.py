@@ -1,0 +1,319 @@
+"""The loops over every packet in NumPy: what each does, and the reference that the compiled ones are held to."""
+
+from collections.abc import Iterator
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.columns import ACK, FIN, SYN, Bools, Bytes, Ints, Sides, runs
+from nagle_lab.loops.shapes import (
+    ACKNOWLEDGES,
+    ANSWERS,
+    ASKS,
+    TOGETHER,
+    UNSEEN,
+    Framing,
+    Grouped,
+    Halves,
+    Table,
+    Times,
+)
+
+Hashes = NDArray[np.uint64]
+
+EMPTY = -1  # a slot of a key table that never held a key; below it: that held one
+_ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
+_SAID_BY = Times(ASKS, ASKS, ACKNOWLEDGES, ANSWERS, ANSWERS)
+_BAND = np.int64(1) << 40  # more than one window of packets can carry
+
+
+# Bytes ----------------------------------------------------------------------------------------------
+
+
+def walk(buffer: Bytes, start: int, end: int, framing: Framing) -> tuple[Ints, int]:
+    """Offsets (records,) of the complete records from ``start`` on, and the offset of what follows them.
+
+    A capture is a chain: each record says where the next one starts. Stops at the first record that reaches beyond
+    ``end`` or whose size is outside the framing's limits.
+    """
+    length = Struct(framing.byte_order + "I").unpack_from
+    _, length_at, uncounted, shortest, longest = framing
+    last = end - framing.header
+    memory = buffer.data  # reading single numbers from it is faster than from the array
+    offsets: list[int] = []
+    found = offsets.append
+    while start <= last:
+        size = length(memory, start + length_at)[0] + uncounted
+        if start + size > end or not shortest <= size <= longest:
+            break
+        found(start)
+        start += size
+    return np.array(offsets, np.int64), start
+
+
+def usual_segments(records: Table, segments: Table) -> tuple[Ints, Ints]:
+    """Decode TCP segments with nothing unusual around them into the first rows of ``segments``.
+
+    Returns which ``records`` (n,) they are, and which are left to :mod:`nagle_lab.packets`, both in order. In NumPy,
+    its way is as good for all of them.
+    """
+    del segments
+    return np.empty(0, np.int64), np.arange(len(records))
+
+
+# Connections ----------------------------------------------------------------------------------------
+
+
+def hash_pairs(packets: Table) -> tuple[Hashes, Hashes]:
+    """Of each packet (n,), :func:`endpoint_hash` of its sender, and one of both ends, whichever of them sent it."""
+    p = packets
+    a, b = endpoint_hash(p.src_hi, p.src_lo, p.sport), endpoint_hash(p.dst_hi, p.dst_lo, p.dport)
+    return a, _mix(a + b) ^ (a ^ b)
+
+
+def endpoint_hash(hi: Hashes, lo: Hashes, port: NDArray[np.uint16]) -> Hashes:
+    """One 64-bit number for an endpoint: an address in two halves, and a port."""
+    return _mix(lo ^ (hi * np.uint64(0xC2B2AE3D27D4EB4F)) ^ (port.astype(np.uint64) << np.uint64(48)) ^ port)
+
+
+def _mix(x: Hashes) -> Hashes:
+    """A 64-bit finalizer: spreads every input bit over the whole word."""
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0x9FB21C651E98DF25)
+    return x ^ (x >> np.uint64(29))
+
+
+def find_keys(keys: Hashes, table: Hashes, numbers: Ints) -> Ints:
+    """The number of each key (n,) in a table with open addressing; -1 for one that is not there.
+
+    ``table`` and ``numbers`` (a power of two,) are its slots; a negative number is that of a slot without a key.
+    """
+    found = np.full(len(keys), EMPTY, np.int64)
+    for rows, slot in _probes(keys, table, numbers):
+        number = numbers[slot]
+        hit = (table[slot] == keys[rows]) & (number >= 0)
+        found[rows[hit]] = number[hit]
+    return found
+
+
+def _probes(keys: Hashes, table: Hashes, numbers: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Rows still looking and the slot each looks at, until every row met its key or an empty slot."""
+    mask = np.uint64(len(table) - 1)
+    rows = np.arange(len(keys))
+    slot = (keys & mask).astype(np.int64)
+    while len(rows):
+        yield rows, slot
+        number = numbers[slot]
+        on = np.flatnonzero((number != EMPTY) & ((table[slot] != keys[rows]) | (number < 0)))
+        rows, slot = rows[on], (slot[on] + 1) & np.int64(mask)
+
+
+def sort_numbers(numbers: Ints, below: int) -> Ints:
+    """The stable order of numbers (n,), each at least 0 and less than ``below``."""
+    return np.argsort(numbers.astype(np.uint16) if below < 1 << 16 else numbers, kind="stable")  # uint16: radix sort
+
+
+def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
+    """Fill in those ``rows`` of a timeline that are new, of ``packets`` in the order that ``by`` says.
+
+    Sequence and acknowledgement numbers lose their wrap, going on from ``halves``, which are updated.
+    """
+    at = np.arange(len(by.order)) + np.repeat(by.carried, by.size)
+    for name, column in _unwrapped(packets, by, halves).items():
+        getattr(rows, name)[at] = column
+
+
+def _unwrapped(p: Table, by: Grouped, halves: Halves) -> dict[str, NDArray[np.generic] | int]:
+    """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4), and how far they got."""
+    order, side, n, conn = by.order, by.side, len(by.order), np.repeat(by.place, by.size)
+    seq, ack, flags = p.seq[order], p.ack[order], p.flags[order]
+    has_ack = (flags & np.uint16(ACK)) != 0
+    length = p.length[order].astype(np.int64)
+    consumed = length + ((flags & np.uint16(SYN)) != 0) + ((flags & np.uint16(FIN)) != 0)
+    sides = [_Half(conn, np.flatnonzero(side == s)) for s in (0, 1)]
+    acking = [half if has_ack[half.rows].all() else _Half(conn, half.rows[has_ack[half.rows]]) for half in sides]
+    _anchor(sides, acking, seq, ack, halves)
+    _count(sides, p.wire[order], length, np.repeat(by.segment_size, by.size), halves)
+    start, end, sent_own, acked_peer = np.empty((4, n), np.int64)
+    acked = np.full(n, -1)
+    for s, (half, acks) in enumerate(zip(sides, acking, strict=True)):
+        own = half.rows
+        start[own] = chained = half.chain(seq[own], halves.seq[:, s])
+        end[own] = ends = chained + consumed[own]
+        sent_own[own] = half.highest_before(ends, halves.sent[:, s])
+        acked[acks.rows] = acks.chain(ack[acks.rows], halves.ack[:, s])
+        acked_peer[own] = half.highest_before(acked[own], halves.told[:, s])
+    window = p.window[order].astype(np.int64) << halves.shift.ravel()[2 * conn + side]
+    syn = np.flatnonzero(flags & np.uint16(SYN))
+    window[syn] = p.window[order[syn]]  # that of a SYN is never scaled
+    ts = p.ts[order]
+    return {
+        "conn": conn, "side": side, "frame": p.frame[order], "ts": ts, "gap": _gaps(ts, by, halves.last_ts),
+        "start": start, "end": end, "ack": acked, "length": length, "flags": flags, "window": window,
+        "sent_own": sent_own, "acked_peer": acked_peer, "exchange": -1, "carried": 0, "stretch": p.stretch[order],
+    }  # fmt: skip
+
+
+def _gaps(ts: Ints, by: Grouped, last_ts: Ints) -> Ints:
+    """ns since the connection's previous packet."""
+    gap = np.diff(ts, prepend=ts[:1])
+    gap[by.start] = ts[by.start] - last_ts[by.place]
+    last_ts[by.place] = ts[by.start + by.size - 1]
+    return gap
+
+
+class _Half:
+    """Those ``rows`` of a window, all of one side, grouped by connection."""
+
+    def __init__(self, conn: Ints, rows: Ints) -> None:
+        self.rows = rows
+        conn = conn[rows]
+        self.starts = runs(conn)
+        self.conn = conn[self.starts]
+        self.sizes = np.diff(self.starts, append=len(conn))
+        self._lasts = self.starts + self.sizes - 1
+
+    def chain(self, wire: NDArray[np.uint32], state: Ints) -> Ints:
+        """Unwrap wire numbers (n,) by following their steps; ``state`` (places,) is read and updated."""
+        if not len(wire):
+            return np.empty(0, np.int64)
+        before = state[self.conn]
+        steps = np.empty(len(wire), np.int32)
+        np.subtract(wire[1:], wire[:-1], out=steps[1:].view(np.uint32))  # modulo 2**32
+        steps[self.starts] = (wire[self.starts] - before.astype(np.uint32)).view(np.int32)
+        total = np.cumsum(steps, dtype=np.int64)
+        total += np.repeat(before - (total[self.starts] - steps[self.starts]), self.sizes)
+        state[self.conn] = total[self._lasts]
+        return total
+
+    def highest_before(self, values: Ints, state: Ints) -> Ints:
+        """Highest of the values (n,) before each row; starts from ``state`` (places,), which is updated."""
+        if not len(values):
+            return np.empty(0, np.int64)
+        floor = state[self.conn]
+        # One accumulate for all connections: each has its own band of numbers, above the one before.
+        band = np.arange(len(self.conn)) * _BAND
+        offset = np.repeat(band - floor, self.sizes)
+        top = values + offset
+        np.maximum(top, np.repeat(band, self.sizes), out=top)
+        np.minimum(top, np.repeat(band + (_BAND - 1), self.sizes), out=top)
+        np.maximum.accumulate(top, out=top)
+        state[self.conn] = top[self._lasts] - band + floor
+        before: Ints = np.empty_like(top)
+        before[1:] = top[:-1]
+        before[self.starts] = band
+        before -= offset
+        return before
+
+
+def _anchor(
+    sides: list[_Half], acking: list[_Half], seq: NDArray[np.uint32], ack: NDArray[np.uint32], halves: Halves
+) -> None:
+    """Start the numbering of new half-connections: at their first segment, else at its peer's first ACK."""
+    for s in (0, 1):
+        for half, number in ((sides[s], seq), (acking[1 - s], ack)):
+            new = np.flatnonzero(halves.seq[half.conn, s] < 0)
+            halves.seq[half.conn[new], s] = _ORIGIN + number[half.rows[half.starts[new]]]
+    for s in (0, 1):
+        talking = sides[1 - s].conn
+        new = talking[(halves.ack[talking, 1 - s] < 0) & (halves.seq[talking, s] >= 0)]
+        halves.ack[new, 1 - s] = halves.seq[new, s]
+
+
+def _count(sides: list[_Half], wire: NDArray[np.uint32], length: Ints, segment_size: Ints, halves: Halves) -> None:
+    """Packets, segments and bytes of each side."""
+    for s, half in enumerate(sides):
+        if not len(half.rows):
+            continue
+        own = length[half.rows]
+        parts = np.maximum(1, -(-own // segment_size[half.rows]))
+        halves.packets[half.conn, s] += half.sizes
+        for column, values in ((halves.segments, parts), (halves.payload, own), (halves.wire, wire[half.rows])):
+            column[half.conn, s] += np.add.reduceat(values, half.starts, dtype=np.int64)
+
+
+# Timeline -------------------------------------------------------------------------------------------
+
+
+def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
+    """Which row of a kind came last before each row (n,) of a timeline, of its connection; -1 where none did.
+
+    Sent by the row's own side, and by its peer. ``conn`` (n,) is grouped, ``of_kind`` (n,) tells the rows asked for.
+    """
+    at = np.arange(len(conn))
+    starts = runs(conn)
+    first = np.repeat(starts, np.diff(starts, append=len(conn)))
+    by_side = []
+    for s in (0, 1):
+        seen = np.maximum.accumulate(np.where(of_kind & (side == s), at, -1))
+        seen = np.concatenate([[-1], seen])[: len(conn)]
+        by_side.append(np.where(seen >= first, seen, -1))
+    return np.where(side == 0, *by_side), np.where(side == 0, *by_side[::-1])
+
+
+def answers(rows: Table) -> tuple[Ints, Ints]:
+    """New rows of a timeline that newly acknowledge the peer's latest segment, and that segment: RTT samples.
+
+    Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3), nor does one before which
+    time went back.
+    """
+    acker = np.flatnonzero((rows.ack > rows.acked_peer) & ~rows.carried)
+    segment = rows.latest_of_peer("consuming", acker)
+    exact = np.flatnonzero((segment >= 0) & (rows.ack[acker] == rows.end[segment]))
+    acker, segment = acker[exact], segment[exact]
+    comparable = rows.stretch[acker] == rows.stretch[segment]
+    fresh = np.flatnonzero((rows.start[segment] >= rows.sent_own[segment]) & comparable)
+    return acker[fresh], segment[fresh]
+
+
+def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints]:
+    """Each new data row that follows data of its own side by at least so much, a pure ACK of the peer in between.
+
+    The data before it, the latest of these ACKs, and itself; all shape (waits,). New data is no retransmission.
+    """
+    data = np.flatnonzero(rows.is_data)
+    ts = rows.ts[data]
+    after = np.flatnonzero(ts[1:] - ts[:-1] >= least_ns) + 1
+    release, trigger = data[after], data[after - 1]
+    of_one = np.flatnonzero((rows.conn[release] == rows.conn[trigger]) & (rows.side[release] == rows.side[trigger]))
+    release, trigger = release[of_one], trigger[of_one]
+    ack = rows.latest_of_peer("pure_ack", release)
+    new = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
+    return trigger[new], ack[new], release[new]
+
+
+def behind(rows: Table) -> tuple[Ints, Ints]:
+    """Each new data row whose side had data unacknowledged, and the latest of that; both shape (rows,).
+
+    Neither is a retransmission. As far as the capture shows: what is not acknowledged here may be at the sender.
+    """
+    sent = np.flatnonzero(rows.is_data & ~rows.carried)
+    own = rows.latest_of_own("data", sent)
+    known = np.flatnonzero(own >= 0)
+    sent, own = sent[known], own[known]
+    fresh = np.flatnonzero(rows.is_fresh(sent) & rows.is_fresh(own))
+    sent, own = sent[fresh], own[fresh]
+    told = rows.latest_of_peer("acking", sent)
+    acked = np.where(told >= 0, np.maximum(rows.acked_peer[told], rows.ack[told]), 0)
+    waiting = np.flatnonzero(acked < rows.end[own])
+    return sent[waiting], own[waiting]
+
+
+# Exchanges ------------------------------------------------------------------------------------------
+
+
+def pieces(conn: Ints, number: NDArray[np.int32], ts: Ints, says: Bytes) -> tuple[Ints, Times]:
+    """Put rows (n,) in timeline order together where neighbours are of one exchange: the first row and times of each.
+
+    ``number`` (n,) is the exchange on the connection, ``says`` (n,) what a row does in it: bits of ASKS, ACKNOWLEDGES
+    and ANSWERS. Times in ns, NEVER or -1 where nothing does it.
+    """
+    first = np.flatnonzero((np.diff(conn, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
+    if not len(first):
+        return first, Times(*(np.empty(0, np.int64) for _ in Times._fields))
+    return first, Times(
+        *(
+            together.reduceat(np.where(says & said_by, ts, unseen), first)
+            for together, said_by, unseen in zip(TOGETHER, _SAID_BY, UNSEEN, strict=True)
+        )
+    )
