@@ -3,7 +3,6 @@
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab import silences
@@ -40,13 +39,15 @@ def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True) 
 
 def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
     """The packets of a capture, window by window; the next one is read and decoded while one is analysed."""
-    coming: queue.Queue[Packets | BaseException | None] = queue.Queue(1)
+    coming: queue.SimpleQueue[Packets | BaseException | None] = queue.SimpleQueue()
+    taken = threading.Semaphore(0)  # only then is the next one read: memory holds two, not three
     over = threading.Event()
 
     def read() -> None:
         try:
             for records in capture:
                 coming.put(decode(records, tally))
+                taken.acquire()
                 if over.is_set():
                     return
             coming.put(None)
@@ -59,11 +60,11 @@ def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
         while (packets := coming.get()) is not None:
             if isinstance(packets, BaseException):
                 raise packets
+            taken.release()
             yield packets
     finally:
         over.set()
-        with suppress(queue.Empty):
-            coming.get_nowait()
+        taken.release()
 
 
 class Analysis:
@@ -118,7 +119,7 @@ class Analysis:
         if not len(places):
             return
         entry = entries(self.connections, places)
-        closed = self._aside.exchanges.close(places)
+        closed = self._aside.exchanges.close(places, self.connections)
         entry["answered"], entry["repeat"], entry["greeted"], entry["open"] = closed
         self._aside.ledger.put(self.connections.facts.id[places], entry)
         self.connections.free(places)

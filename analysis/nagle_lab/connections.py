@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, Sides, distinct, runs
+from nagle_lab.columns import ACK, RST, SYN, Bools, Ints, Sides, distinct
 from nagle_lab.keytable import KeyTable
-from nagle_lab.loops import Grouped, Halves, endpoint_hash, hash_pairs, sort_numbers, unwrap
+from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, hash_pairs, sort_numbers, unwrap
 from nagle_lab.packets import Packets
-from nagle_lab.timeline import KINDS, Timeline
+from nagle_lab.timeline import Timeline
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 DEFAULT_MSS = 1448  # Ethernet's 1460 less timestamps: what a connection uses when its handshake was not captured
@@ -142,18 +142,24 @@ class Connections:
 
     def segment_size(self, place: Ints, unknown: int = DEFAULT_MSS) -> Ints:
         """Largest payload of one segment of those (n,), bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
-        mss, stamps = self.facts.mss[place].astype(np.int64), self.facts.stamps[place].all(1)
-        smaller = np.where((mss > 0).all(1), mss.min(1), mss.max(1))
+        one, other = self.facts.mss[place].astype(np.int64).T  # column by column: rows of two are slow to go through
+        smaller = np.where((one > 0) & (other > 0), np.minimum(one, other), np.maximum(one, other))
+        stamps = self.facts.stamps[place, 0] & self.facts.stamps[place, 1]
         return np.where(smaller > 0, np.maximum(smaller - 12 * stamps, 1), unknown)
 
     # Windows of packets -----------------------------------------------------------------------------
 
     def follow(self, packets: Packets) -> Timeline:
         """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
-        order, conn, side = self._without_copies(packets, *self._assign(packets))
-        self._learn_handshakes(packets, order, conn, side)
-        rows = self._unwrapped(packets, order, conn, side)
-        self._learn(rows)
+        sender, pair_hash = hash_pairs(packets)
+        pair = self._pairs.numbers(pair_hash)
+        order, groups, syns = by_pair(packets, sender, pair, sort_numbers(pair, self._pairs.size))
+        self.copies += len(packets) - len(order)
+        start, places = self._generations(packets, order, pair, groups, syns)
+        place = places[np.searchsorted(start, syns, "right") - 1]
+        self._learn_handshakes(packets, order[syns], place, sender[order[syns]])
+        rows = self._unwrapped(packets, order, sender, start, places)
+        self._learn_reactions(rows)
         return rows
 
     def finish(self, rows: Timeline) -> Ints:
@@ -179,38 +185,35 @@ class Connections:
         """The places that are taken."""
         return np.flatnonzero(self.facts.id >= 0)
 
-    def _assign(self, p: Packets) -> tuple[Ints, Ints, Sides]:
-        """Order of the packets by connection, and in that order the connection and side of each."""
-        sender, pair_hash = hash_pairs(p)
-        pair = self._pairs.numbers(pair_hash)
+    def _generations(self, p: Packets, order: Ints, pair: Ints, groups: Ints, syns: Ints) -> tuple[Ints, Ints]:
+        """Where in the order each connection begins, and its place.
+
+        A SYN with a new sequence number starts another on the same address pair.
+        """
         if self._pairs.size > len(self._current):
             spare = np.full(2 * self._pairs.size - len(self._current), -1, np.int64)
             self._current = np.concatenate([self._current, spare])
-        order = sort_numbers(pair, self._pairs.size)
-        conn = self._generations(p, order, pair[order])
-        return order, conn, (sender[order] != self.facts.origin[conn]).astype(np.int8)
-
-    def _generations(self, p: Packets, order: Ints, pair: Ints) -> Ints:
-        """Connection of each sorted row: a SYN with a new sequence number starts another on the same address pair."""
-        groups = runs(pair)
-        known = self._current[pair[groups]]
-        syn_rows = np.flatnonzero((p.flags & (SYN | ACK | RST) == SYN)[order])
-        before = self._current[pair[syn_rows]]
+        known = self._current[pair[order[groups]]]
+        syns = syns[p.flags[order[syns]] & (SYN | ACK | RST) == SYN]
+        own = pair[order[syns]]
+        before = self._current[own]
         latest = np.where(before >= 0, self.facts.syn[before, 0], -1)
-        seq = p.seq[order[syn_rows]].astype(np.int64)
-        same = np.flatnonzero(pair[syn_rows[1:]] == pair[syn_rows[:-1]]) + 1
+        seq = p.seq[order[syns]].astype(np.int64)
+        same = np.flatnonzero(own[1:] == own[:-1]) + 1
         latest[same] = seq[same - 1]  # the previous SYN of the pair: in this window, else what is remembered
         # A SYN that is the very first row of an unknown pair is one beginning, not two.
-        born = distinct(syn_rows[seq != latest], groups[known < 0])
-        places = self._new(p, order[born], pair[born])
+        born = distinct(syns[seq != latest], groups[known < 0])
+        places = self._new(p, order[born], pair[order[born]])
         # A row belongs to the latest connection begun in its group, else to the one known before.
-        edges = distinct(groups, born)
-        owner = np.empty(len(edges), np.int64)
-        owner[np.searchsorted(edges, groups)] = known
-        owner[np.searchsorted(edges, born)] = places
-        self._supersede(known[np.isin(groups, born)], owner, pair[edges])
-        self._current[pair[edges]] = owner  # duplicates: the last edge of each pair wins, its newest connection
-        return np.repeat(owner, np.diff(edges, append=len(pair)))
+        start = distinct(groups, born)
+        owner = np.full(len(start), -1)
+        owner[np.searchsorted(start, groups)] = known
+        begun = np.searchsorted(start, born)
+        replaced, owner[begun] = owner[begun], places
+        own = pair[order[start]]
+        self._supersede(replaced, owner, own)
+        self._current[own] = owner  # duplicates: the last of each pair wins, its newest connection
+        return start, owner
 
     def _supersede(self, known: Ints, owner: Ints, pair: Ints) -> None:
         """Note whom a newer connection follows: the one ``known`` before, or an earlier one of this window."""
@@ -246,44 +249,30 @@ class Connections:
             setattr(self.facts, name, grown)
         self._free = np.concatenate([np.arange(new - 1, old - 1, -1), self._free])
 
-    def _without_copies(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> tuple[Ints, Ints, Sides]:
-        """Leave out packets captured twice, on two interfaces: the same IPv4 datagram right after itself."""
-        datagram = p.ip_id[order]
-        at = np.flatnonzero((datagram[1:] == datagram[:-1]) & (datagram[1:] != 0)) + 1
-        at = at[(conn[at] == conn[at - 1]) & (side[at] == side[at - 1])]
-        one, two = order[at - 1], order[at]
-        for column in (p.seq, p.ack, p.flags, p.length, p.window):
-            same = column[one] == column[two]
-            at, one, two = at[same], one[same], two[same]
-        if not len(at):
-            return order, conn, side
-        self.copies += len(at)
-        return np.delete(order, at), np.delete(conn, at), np.delete(side, at)
-
-    def _learn_handshakes(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> None:
-        rows = np.flatnonzero((p.flags & np.uint16(SYN))[order])
-        if not len(rows):
+    def _learn_handshakes(self, p: Packets, syns: Ints, place: Ints, sender: NDArray[np.uint64]) -> None:
+        """What the SYNs (n,) of those connections tell; ``sender`` (n,) sent them."""
+        if not len(syns):
             return
-        at, source, f = (conn[rows], side[rows]), order[rows], self.facts
-        f.syn[at] = p.seq[source]
-        f.syn_window[at] = p.window[source]
-        f.mss[at] = p.mss[source]
-        f.wscale[at] = p.wscale[source]
-        f.stamps[at] = p.has_ts[source]
-        scales = f.wscale[conn[rows]]
+        f = self.facts
+        at = place, (sender != f.origin[place]).astype(np.int8)
+        f.syn[at] = p.seq[syns]
+        f.syn_window[at] = p.window[syns]
+        f.mss[at] = p.mss[syns]
+        f.wscale[at] = p.wscale[syns]
+        f.stamps[at] = p.has_ts[syns]
+        scales = f.wscale[place]
         told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
-        f.shift[conn[rows]] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
+        f.shift[place] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
 
-    def _unwrapped(self, p: Packets, order: Ints, conn: Ints, side: Sides) -> Timeline:
+    def _unwrapped(self, p: Packets, order: Ints, sender: NDArray[np.uint64], start: Ints, places: Ints) -> Timeline:
         """Of each connection, the rows of earlier windows that these may look back at, and then the new ones."""
-        start = runs(conn)
-        size, places, f = np.diff(start, append=len(conn)), conn[start], self.facts
+        size, f = np.diff(start, append=len(order)), self.facts
         old, group = self._looked_back_at(places)
         carried = np.cumsum(np.bincount(group, minlength=len(places)))
         rows = Timeline.empty(len(order) + len(old))
         rows.put(start[group] + np.arange(len(old)), old)
         halves = Halves(*(getattr(f, name) for name in Halves._fields))
-        unwrap(p, Grouped(order, side, start, size, places, self.segment_size(places), carried), halves, rows)
+        unwrap(p, Grouped(order, sender, start, size, places, self.segment_size(places), carried), halves, rows)
         return rows
 
     def _looked_back_at(self, places: Ints) -> tuple[Timeline, Ints]:
@@ -298,25 +287,15 @@ class Connections:
         self._context = self._context.take(np.flatnonzero(owner < 0))
         return old, owner[rows]
 
-    def _learn(self, rows: Timeline) -> None:
-        """First senders of data, closings, and each side's shortest reaction."""
-        f, new = self.facts, ~rows.carried
-        silent = f.opener[rows.conn[rows.starts]] < 0
-        if silent.any():
-            opens = _first_of_each(new & rows.is_data, rows.starts)
-            opens = opens[silent & (opens >= 0)]
-            f.opener[rows.conn[opens]] = rows.side[opens]
-        ends = np.flatnonzero(new & (rows.flags & np.uint16(FIN | RST) != 0))
-        f.closed[rows.conn[ends], rows.side[ends]] = True
-        f.closed[rows.conn[ends], 1 - rows.side[ends]] |= rows.flags[ends] & RST != 0
+    def _learn_reactions(self, rows: Timeline) -> None:
         acker, acked = rows.answers
-        shortest = rows.ts[acker] - rows.ts[acked]
-        np.minimum.at(f.reaction.reshape(-1), 2 * rows.conn[acker] + rows.side[acker], np.maximum(shortest, 0))
+        reaction = np.maximum(rows.ts[acker] - rows.ts[acked], 0)
+        np.minimum.at(self.facts.reaction.reshape(-1), 2 * rows.conn[acker] + rows.side[acker], reaction)
 
     def _over(self, now: int) -> Ints:
         """Places of connections that nothing more is expected of."""
         f, live = self.facts, self.live()
-        closed, silent = f.closed[live].all(1), now - f.last_ts[live]
+        closed, silent = f.closed[live, 0] & f.closed[live, 1], now - f.last_ts[live]
         over = closed & (silent > TIME_WAIT)
         if len(live) > MANY:
             unanswered = (f.packets[live, 1] == 0) & (f.payload[live, 0] == 0) & (f.syn[live, 0] >= 0)
@@ -327,22 +306,11 @@ class Connections:
         return places
 
     def _keep_context(self, rows: Timeline, over: Ints) -> None:
-        """Keep, per open connection, the last row and the last of each kind of each side."""
+        """Keep what later windows may look back at, of connections that are not over."""
         f = self.facts
-        gone = f.closed.all(1) & (int(rows.ts.max()) - f.last_ts > LAST_ANSWER)
+        gone = f.closed[:, 0] & f.closed[:, 1] & (int(rows.ts.max()) - f.last_ts > LAST_ANSWER)
         gone[over] = True
-        keep = np.zeros(len(rows), np.bool_)
-        keep[rows.lasts] = True
-        for kind in KINDS:
-            for before in (rows.latest_of_own(kind, rows.lasts), rows.latest_of_peer(kind, rows.lasts)):
-                keep[before[before >= 0]] = True
-        keep &= ~gone[rows.conn]
+        keep = np.flatnonzero(context(rows))
+        keep = keep[~gone[rows.conn[keep]]]
         stays = np.flatnonzero(~gone[self._context.conn])
-        self._context = Timeline.join([rows.take(np.flatnonzero(keep)), self._context.take(stays)])
-
-
-def _first_of_each(mask: Bools, starts: Ints) -> Ints:
-    """The first row of each run where ``mask``, shape of ``starts``; -1 none."""
-    where = np.append(np.flatnonzero(mask), len(mask))
-    first = where[np.searchsorted(where, starts)]
-    return np.where(first < np.append(starts[1:], len(mask)), first, -1)
+        self._context = Timeline.join([rows.take(keep), self._context.take(stays)])

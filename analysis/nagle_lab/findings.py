@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints, runs
+from nagle_lab.columns import Ints, picked, runs
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
@@ -84,7 +84,7 @@ class Findings:
         self.rejected.update({name: getattr(proof, name) for name in self.rejected})
         self._explain_silences(triples, known, proof)
         which = np.flatnonzero(proof.stalls)
-        stalls, known = triples[which], known.where(which)
+        stalls, known = picked(triples, which), known.where(which)
         self.wait.add(stalls["wait"])
         self.release.add(stalls["release"])
         self.timer.add(stalls["wait"] - known.side("reaction", 1 - stalls["side"]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints
+from nagle_lab.columns import Ints, ranked
 from nagle_lab.connections import NO_REACTION, Connections
 from nagle_lab.shelf import Shelf
 
@@ -62,7 +62,7 @@ class Ledger(Shelf):
 
     def of(self, connections: Ints) -> Known:
         """What is known of those connections (n,)."""
-        numbers, of = np.unique(connections, return_inverse=True)
+        numbers, of = ranked(connections)
         return Known(numbers, self.take(numbers), of)
 
 

@@ -7,6 +7,7 @@ memory does not.
 import mmap
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -20,6 +21,7 @@ from nagle_lab.errors import NagleLabError
 IN_MEMORY = 2 << 20  # bytes of one shelf
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
+WAITING = 2  # appended parts that wait in memory to be written, at most
 
 
 class Shelf:
@@ -35,7 +37,7 @@ class Shelf:
         self._memory = np.zeros(0, dtype)
         self._file: Any = None
         self._writer: ThreadPoolExecutor | None = None
-        self._writing: Future[None] | None = None
+        self._writing: deque[Future[None]] = deque()
 
     def __len__(self) -> int:
         return self._count
@@ -95,17 +97,17 @@ class Shelf:
         if self._file is None:
             self._opaque(self._memory)[begin : begin + len(rows)] = self._opaque(np.ascontiguousarray(rows))
             return
-        self._settle()
+        self._settle(WAITING)
         content = np.ascontiguousarray(rows).view(np.uint8).data
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "shelf")
-        self._writing = self._writer.submit(_write_all, self._file.fileno(), content, begin * self.dtype.itemsize)
+        at = begin * self.dtype.itemsize
+        self._writing.append(self._writer.submit(_write_all, self._file.fileno(), content, at))
 
-    def _settle(self) -> None:
-        """Until all is written; raises what it raised."""
-        if self._writing is not None:
-            self._writing.result()
-            self._writing = None
+    def _settle(self, left: int = 0) -> None:
+        """Until all is written but so many; raises what it raised."""
+        while len(self._writing) > left:
+            self._writing.popleft().result()
 
     def _reserve(self, count: int) -> None:
         """Make room for so many rows; on disk really, for a mapped file that finds none later ends in SIGBUS."""

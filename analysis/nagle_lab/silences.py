@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import FIN, RST, SYN, Bools, Ints
 from nagle_lab.ledger import Known
+from nagle_lab.loops import pauses
 from nagle_lab.stalls import MS, is_late
 from nagle_lab.timeline import Timeline
 
@@ -57,15 +58,15 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
 
     ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers.
     """
-    at = np.flatnonzero((rows.gap >= MINIMUM) & ~rows.carried)
+    at, own, peer, told = pauses(rows, MINIMUM)
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
-    at = at[rows.any_before("data", at) & ~closing]
+    at, own, peer, told = (column[~closing] for column in (at, own, peer, told))
     code = np.full(len(at), OTHER)
-    code[rows.is_pure_ack[at] & (rows.ack[at] > rows.acked_peer[at])] = ACKNOWLEDGEMENT
+    code[rows.is_pure_ack_at(at) & (rows.ack[at] > rows.acked_peer[at])] = ACKNOWLEDGEMENT
     if rows.closed_windows:
         code[_opens(rows, at)] = OPENING
     data = np.flatnonzero(rows.length[at] > 0)
-    code[data] = _ended_by_data(rows, at[data])
+    code[data] = _ended_by_data(rows, at[data], own[data], peer[data], told[data])
     found = np.empty(len(at), SILENCE)
     found["conn"], found["side"], found["gap"] = numbers[rows.group[at]], rows.side[at], rows.gap[at]
     found["ended_by"] = code
@@ -74,11 +75,13 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     return found
 
 
-def _ended_by_data(rows: Timeline, at: Ints) -> Ints:
-    own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
+def _ended_by_data(rows: Timeline, at: Ints, own: Ints, peer: Ints, told: Ints) -> Ints:
+    """What the rows ``at`` (n,) are, after :func:`loops.pauses`."""
     code = np.where(own > peer, CONTINUATION, ANSWER)
     code[rows.start[at] < rows.sent_own[at]] = AGAIN
-    code[_was_full(rows, at, own)] = OPENING
+    edge = rows.ack[told] + rows.window[told]
+    was_full = (told >= 0) & (own >= 0) & (rows.sent_own[at] >= edge)  # no room for one more byte
+    code[was_full] = OPENING
     return code
 
 
@@ -86,13 +89,6 @@ def _opens(rows: Timeline, at: Ints) -> Bools:
     """Acknowledgements whose sender's window was closed before: window updates and answers to probes."""
     told = rows.latest_of_own("acking", at)
     return np.asarray((told >= 0) & (rows.window[told] == 0) & (rows.length[at] == 0))
-
-
-def _was_full(rows: Timeline, at: Ints, own: Ints) -> Bools:
-    """Data of a sender whose peer's window had no room for one more byte."""
-    told = rows.latest_of_peer("acking", at)
-    edge = rows.ack[told] + rows.window[told]
-    return np.asarray((told >= 0) & (own >= 0) & (rows.sent_own[at] >= edge))
 
 
 def causes(found: Rows, known: Known) -> Totals:

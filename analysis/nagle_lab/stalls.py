@@ -92,7 +92,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers. Only new rows end a
     triple, so windows can be of any size. No judgement yet on what caused the release.
     """
-    trigger, ack, release = waits(rows, LATE)
+    trigger, told, ack, release = waits(rows, LATE)
     group = rows.group[release]
     size = segment_size[group]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
@@ -105,7 +105,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & rows.is_fresh(trigger)
         & (rows.acked_peer[ack] < rows.end[trigger])  # until this ACK the trigger was outstanding
         & (rows.ack[ack] == rows.sent_own[release])  # and now nothing is
-        & _window_had_room(rows, trigger, ack, release)
+        & _window_had_room(rows, told, trigger, ack, release)
     )
     held = np.flatnonzero(held)
     held = held[np.argsort(rows.frame[release[held]])]
@@ -120,9 +120,8 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     return found
 
 
-def _window_had_room(rows: Timeline, trigger: Ints, ack: Ints, release: Ints) -> Bools:
-    """Whether the receiver's window, told before the trigger, had room for it and the release, and never closed."""
-    told = rows.latest_of_peer("acking", trigger)
+def _window_had_room(rows: Timeline, told: Ints, trigger: Ints, ack: Ints, release: Ints) -> Bools:
+    """Whether the receiver's window had room for trigger and release, as ``told`` before them, and never closed."""
     edge = rows.ack[told] + rows.window[told]
     room: Bools = (told < 0) | (edge >= rows.end[trigger] + rows.length[release])
     if rows.closed_windows:
@@ -156,7 +155,7 @@ def late_acks(rows: Timeline, numbers: Ints) -> Rows:
     """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them when all is known."""
     acker, segment = rows.answers
     wait = rows.ts[acker] - rows.ts[segment]
-    late = np.flatnonzero((wait >= LATE) & rows.is_pure_ack[acker])
+    late = np.flatnonzero((wait >= LATE) & rows.is_pure_ack_at(acker))
     return _late(rows, numbers, acker[late], wait[late])
 
 
@@ -170,7 +169,7 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
     of_fin = np.flatnonzero((rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0))
     acker, segment = acker[of_fin], segment[of_fin]
     wait = rows.ts[acker] - rows.ts[segment]
-    by_timer: Ints = acker[rows.is_pure_ack[acker] & (wait >= AT_ONCE) & (wait < LATE)]
+    by_timer: Ints = acker[rows.is_pure_ack_at(acker) & (wait >= AT_ONCE) & (wait < LATE)]
     return by_timer
 
 
@@ -204,7 +203,7 @@ def prove(triples: Rows, known: Known) -> Proof:
     """Keep the triples (n,) whose release the ACK caused; ``known`` (n,) is what the ledger says of them."""
     t, handshake = triples, known.column("handshake")
     own, peer = known.side("reaction", t["side"]), known.side("reaction", 1 - t["side"])
-    off = (known.side("nagle_off", t["side"]) > 0) | _sends_before_acks(t, handshake, own)
+    off = (known.side("nagle_off", t["side"]) > 0) | _sends_before_acks(t, known, handshake, own)
     late, round_trip_ack = is_late(t["wait"], peer), t["wait"] - peer < LATE
     # From the capture point to the sender and back: its fastest reaction, when a handshake shows it.
     round_trip = np.where(handshake, own, np.minimum(own, UNKNOWN_ROUND_TRIP))
@@ -226,13 +225,14 @@ def prove(triples: Rows, known: Known) -> Proof:
     )
 
 
-def _sends_before_acks(t: Rows, handshake: Bools, reaction: Ints) -> Bools:
+def _sends_before_acks(t: Rows, known: Known, handshake: Bools, reaction: Ints) -> Bools:
     """Triples of half-connections whose data was seen to pass sooner after an ACK than an answer to it could.
 
     It was sent before the ACK arrived, behind an unacknowledged small segment: that sender's Nagle is off.
     """
-    half = 2 * t["conn"] + t["side"]
-    return np.isin(half, half[handshake & (reaction > RELEASE_MARGIN) & (2 * t["release"] < reaction)])
+    half, seen = 2 * known.of + t["side"], np.zeros(2 * len(known.numbers), np.bool_)
+    seen[half[handshake & (reaction > RELEASE_MARGIN) & (2 * t["release"] < reaction)]] = True
+    return np.asarray(seen[half])
 
 
 def _margins(since_trigger: Ints, excess: Ints) -> Ints:
@@ -252,20 +252,37 @@ def _margins(since_trigger: Ints, excess: Ints) -> Ints:
         return np.full(len(excess), NOTHING)
     if 2 * step_from_ack > step_from_trigger and 2 * _spread(excess[near]) > _spread(since_trigger[near]):
         return strict
-    padded = np.pad(excess[near], NEIGHBOURS, "reflect")
-    runs = np.sort(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS + 1), axis=1)[:, 1]
+    runs = _all_but_earliest(np.pad(excess[near], NEIGHBOURS, "reflect"))
     queued = np.maximum(runs[: len(near)], runs[NEIGHBOURS : NEIGHBOURS + len(near)])  # before it, and after it
     spread = np.clip(2 * np.median(excess[near]), RELEASE_SPREAD, RELEASE_MARGIN)
     most = QUEUEING if np.median(excess[near]) > RELEASE_SPREAD else RELEASE_MARGIN  # no queue, no widening
-    small_step = np.percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
+    small_step = _percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
     strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, most)
     return strict
 
 
+def _all_but_earliest(padded: Ints) -> Ints:
+    """The least but one of each time (n + NEIGHBOURS,) and the NEIGHBOURS that follow it, (n,)."""
+    n = len(padded) - NEIGHBOURS
+    least, next_least = padded[:n], np.full(n, np.iinfo(np.int64).max)
+    for begin in range(1, NEIGHBOURS + 1):
+        time = padded[begin : begin + n]
+        next_least = np.minimum(next_least, np.maximum(least, time))
+        least = np.minimum(least, time)
+    return next_least
+
+
 def _spread(times: Ints) -> float:
     """The range of the middle half."""
-    low, high = np.percentile(times, [25, 75])
-    return float(high - low)
+    return _percentile(times, 75) - _percentile(times, 25)
+
+
+def _percentile(times: Ints, percent: int) -> float:
+    """As np.percentile, which imports masked arrays: that takes longer than analysing a small capture."""
+    place, part = divmod((len(times) - 1) * percent, 100)
+    around = [place, place + (part > 0)]
+    low, high = np.partition(times, around)[around]
+    return float(low + (high - low) * part / 100)
 
 
 def _is_chance(prompt: int, beyond: Ints, width: int) -> bool:

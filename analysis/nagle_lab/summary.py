@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from nagle_lab.capture import Capture
+from nagle_lab.columns import distinct
 from nagle_lab.distribution import Distribution
 from nagle_lab.findings import Ends, Findings
 from nagle_lab.packets import Tally
@@ -178,7 +179,7 @@ def _spread(durations: Distribution) -> Spread | None:
 
 
 # Edges of the bins of a histogram, µs: 20 for a power of ten, and the last bin has no end.
-_EDGES = np.unique(np.append(np.ceil(10 ** (np.arange(240) / 20) - 1e-9), 0).astype(np.int64))
+_EDGES = distinct(np.append(0, np.ceil(10 ** (np.arange(240) / 20) - 1e-9)).astype(np.int64))
 
 
 def _histogram(durations: Distribution) -> Histogram:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab import loops
-from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, runs
+from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, empty_columns, runs
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Timeline:
     @classmethod
     def empty(cls, count: int) -> "Timeline":
         """A table of so many rows, with anything in them."""
-        return cls(*(np.empty(count, _DTYPES.get(name, np.int64)) for name in COLUMNS))
+        return cls(*empty_columns(count, (_DTYPES.get(name, np.int64) for name in COLUMNS)))
 
     def put(self, at: Ints, rows: "Timeline") -> None:
         """Write ``rows`` (n,) to the rows ``at`` (n,)."""
@@ -91,7 +91,11 @@ class Timeline:
     @cached_property
     def is_pure_ack(self) -> Bools:
         """Rows with the ACK flag and nothing else to say."""
-        pure: Bools = ((self.flags & np.uint16(SYN | FIN | RST | ACK)) == ACK) & ~self.is_data
+        return self.is_pure_ack_at(slice(None))
+
+    def is_pure_ack_at(self, at: Ints | slice) -> Bools:
+        """Which of the rows ``at`` are pure ACKs."""
+        pure: Bools = ((self.flags[at] & np.uint16(SYN | FIN | RST | ACK)) == ACK) & (self.length[at] == 0)
         return pure
 
     def is_fresh(self, at: Ints) -> Bools:
@@ -125,12 +129,6 @@ class Timeline:
         """Which of the connections here each row belongs to, (n,): an index of ``starts``."""
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
-    def any_before(self, kind: str, at: Ints) -> Bools:
-        """Whether a row of the ``kind``, of either side, came earlier in the connection of the rows ``at``."""
-        where = np.append(np.flatnonzero(getattr(self, f"is_{kind}")), len(self))
-        first = where[np.searchsorted(where, self.starts)]
-        return np.asarray(first[self.group[at]] < at)
-
     @cached_property
     def closed_windows(self) -> bool:
         """Whether any row tells of a window of zero."""
@@ -157,6 +155,5 @@ class Timeline:
         return {}
 
 
-KINDS = ("data", "consuming", "acking", "pure_ack")
 COLUMNS = tuple(f.name for f in fields(Timeline))
 _DTYPES = {"side": np.int8, "flags": np.uint16, "exchange": np.int32, "carried": np.bool_}  # of others: int64

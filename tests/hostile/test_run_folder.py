@@ -16,12 +16,12 @@ from nagle_lab import comparison, runs
 from nagle_lab.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.figures import figures_of
-from nagle_lab.reports import terminal
 from nagle_lab.reports.html.capture import glance, masthead
 from nagle_lab.reports.html.evidence import provenance, witnesses
 from nagle_lab.reports.html.shown import shown_run
 from nagle_lab.reports.junit import junit, suite_of_run
 from nagle_lab.reports.page import page_of_run
+from nagle_lab.reports.run import show_run
 from nagle_lab.runs import judge, store
 from support.run_folders import change, reseal, sealed, write
 
@@ -241,7 +241,7 @@ def report_everywhere(folder: Path) -> None:
     run = judge(folder)
     run.to_json()
     said = StringIO()
-    terminal.show_run(run, Console(file=said, width=100, highlight=False, markup=False, emoji=False))
+    show_run(run, Console(file=said, width=100, highlight=False, markup=False, emoji=False))
     assert said.getvalue().replace("\n", "").isprintable()
     suite = suite_of_run(run, run.exit_code(), run.contradictions)
     for text in (junit([suite]), page_of_run(run, run.contradictions)):

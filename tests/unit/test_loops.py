@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab import columns, connections, keytable, packets, stalls, timeline
+from nagle_lab import columns, connections, exchanges, keytable, packets, stalls, timeline
 from nagle_lab.capture import open_capture
 from nagle_lab.capture.records import PADDING, Records
-from nagle_lab.loops import Framing, compiled, plain
+from nagle_lab.loops import KINDS, Framing, compiled, plain
 from nagle_lab.packets import Packets, Tally
 from nagle_lab.packets.table import DTYPES
 from support.truth import lookalikes, references
@@ -232,7 +232,7 @@ def followed(table: Packets, cuts: list[int], way) -> tuple[list[timeline.Timeli
     known, rows = connections.Connections(), []
     with pytest.MonkeyPatch.context() as patched:
         for module in (connections, keytable):
-            for name in ("hash_pairs", "sort_numbers", "unwrap", "find_keys"):
+            for name in ("by_pair", "context", "hash_pairs", "sort_numbers", "unwrap", "find_keys"):
                 if hasattr(module, name):
                     patched.setattr(module, name, getattr(way, name))
         patched.setattr("nagle_lab.loops.latest", way.latest)
@@ -254,27 +254,36 @@ def test_unwrap_and_what_a_timeline_is_asked(rows, cuts):
     (ours, known), (theirs, expected) = (followed(table, cuts, way) for way in (compiled, plain))
     for one, other in zip(ours, theirs, strict=True):
         same(tuple(one.columns), tuple(other.columns))
-        for kind in timeline.KINDS:
+        for kind in KINDS:
             of_kind = getattr(one, f"is_{kind}")
             same(*(way.latest(one.conn, one.side, of_kind) for way in (compiled, plain)))
         same(compiled.answers(one), plain.answers(one))
         same(compiled.behind(one), plain.behind(one))
+        same(compiled.context(one), plain.context(one))
         for least in (0, 40_000, stalls.LATE):
             same(compiled.waits(one, least), plain.waits(one, least))
+            same(compiled.pauses(one, least), plain.pauses(one, least))
     for name in known.facts.__dataclass_fields__:
         same(getattr(known.facts, name), getattr(expected.facts, name))
 
 
 @needs_compiled
-@given(
-    rows=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**60), st.integers(1, 7)), max_size=60
-    )
-)
-def test_pieces(rows):
-    conn, number, ts, says = (np.array(column) for column in zip(*sorted(rows), strict=True)) if rows else [[]] * 4
-    given = (np.array(conn, np.int64), np.array(number, np.int32), np.array(ts, np.int64), np.array(says, np.uint8))
-    same(compiled.pieces(*given), plain.pieces(*given))
+@settings(max_examples=200)
+@given(rows=captures, cuts=st.lists(st.integers(0, 80), max_size=3), clients=st.lists(st.booleans(), min_size=80))
+def test_exchanges(rows, cuts, clients):
+    """Whoever asks, even where the two change their roles between windows."""
+    both = []
+    for way in (compiled, plain):
+        table = table_of(rows)
+        timelines, known = followed(table, [min(cut, len(table)) for cut in cuts], way)
+        now = exchanges.nothing(known.places)
+        said = []
+        for one in timelines:
+            client = np.array(clients, np.int8)[: len(one.starts)]
+            said.append((way.exchanges(one, client, now), one.exchange, tuple(column.copy() for column in now)))
+        both.append(said)
+    for ours, theirs in zip(*both, strict=True):
+        same(ours, theirs)
 
 
 @needs_compiled

@@ -95,7 +95,7 @@ class _Copy:
             order, magic = pcap.MAGICS.get(bytes(window.raw[:4]), ("<", 0))
             if magic:
                 self._pcap(window, stored.name, order, 1 if magic == pcap.NANOSECOND else 1000)
-            elif window.raw.startswith(MAGIC):
+            elif window.raw[: len(MAGIC)] == MAGIC:
                 self._pcapng(window)
             else:
                 raise NagleLabError(f"{path}: not a capture: give a pcap or pcapng file")
@@ -173,10 +173,10 @@ class _Copy:
         while True:
             for at, kind, length in blocks:
                 if new := self._anew(blocks, at, kind, length):
-                    self._to.write(memoryview(window.raw)[done:at])
+                    self._to.write(window.raw[done:at])
                     self._to.write(new)
                     done = at + length
-            self._to.write(memoryview(window.raw)[done : blocks.at])
+            self._to.write(window.raw[done : blocks.at])
             if blocks.stopped or window.at_end:
                 return
             blocks.slide()
@@ -219,7 +219,7 @@ class _Blocks:
         """Offset, type and length of each."""
         raw, end = self.window.raw, self.window.end
         while self.at + 12 <= end:
-            if raw.startswith(MAGIC, self.at):
+            if raw[self.at : self.at + len(MAGIC)] == MAGIC:
                 self.order = BYTE_ORDERS.get(bytes(raw[self.at + 8 : self.at + 12]), self.order)
             kind, length = unpack_from(self.order + "II", raw, self.at)
             if length < 12 or length > LONGEST_BLOCK:

@@ -262,11 +262,11 @@ class PcapngReader:
         return True
 
     def _is_section(self, at: int) -> bool:
-        return at + 12 <= self._window.end and self._window.raw.startswith(MAGIC, at)
+        return at + 12 <= self._window.end and self._window.raw[at : at + len(MAGIC)] == MAGIC
 
     def _impossible_length(self, at: int) -> str:
         raw, end = self._window.raw, self._window.end
-        if at + 8 > end or (raw.startswith(MAGIC, at) and at + 12 > end):
+        if at + 8 > end or (raw[at : at + len(MAGIC)] == MAGIC and at + 12 > end):
             return ""  # too little of it is there to tell
         length = unpack_from(self._order + "I", raw, at + 4)[0]
         return "" if 12 <= length <= LONGEST_BLOCK else f"a block says it is {length:,} bytes long"

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from nagle_lab.capture.compression import Source
 from nagle_lab.capture.records import PADDING
 
-WINDOW_BYTES = 4 << 20
+WINDOW_BYTES = 8 << 20
 SMALLEST = 64  # holds any file header
 
 
@@ -25,7 +25,7 @@ class Window:
         self._size = max(size, SMALLEST)
         self.raw = _room(self._size)
         self.raw[: self.end] = head
-        self._spare = bytearray()  # most captures never need it
+        self._spare = _room(0)  # most captures never need it
         self._fill()
 
     @property
@@ -40,22 +40,21 @@ class Window:
         if len(self._spare) != self._size + PADDING:
             self._spare = _room(self._size)
         kept = self.end - used
-        self._spare[:kept] = memoryview(self.raw)[used : self.end]
+        self._spare[:kept] = self.raw[used : self.end]
         self.raw, self._spare = self._spare, self.raw
         self.base += used
         self.end = kept
         self._fill()
 
     def _fill(self) -> None:
-        with memoryview(self.raw) as view:
-            while self.end < self._size:
-                count = self._source.readinto(view[self.end : self._size])
-                if not count:
-                    self.at_end = True
-                    break
-                self.end += count
-            view[self.end : self.end + PADDING] = bytes(PADDING)
+        while self.end < self._size:
+            count = self._source.readinto(self.raw[self.end : self._size])
+            if not count:
+                self.at_end = True
+                break
+            self.end += count
+        self.raw[self.end : self.end + PADDING] = bytes(PADDING)
 
 
-def _room(size: int) -> bytearray:
-    return bytearray(size + PADDING)
+def _room(size: int) -> memoryview:
+    return np.empty(size + PADDING, np.uint8).data  # not zeroed, and a large one is of huge pages

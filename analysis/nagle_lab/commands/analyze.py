@@ -6,12 +6,11 @@ from pathlib import Path
 
 from nagle_lab.analysis import analyze
 from nagle_lab.commands.exports import Exports, Wanted
-from nagle_lab.commands.report import report
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
-from nagle_lab.pair import match
 from nagle_lab.reports import terminal
-from nagle_lab.runs import is_run, judge
 from nagle_lab.verdict import Verdict, exit_code
+
+# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
 
 
 def analyze_files(
@@ -29,6 +28,8 @@ def analyze_files(
 
 
 def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
+    from nagle_lab.pair import match
+
     pair = match(*(analyze(path) for path in paths))
     if as_json:
         sys.stdout.write(pair.to_json())
@@ -47,12 +48,16 @@ def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: b
 
 
 def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
-    if is_run(paths[0]) and len(paths) == 1:
-        judged = judge(paths[0])
-        code = report(judged, as_json)
-        code = code if expected is None else exit_code(judged.verdict, expected)
-        exports.run(judged, code, expected)
-        return code
+    if len(paths) == 1 and paths[0].is_dir():
+        from nagle_lab.commands.report import report
+        from nagle_lab.runs import is_run, judge
+
+        if is_run(paths[0]):
+            judged = judge(paths[0])
+            code = report(judged, as_json)
+            code = code if expected is None else exit_code(judged.verdict, expected)
+            exports.run(judged, code, expected)
+            return code
     result = analyze([str(path) for path in paths], exchanges=exports.with_tables)
     files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
     if as_json:

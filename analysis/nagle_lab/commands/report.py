@@ -3,7 +3,8 @@
 import sys
 
 from nagle_lab.errors import Exit, tell
-from nagle_lab.reports import terminal
+from nagle_lab.reports.run import show_run
+from nagle_lab.reports.terminal import console, shown_path
 from nagle_lab.runs import Run
 from nagle_lab.verdict import Verdict
 
@@ -13,10 +14,10 @@ def report(judged: Run, as_json: bool) -> Exit:
     if as_json:
         sys.stdout.write(judged.to_json())
     else:
-        terminal.show_run(judged, terminal.console())
+        show_run(judged, console())
     code = judged.exit_code()
     if code is not Exit.OK:
         conclusive = judged.verdict in (Verdict.STALL, Verdict.CLEAN)
         why = "; ".join(judged.contradictions) if conclusive else f"{judged.verdict}: {judged.reason}"
-        tell(f"{why}; captures in {terminal.shown_path(judged.folder)}")
+        tell(f"{why}; captures in {shown_path(judged.folder)}")
     return code

@@ -6,28 +6,19 @@ NAGLE_LAB_COMPILED=0 asks for NumPy.
 
 from nagle_lab.loops.compiled import LIBRARY
 from nagle_lab.loops.plain import EMPTY, endpoint_hash
-from nagle_lab.loops.shapes import (
-    ACKNOWLEDGES,
-    ANSWERS,
-    ASKS,
-    NEVER,
-    TOGETHER,
-    UNSEEN,
-    ByteOrder,
-    Framing,
-    Grouped,
-    Halves,
-    Times,
-)
+from nagle_lab.loops.shapes import KINDS, NEVER, NO_EXCHANGES, ByteOrder, Ended, Exchanges, Framing, Grouped, Halves
 
 if LIBRARY is None:
     from nagle_lab.loops.plain import (
         answers,
         behind,
+        by_pair,
+        context,
+        exchanges,
         find_keys,
         hash_pairs,
         latest,
-        pieces,
+        pauses,
         sort_numbers,
         unwrap,
         usual_segments,
@@ -38,10 +29,13 @@ else:
     from nagle_lab.loops.compiled import (
         answers,
         behind,
+        by_pair,
+        context,
+        exchanges,
         find_keys,
         hash_pairs,
         latest,
-        pieces,
+        pauses,
         sort_numbers,
         unwrap,
         usual_segments,
@@ -52,7 +46,7 @@ else:
 COMPILED = LIBRARY is not None
 
 __all__ = [
-    "ACKNOWLEDGES", "ANSWERS", "ASKS", "COMPILED", "EMPTY", "NEVER", "TOGETHER", "UNSEEN", "ByteOrder", "Framing",
-    "Grouped", "Halves", "Times", "answers", "behind", "endpoint_hash", "find_keys", "hash_pairs", "latest",
-    "pieces", "sort_numbers", "unwrap", "usual_segments", "waits", "walk",
+    "COMPILED", "EMPTY", "KINDS", "NEVER", "NO_EXCHANGES", "ByteOrder", "Ended", "Exchanges", "Framing", "Grouped",
+    "Halves", "answers", "behind", "by_pair", "context", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
+    "latest", "pauses", "sort_numbers", "unwrap", "usual_segments", "waits", "walk",
 ]  # fmt: skip

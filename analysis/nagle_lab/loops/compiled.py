@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.columns import Bools, Bytes, Ints, Sides
-from nagle_lab.loops.shapes import Framing, Grouped, Halves, Table, Times
+from nagle_lab.loops.shapes import Ended, Exchanges, Framing, Grouped, Halves, Table
+
+Hashes = NDArray[np.uint64]
 
 WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for NumPy
 
@@ -48,14 +50,14 @@ def usual_segments(records: Table, segments: Table) -> tuple[Ints, Ints]:
     return usual[:count], unusual[: len(records) - count]
 
 
-def hash_pairs(packets: Table) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def hash_pairs(packets: Table) -> tuple[Hashes, Hashes]:
     """See :func:`nagle_lab.loops.plain.hash_pairs`."""
     sender, pair = np.empty((2, len(packets)), np.uint64)
     _call("hash_pairs", packets.columns, len(packets), sender, pair)
     return sender, pair
 
 
-def find_keys(keys: NDArray[np.uint64], table: NDArray[np.uint64], numbers: Ints) -> Ints:
+def find_keys(keys: Hashes, table: Hashes, numbers: Ints) -> Ints:
     """See :func:`nagle_lab.loops.plain.find_keys`."""
     found = np.empty(len(keys), np.int64)
     _call("find_keys", keys, len(keys), table, numbers, len(table) - 1, found)
@@ -69,6 +71,15 @@ def sort_numbers(numbers: Ints, below: int) -> Ints:
     order = np.empty(len(numbers), np.int64)
     _call("sort_numbers", numbers, len(numbers), below, np.zeros(below + 1, np.int64), order)
     return order
+
+
+def by_pair(packets: Table, sender: Hashes, pair: Ints, order: Ints) -> tuple[Ints, Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.by_pair`."""
+    order, counts = order.copy(), np.empty(2, np.int64)
+    starts, syns = np.empty((2, len(order)), np.int64)
+    left = _call("by_pair", packets.columns, sender, pair, len(order), order, starts, syns, counts)
+    groups, found = counts.tolist()
+    return order[:left], starts[:groups], syns[:found]
 
 
 def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
@@ -90,11 +101,18 @@ def answers(rows: Table) -> tuple[Ints, Ints]:
     return found[0, :count], found[1, :count]
 
 
-def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints]:
+def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.waits`."""
-    found = np.empty((3, len(rows)), np.int64)
-    count = _call("waits", rows.columns, len(rows), least_ns, *found)
-    return found[0, :count], found[1, :count], found[2, :count]
+    trigger, told, ack, release = np.empty((4, len(rows)), np.int64)
+    count = _call("waits", rows.columns, len(rows), least_ns, trigger, told, ack, release)
+    return trigger[:count], told[:count], ack[:count], release[:count]
+
+
+def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """See :func:`nagle_lab.loops.plain.pauses`."""
+    at, own, peer, told = np.empty((4, len(rows)), np.int64)
+    count = _call("pauses", rows.columns, len(rows), least_ns, at, own, peer, told)
+    return at[:count], own[:count], peer[:count], told[:count]
 
 
 def behind(rows: Table) -> tuple[Ints, Ints]:
@@ -104,11 +122,21 @@ def behind(rows: Table) -> tuple[Ints, Ints]:
     return found[0, :count], found[1, :count]
 
 
-def pieces(conn: Ints, number: NDArray[np.int32], ts: Ints, says: Bytes) -> tuple[Ints, Times]:
-    """See :func:`nagle_lab.loops.plain.pieces`."""
-    first, *times = np.empty((1 + len(Times._fields), len(conn)), np.int64)
-    count = _call("pieces", conn, number, ts, says, len(conn), first, times)
-    return first[:count], Times(*(column[:count] for column in times))
+def context(rows: Table) -> Bools:
+    """See :func:`nagle_lab.loops.plain.context`."""
+    keep = np.zeros(len(rows), np.bool_)
+    _call("context", rows.columns, len(rows), keep)
+    return keep
+
+
+def exchanges(rows: Table, client: Sides, now: Exchanges) -> Ended:
+    """See :func:`nagle_lab.loops.plain.exchanges`."""
+    n = len(rows)
+    number, (place, *times) = np.empty(n, np.int32), np.empty((len(Ended._fields) - 1, n), np.int64)
+    ended = Ended(place, number, *times)
+    acker, segment = rows.answers
+    count = _call("exchanges", rows.columns, n, client, acker, segment, len(acker), now, ended)
+    return Ended._make(column[:count] for column in ended)
 
 
 def _call(name: str, *arguments: Any) -> int:

@@ -55,7 +55,7 @@ struct timeline { /* timeline.Timeline */
 
 struct grouped { /* shapes.Grouped */
     i64 *order;
-    int8_t *side;
+    u64 *sender;
     i64 *start, *size, *place, *segment_size, *carried;
 };
 
@@ -63,6 +63,23 @@ struct halves { /* shapes.Halves */
     i64 *seq, *ack, *sent, *told;
     u8 *shift;
     i64 *packets, *segments, *payload, *wire, *last_ts;
+    int8_t *opener;
+    u8 *closed;
+    u64 *origin;
+};
+
+struct exchanges { /* shapes.Exchanges */
+    int32_t *number;
+    u8 *asking;
+    int32_t *full, *repeat;
+    u8 *greeted;
+    i64 *asked, *asked_last, *acked, *answered, *answered_last;
+};
+
+struct ended { /* shapes.Ended */
+    i64 *place;
+    int32_t *number;
+    i64 *asked, *asked_last, *acked, *answered, *answered_last;
 };
 
 /* ------------------------------------------------------------------------------------------------ bytes */
@@ -231,24 +248,46 @@ LOOP i64 sort_numbers(const i64 *numbers, i64 n, i64 below, i64 *place, i64 *ord
     return n;
 }
 
+/* Takes copies out of `order`, in place. Returns how many rows are left; `counts` says how many starts and SYNs. */
+LOOP i64 by_pair(const struct packets *p, const u64 *sender, const i64 *pair, i64 n, i64 *order, i64 *starts, i64 *syns,
+                 i64 *counts)
+{
+    i64 left = 0, groups = 0, found = 0;
+    for (i64 i = 0; i < n; i++) {
+        i64 r = order[i], b = left ? order[left - 1] : r;
+        int first = !left || pair[r] != pair[b];
+        if (!first && p->ip_id[r] && p->ip_id[r] == p->ip_id[b] && sender[r] == sender[b] && p->seq[r] == p->seq[b] &&
+            p->ack[r] == p->ack[b] && p->flags[r] == p->flags[b] && p->length[r] == p->length[b] &&
+            p->window[r] == p->window[b])
+            continue;
+        if (first)
+            starts[groups++] = left;
+        if (p->flags[r] & SYN)
+            syns[found++] = left;
+        order[left++] = r;
+    }
+    counts[0] = groups, counts[1] = found;
+    return left;
+}
+
 static inline i64 step(i64 before, u32 wire) { return before + (int32_t)(wire - (u32)before); }
 
-/* plain._anchor, of the rows [first, last) of one connection. */
-static void anchor(const struct packets *p, const i64 *order, const int8_t *side, i64 first, i64 last, i64 *seq,
-                   i64 *ack)
+/* plain._anchor, of the packets [first, last) of one connection, whose side 0 is `origin`. */
+static void anchor(const struct packets *p, const struct grouped *by, i64 first, i64 last, u64 origin, i64 *seq, i64 *ack)
 {
-    const i64 origin = (i64)1 << 32;
+    const i64 zero = (i64)1 << 32;
     i64 sent[2] = {-1, -1}, told[2] = {-1, -1};
     for (i64 i = last - 1; i >= first; i--) {
-        sent[side[i]] = i;
-        if (p->flags[order[i]] & ACK)
-            told[side[i]] = i;
+        i64 r = by->order[i], s = by->sender[r] != origin;
+        sent[s] = r;
+        if (p->flags[r] & ACK)
+            told[s] = r;
     }
     for (int s = 0; s < 2; s++) {
         if (seq[s] < 0 && sent[s] >= 0)
-            seq[s] = origin + p->seq[order[sent[s]]];
+            seq[s] = zero + p->seq[sent[s]];
         if (seq[s] < 0 && told[1 - s] >= 0)
-            seq[s] = origin + p->ack[order[told[1 - s]]];
+            seq[s] = zero + p->ack[told[1 - s]];
     }
     for (int s = 0; s < 2; s++)
         if (sent[1 - s] >= 0 && ack[1 - s] < 0 && seq[s] >= 0)
@@ -262,16 +301,14 @@ static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 LOOP i64 unwrap(const struct packets *p, const struct grouped *by, i64 groups, const struct halves *h,
                 const struct timeline *t)
 {
-    const i64 *order = by->order;
-    const int8_t *side = by->side;
     for (i64 g = 0; g < groups; g++) {
         i64 first = by->start[g], last = first + by->size[g], c = by->place[g], before = h->last_ts[c];
         i64 *seq = h->seq + 2 * c, *ack = h->ack + 2 * c, *sent = h->sent + 2 * c, *told = h->told + 2 * c;
         if (seq[0] < 0 || seq[1] < 0 || ack[0] < 0 || ack[1] < 0)
-            anchor(p, order, side, first, last, seq, ack);
+            anchor(p, by, first, last, h->origin[c], seq, ack);
         const i64 most_sent[2] = {sent[0] + MOST, sent[1] + MOST}, most_told[2] = {told[0] + MOST, told[1] + MOST};
         for (i64 i = first; i < last; i++) {
-            i64 r = order[i], s = side[i], half = 2 * c + s, o = i + by->carried[g];
+            i64 r = by->order[i], s = by->sender[r] != h->origin[c], half = 2 * c + s, o = i + by->carried[g];
             i64 length = p->length[r], size = by->segment_size[g];
             u16 flags = p->flags[r];
             i64 start = seq[s] = step(seq[s], p->seq[r]);
@@ -292,6 +329,10 @@ LOOP i64 unwrap(const struct packets *p, const struct grouped *by, i64 groups, c
             h->segments[half] += length > size ? (length + size - 1) / size : 1;
             h->payload[half] += length;
             h->wire[half] += p->wire[r];
+            if (length && h->opener[c] < 0)
+                h->opener[c] = (int8_t)s;
+            if (flags & (FIN | RST))
+                h->closed[half] = 1, h->closed[half ^ 1] |= !!(flags & RST);
         }
         h->last_ts[c] = before;
     }
@@ -316,21 +357,23 @@ LOOP i64 latest(const i64 *conn, const int8_t *side, const u8 *of_kind, i64 n, i
 
 /* What came last on the connection of the rows gone through; row numbers, -1 for nothing. */
 struct seen {
-    i64 data, own_data[2], consuming[2], pure_ack[2], acked[2]; /* acked: the highest acknowledgement of each side */
+    i64 data, own_data[2], consuming[2], acking[2], pure_ack[2];
+    i64 told;     /* the last with an acknowledgement that its peer had sent before `data` */
+    i64 acked[2]; /* the highest acknowledgement of each side */
 };
 
-static const struct seen NOTHING = {-1, {-1, -1}, {-1, -1}, {-1, -1}, {0, 0}};
+static const struct seen NOTHING = {-1, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, -1, {0, 0}};
 
 static inline void see(struct seen *seen, const struct timeline *t, i64 i)
 {
     int8_t side = t->side[i];
     u16 flags = t->flags[i];
     if (t->length[i] > 0)
-        seen->data = seen->own_data[side] = i;
+        seen->data = seen->own_data[side] = i, seen->told = seen->acking[1 - side];
     if (t->end[i] > t->start[i])
         seen->consuming[side] = i;
     if (flags & ACK)
-        seen->acked[side] = t->ack[i] > t->acked_peer[i] ? t->ack[i] : t->acked_peer[i];
+        seen->acking[side] = i, seen->acked[side] = t->ack[i] > t->acked_peer[i] ? t->ack[i] : t->acked_peer[i];
     if ((flags & (SYN | FIN | RST | ACK)) == ACK && t->length[i] == 0)
         seen->pure_ack[side] = i;
 }
@@ -356,7 +399,7 @@ LOOP i64 answers(const struct timeline *t, i64 n, i64 *acker, i64 *segment)
     return count;
 }
 
-LOOP i64 waits(const struct timeline *t, i64 n, i64 least_ns, i64 *trigger, i64 *ack, i64 *release)
+LOOP i64 waits(const struct timeline *t, i64 n, i64 least_ns, i64 *trigger, i64 *told, i64 *ack, i64 *release)
 {
     i64 count = 0;
     struct seen seen = NOTHING;
@@ -366,7 +409,7 @@ LOOP i64 waits(const struct timeline *t, i64 n, i64 least_ns, i64 *trigger, i64 
         i64 before = seen.data, acked = seen.pure_ack[1 - t->side[i]];
         if (t->length[i] > 0 && before >= 0 && acked > before && t->side[before] == t->side[i] && !t->carried[i] &&
             t->ts[i] - t->ts[before] >= least_ns && is_fresh(t, i))
-            trigger[count] = before, ack[count] = acked, release[count++] = i;
+            trigger[count] = before, told[count] = seen.told, ack[count] = acked, release[count++] = i;
         see(&seen, t, i);
     }
     return count;
@@ -388,33 +431,92 @@ LOOP i64 behind(const struct timeline *t, i64 n, i64 *sent, i64 *own)
     return count;
 }
 
+LOOP i64 pauses(const struct timeline *t, i64 n, i64 least_ns, i64 *at, i64 *own, i64 *peer, i64 *told)
+{
+    i64 count = 0;
+    struct seen seen = NOTHING;
+    for (i64 i = 0; i < n; i++) {
+        if (i && t->conn[i] != t->conn[i - 1])
+            seen = NOTHING;
+        if (t->gap[i] >= least_ns && !t->carried[i] && seen.data >= 0) {
+            i64 side = t->side[i];
+            own[count] = seen.own_data[side], peer[count] = seen.own_data[1 - side];
+            told[count] = seen.acking[1 - side], at[count++] = i;
+        }
+        see(&seen, t, i);
+    }
+    return count;
+}
+
+/* `keep` (n,) is all zeros. */
+LOOP i64 context(const struct timeline *t, i64 n, u8 *keep)
+{
+    struct seen seen = NOTHING;
+    for (i64 i = 0; i < n; i++) {
+        if (i + 1 < n && t->conn[i] == t->conn[i + 1]) {
+            see(&seen, t, i);
+            continue;
+        }
+        keep[i] = 1;
+        for (int s = 0; s < 2; s++) {
+            const i64 rows[4] = {seen.own_data[s], seen.consuming[s], seen.acking[s], seen.pure_ack[s]};
+            for (int kind = 0; kind < 4; kind++)
+                if (rows[kind] >= 0)
+                    keep[rows[kind]] = 1;
+        }
+        seen = NOTHING;
+    }
+    return n;
+}
+
 /* -------------------------------------------------------------------------------------------- exchanges */
 
-enum { ASKS = 1, ACKNOWLEDGES = 2, ANSWERS = 4 };
-
-static inline void earliest(i64 *time, i64 ts) { *time = ts < *time ? ts : *time; }
-static inline void last(i64 *time, i64 ts) { *time = ts > *time ? ts : *time; }
-
-struct times { /* shapes.Times */
-    i64 *asked, *asked_last, *acked, *answered, *answered_last;
-};
-
-LOOP i64 pieces(const i64 *conn, const int32_t *number, const i64 *ts, const u8 *says, i64 n, i64 *first,
-                const struct times *of)
+/* Ends the open exchange of c; whether it has request and answer. */
+static int ends(const struct exchanges *e, i64 c, const struct ended *to, i64 row)
 {
-    i64 piece = -1;
-    for (i64 i = 0; i < n; i++) {
-        if (i == 0 || conn[i] != conn[i - 1] || number[i] != number[i - 1]) {
-            first[++piece] = i;
-            of->asked[piece] = of->answered[piece] = INT64_MAX;
-            of->asked_last[piece] = of->acked[piece] = of->answered_last[piece] = -1;
-        }
-        if (says[i] & ASKS)
-            earliest(of->asked + piece, ts[i]), last(of->asked_last + piece, ts[i]);
-        if (says[i] & ACKNOWLEDGES)
-            last(of->acked + piece, ts[i]);
-        if (says[i] & ANSWERS)
-            earliest(of->answered + piece, ts[i]), last(of->answered_last + piece, ts[i]);
+    int asked = e->asked[c] < INT64_MAX, full = asked && e->answered[c] < INT64_MAX;
+    if (e->number[c] == 0 && !asked)
+        e->greeted[c] = 1;
+    if (full) {
+        e->full[c]++, e->repeat[c] += e->number[c] > 0;
+        to->place[row] = c, to->number[row] = e->number[c];
+        to->asked[row] = e->asked[c], to->asked_last[row] = e->asked_last[c], to->acked[row] = e->acked[c];
+        to->answered[row] = e->answered[c], to->answered_last[row] = e->answered_last[c];
     }
-    return piece + 1;
+    e->asked[c] = e->answered[c] = INT64_MAX;
+    e->asked_last[c] = e->acked[c] = e->answered_last[c] = -1;
+    return full;
+}
+
+static inline void within(i64 ts, i64 *first, i64 *last)
+{
+    *first = ts < *first ? ts : *first;
+    *last = ts > *last ? ts : *last;
+}
+
+LOOP i64 exchanges(const struct timeline *t, i64 n, const int8_t *client, const i64 *acker, const i64 *segment,
+                   i64 answers, const struct exchanges *e, const struct ended *to)
+{
+    i64 count = 0, group = -1, next = 0;
+    for (i64 i = 0; i < n; i++) {
+        i64 c = t->conn[i];
+        group += i == 0 || c != t->conn[i - 1];
+        if (t->length[i] > 0 && t->end[i] > t->sent_own[i] && !t->carried[i]) {
+            u8 asks = t->side[i] == client[group];
+            if (e->number[c] < 0 || (asks && !e->asking[c])) {
+                count += ends(e, c, to, count);
+                e->number[c]++;
+            }
+            e->asking[c] = asks;
+            t->exchange[i] = e->number[c];
+            within(t->ts[i], (asks ? e->asked : e->answered) + c, (asks ? e->asked_last : e->answered_last) + c);
+        }
+        if (next < answers && acker[next] == i) {
+            i64 of = segment[next++];
+            if (t->side[of] == client[group] && t->exchange[of] >= 0 && t->exchange[of] == e->number[c] &&
+                t->ts[i] > e->acked[c])
+                e->acked[c] = t->ts[i];
+        }
+    }
+    return count;
 }

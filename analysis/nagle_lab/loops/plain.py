@@ -2,29 +2,18 @@
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import ACK, FIN, SYN, Bools, Bytes, Ints, Sides, runs
-from nagle_lab.loops.shapes import (
-    ACKNOWLEDGES,
-    ANSWERS,
-    ASKS,
-    TOGETHER,
-    UNSEEN,
-    Framing,
-    Grouped,
-    Halves,
-    Table,
-    Times,
-)
+from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Bytes, Ints, Sides, runs
+from nagle_lab.loops.shapes import KINDS, NEVER, NO_EXCHANGES, Ended, Exchanges, Framing, Grouped, Halves, Table
 
 Hashes = NDArray[np.uint64]
 
 EMPTY = -1  # a slot of a key table that never held a key; below it: that held one
 _ORIGIN = np.int64(1) << 32  # unwrapped numbers start here, so that all are positive and 0 means "nothing yet"
-_SAID_BY = Times(ASKS, ASKS, ACKNOWLEDGES, ANSWERS, ANSWERS)
 _BAND = np.int64(1) << 40  # more than one window of packets can carry
 
 
@@ -113,6 +102,19 @@ def sort_numbers(numbers: Ints, below: int) -> Ints:
     return np.argsort(numbers.astype(np.uint16) if below < 1 << 16 else numbers, kind="stable")  # uint16: radix sort
 
 
+def by_pair(packets: Table, sender: Hashes, pair: Ints, order: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of packets (n,) in the ``order`` of their address pairs: their order without copies, and where in it are what.
+
+    Those are the first packet of each pair, and every SYN. A copy is a packet captured twice, on two interfaces: the
+    same IPv4 datagram right after itself.
+    """
+    p, same = packets, packets.ip_id[order[1:]] != 0
+    for column in (p.ip_id, pair, sender, p.seq, p.ack, p.flags, p.length, p.window):
+        same &= column[order[1:]] == column[order[:-1]]
+    order = np.delete(order, np.flatnonzero(same) + 1)
+    return order, runs(pair[order]), np.flatnonzero(p.flags[order] & np.uint16(SYN))
+
+
 def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
     """Fill in those ``rows`` of a timeline that are new, of ``packets`` in the order that ``by`` says.
 
@@ -125,7 +127,8 @@ def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
 
 def _unwrapped(p: Table, by: Grouped, halves: Halves) -> dict[str, NDArray[np.generic] | int]:
     """Sequence and acknowledgement numbers without their wrap at 2**32 (RFC 9293 §3.4), and how far they got."""
-    order, side, n, conn = by.order, by.side, len(by.order), np.repeat(by.place, by.size)
+    order, n, conn = by.order, len(by.order), np.repeat(by.place, by.size)
+    side = (by.sender[order] != halves.origin[conn]).astype(np.int8)
     seq, ack, flags = p.seq[order], p.ack[order], p.flags[order]
     has_ack = (flags & np.uint16(ACK)) != 0
     length = p.length[order].astype(np.int64)
@@ -134,6 +137,7 @@ def _unwrapped(p: Table, by: Grouped, halves: Halves) -> dict[str, NDArray[np.ge
     acking = [half if has_ack[half.rows].all() else _Half(conn, half.rows[has_ack[half.rows]]) for half in sides]
     _anchor(sides, acking, seq, ack, halves)
     _count(sides, p.wire[order], length, np.repeat(by.segment_size, by.size), halves)
+    _open_and_close(conn, side, flags, length, halves)
     start, end, sent_own, acked_peer = np.empty((4, n), np.int64)
     acked = np.full(n, -1)
     for s, (half, acks) in enumerate(zip(sides, acking, strict=True)):
@@ -232,6 +236,16 @@ def _count(sides: list[_Half], wire: NDArray[np.uint32], length: Ints, segment_s
             column[half.conn, s] += np.add.reduceat(values, half.starts, dtype=np.int64)
 
 
+def _open_and_close(conn: Ints, side: Sides, flags: NDArray[np.uint16], length: Ints, halves: Halves) -> None:
+    """First senders of data, and closings."""
+    data = np.flatnonzero((length > 0) & (halves.opener[conn] < 0))
+    opens = data[runs(conn[data])]
+    halves.opener[conn[opens]] = side[opens]
+    for flag, closes in ((FIN, side), (RST, side), (RST, 1 - side)):
+        rows = np.flatnonzero(flags & np.uint16(flag))
+        halves.closed[conn[rows], closes[rows]] = True
+
+
 # Timeline -------------------------------------------------------------------------------------------
 
 
@@ -266,10 +280,11 @@ def answers(rows: Table) -> tuple[Ints, Ints]:
     return acker[fresh], segment[fresh]
 
 
-def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints]:
+def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Each new data row that follows data of its own side by at least so much, a pure ACK of the peer in between.
 
-    The data before it, the latest of these ACKs, and itself; all shape (waits,). New data is no retransmission.
+    The data before it, the peer's latest acknowledgement before that (-1 none), the latest of these ACKs, and itself;
+    all shape (waits,). New data is no retransmission.
     """
     data = np.flatnonzero(rows.is_data)
     ts = rows.ts[data]
@@ -279,7 +294,20 @@ def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints]:
     release, trigger = release[of_one], trigger[of_one]
     ack = rows.latest_of_peer("pure_ack", release)
     new = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
-    return trigger[new], ack[new], release[new]
+    return trigger[new], rows.latest_of_peer("acking", trigger[new]), ack[new], release[new]
+
+
+def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Each new row that follows the connection's previous one by at least so much, from its first data on.
+
+    Itself, the latest data of its own side, that of its peer, and its peer's latest acknowledgement; all shape
+    (pauses,), -1 for none.
+    """
+    at = np.flatnonzero((rows.gap >= least_ns) & ~rows.carried)
+    own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
+    some = np.flatnonzero(np.maximum(own, peer) >= 0)
+    at = at[some]
+    return at, own[some], peer[some], rows.latest_of_peer("acking", at)
 
 
 def behind(rows: Table) -> tuple[Ints, Ints]:
@@ -299,21 +327,94 @@ def behind(rows: Table) -> tuple[Ints, Ints]:
     return sent[waiting], own[waiting]
 
 
+def context(rows: Table) -> Bools:
+    """Which rows (n,) later ones may look back at: each connection's last, and before it each side's of each kind."""
+    keep = np.zeros(len(rows), np.bool_)
+    keep[rows.lasts] = True
+    for kind in KINDS:
+        for before in (rows.latest_of_own(kind, rows.lasts), rows.latest_of_peer(kind, rows.lasts)):
+            keep[before[before >= 0]] = True
+    return keep
+
+
 # Exchanges ------------------------------------------------------------------------------------------
 
 
-def pieces(conn: Ints, number: NDArray[np.int32], ts: Ints, says: Bytes) -> tuple[Ints, Times]:
-    """Put rows (n,) in timeline order together where neighbours are of one exchange: the first row and times of each.
+def exchanges(rows: Table, client: Sides, now: Exchanges) -> Ended:
+    """Number the exchange of every new data row in ``rows.exchange``; those that are over, in timeline order.
 
-    ``number`` (n,) is the exchange on the connection, ``says`` (n,) what a row does in it: bits of ASKS, ACKNOWLEDGES
-    and ANSWERS. Times in ns, NEVER or -1 where nothing does it.
+    ``client`` (connections,) is the side that asks. What goes on from window to window is kept in ``now``.
     """
-    first = np.flatnonzero((np.diff(conn, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
-    if not len(first):
-        return first, Times(*(np.empty(0, np.int64) for _ in Times._fields))
-    return first, Times(
-        *(
-            together.reduceat(np.where(says & said_by, ts, unseen), first)
-            for together, said_by, unseen in zip(TOGETHER, _SAID_BY, UNSEEN, strict=True)
-        )
+    data = np.flatnonzero(rows.is_data & (rows.end > rows.sent_own) & ~rows.carried)
+    asks = rows.side[data] == client[rows.group[data]]
+    number = rows.exchange[data] = _exchange_numbers(rows.conn[data], asks, now)
+    acker, acked = _acknowledged_requests(rows, client, data, now)
+    events = [
+        *_open(rows, now),
+        (2 * data, rows.conn[data], number, np.where(asks, _ASKS, _ANSWERS), rows.ts[data]),
+        (2 * acker, rows.conn[acker], acked, np.full(len(acker), _ACKNOWLEDGES), rows.ts[acker]),
+    ]
+    at, place, number, does, ts = (np.concatenate(columns) for columns in zip(*events, strict=True))
+    if not len(at):
+        return Ended._make(np.empty((len(Ended._fields), 0), np.int64))
+    order = np.argsort(at, kind="stable")
+    place, number, does, ts = (column[order] for column in (place, number, does, ts))
+    first = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
+    times = (
+        together.reduceat(np.where(does == what, ts, unseen), first)
+        for what, together, unseen in zip(_DOES, _TOGETHER, NO_EXCHANGES[-5:], strict=True)
     )
+    return _go_on(Ended._make([place[first], number[first], *times]), now)
+
+
+_ASKS, _ACKNOWLEDGES, _ANSWERS = range(3)  # what a row does in its exchange, and each of the times of Ended is of
+_DOES = (_ASKS, _ASKS, _ACKNOWLEDGES, _ANSWERS, _ANSWERS)
+_TOGETHER = (np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)
+
+
+def _exchange_numbers(conn: Ints, asks: Bools, now: Exchanges) -> NDArray[np.int32]:
+    """Of the exchange of each data row (n,): another one begins where the asking side speaks after the other."""
+    starts = runs(conn)
+    places, sizes = conn[starts], np.diff(starts, append=len(conn))
+    asked_before = np.concatenate([[False], asks[:-1]])[: len(asks)]
+    asked_before[starts] = now.asking[places]
+    begins = asks & ~asked_before
+    begins[starts] |= now.number[places] < 0  # a server that speaks first: its exchange has no request
+    now.asking[places] = asks[starts + sizes - 1]
+    begun = np.cumsum(begins)
+    number: Ints = begun + np.repeat(now.number[places] - begun[starts] + begins[starts], sizes)
+    return number.astype(np.int32)
+
+
+def _acknowledged_requests(rows: Table, client: Sides, data: Ints, now: Exchanges) -> tuple[Ints, NDArray[np.int32]]:
+    """The rows that acknowledge the request of the exchange they are in, and its number."""
+    acker, segment = rows.answers
+    conn, number = rows.conn[acker], rows.exchange[segment]
+    latest = np.append(data, -1)[np.searchsorted(data, acker, "right") - 1]  # data row before; the last one is none
+    current = np.where((latest >= 0) & (rows.conn[latest] == conn), rows.exchange[latest], now.number[conn])
+    asked = np.flatnonzero((rows.side[segment] == client[rows.group[segment]]) & (number >= 0) & (number == current))
+    return acker[asked], number[asked]
+
+
+def _open(rows: Table, now: Exchanges) -> Iterator[tuple[NDArray[Any], ...]]:
+    """What the open exchanges of the connections here have seen, as if it were rows before their first ones."""
+    place = rows.conn[rows.starts]
+    for does, times in zip(_DOES, now[-5:], strict=True):
+        seen = np.flatnonzero((times[place] >= 0) & (times[place] < NEVER))
+        on = place[seen]
+        yield 2 * rows.starts[seen] - 1, on, now.number[on], np.full(len(on), does), times[on]
+
+
+def _go_on(pieces: Ended, now: Exchanges) -> Ended:
+    """The last exchange of each connection stays open; those of the others that have request and answer."""
+    last = np.append(pieces.place[1:] != pieces.place[:-1], True)
+    place = pieces.place[last]
+    now.number[place] = pieces.number[last]
+    for kept, times in zip(now[-5:], pieces[-5:], strict=True):
+        kept[place] = times[last]
+    over = Ended._make(column[~last] for column in pieces)
+    now.greeted[over.place[(over.number == 0) & (over.asked == NEVER)]] = True
+    full = (over.asked < NEVER) & (over.answered < NEVER)
+    np.add.at(now.full, over.place[full], 1)
+    np.add.at(now.repeat, over.place[full & (over.number > 0)], 1)
+    return Ended._make(column[full] for column in over)

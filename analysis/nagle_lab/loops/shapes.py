@@ -5,11 +5,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints, Sides
+from nagle_lab.columns import Bools, Ints, Sides
 
 ByteOrder = Literal["<", ">"]
 Table = Any
 """A table of columns: an attribute for each, and all in order in ``columns``."""
+
+
+KINDS = ("data", "consuming", "acking", "pure_ack")  # of rows of a timeline: its is_data and so on
 
 
 class Framing(NamedTuple):
@@ -28,10 +31,10 @@ class Framing(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """The packets of a window (n,), sorted by connection."""
+    """The packets of a window, sorted by connection."""
 
     order: Ints  # (n,) which packet it is
-    side: Sides  # (n,) who sent it
+    sender: NDArray[np.uint64]  # (packets,) hash of who sent it, in order of the packets
     start: Ints  # (connections,) index of the first one
     size: Ints  # (connections,) how many
     place: Ints  # (connections,) where in the tables of live connections it is
@@ -40,7 +43,7 @@ class Grouped(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """What is remembered of every half-connection: (places, 2), but for ``last_ts`` (places,)."""
+    """What is remembered of every half-connection, (places, 2), and of both together."""
 
     seq: Ints  # unwrapped number of the latest segment; -1 unknown
     ack: Ints  # unwrapped number of the latest acknowledgement sent by that side; -1 unknown
@@ -51,22 +54,40 @@ class Halves(NamedTuple):
     segments: Ints  # packets made by segmentation offload counted in parts
     payload: Ints  # bytes
     wire: Ints  # bytes of the whole packets
-    last_ts: Ints  # ns, of the connection's latest packet
+    last_ts: Ints  # (places,) ns, of the connection's latest packet
+    opener: Sides  # (places,) side that sent the first data; -1 none yet
+    closed: Bools  # FIN sent; both by a RST
+    origin: NDArray[np.uint64]  # (places,) hash of side 0
 
 
 NEVER = np.iinfo(np.int64).max
-ASKS, ACKNOWLEDGES, ANSWERS = 1, 2, 4  # what a row does in its exchange; one that answers may acknowledge, too
 
 
-class Times(NamedTuple):
-    """Of each exchange: first and last segment of the request, its acknowledgement, first and last of the answer."""
+class Exchanges(NamedTuple):
+    """The open exchange of each live connection, and those before it: all (places,). Times in ns."""
 
-    asked: Any
-    asked_last: Any
-    acked: Any
-    answered: Any
-    answered_last: Any
+    number: NDArray[np.int32]  # -1 none yet
+    asking: Bools  # the connection's last data came from the asking side
+    full: NDArray[np.int32]  # exchanges before it that have request and answer
+    repeat: NDArray[np.int32]  # those of them that follow another
+    greeted: Bools  # exchange 0 has no request: the server spoke first
+    asked: Ints  # first segment of the request; NEVER without one
+    asked_last: Ints  # and its last; -1 without one
+    acked: Ints  # acknowledgement of the request; -1 without one
+    answered: Ints  # first segment of the answer; NEVER without one
+    answered_last: Ints  # and its last; -1 without one
 
 
-UNSEEN = Times(NEVER, -1, -1, NEVER, -1)  # ns
-TOGETHER = Times(np.minimum, np.maximum, np.maximum, np.minimum, np.maximum)  # puts pieces of one exchange together
+NO_EXCHANGES = Exchanges(-1, False, 0, 0, False, NEVER, -1, -1, NEVER, -1)  # type: ignore[arg-type]
+
+
+class Ended(NamedTuple):
+    """Exchanges that are over and have request and answer: all (n,). Times as in :class:`Exchanges`."""
+
+    place: Ints  # of the connection
+    number: NDArray[np.int32]
+    asked: Ints
+    asked_last: Ints
+    acked: Ints
+    answered: Ints
+    answered_last: Ints

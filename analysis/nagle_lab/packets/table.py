@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nagle_lab.columns import empty_columns
+
 Rows = slice | NDArray[np.int64]
 
 
@@ -53,7 +55,7 @@ class Packets:
     @classmethod
     def empty(cls, count: int) -> Self:
         """A table of so many rows, with anything in them."""
-        return cls(*(np.empty(count, dtype) for dtype in DTYPES))
+        return cls(*empty_columns(count, DTYPES))
 
     def take(self, rows: Rows) -> Self:
         """Some rows, or the same ones in another order."""

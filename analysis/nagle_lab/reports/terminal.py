@@ -1,8 +1,9 @@
-"""The screen: a run of the lab, or one diagnosed capture, at 100 columns."""
+"""The screen: one diagnosed capture, at 100 columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -10,22 +11,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.checks import Traffic, grown, is_own, segments_sent
 from nagle_lab.errors import printable
 from nagle_lab.excerpt import around
-from nagle_lab.judged import Seen, Share
-from nagle_lab.pair import Pair
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.result import Result, Spread, Stall
-from nagle_lab.runs import Run
+
+if TYPE_CHECKING:
+    from nagle_lab.pair import Pair
 
 WIDTH = 100
-_TIMES = (
-    ("wait for the late ACK", "wait_ms"),
-    ("request → ACK", "request_to_ack_ms"),
-    ("request → response", "request_to_response_ms"),
-    ("whole exchange", "exchange_ms"),
-)
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
 
 
@@ -46,12 +40,12 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
 
 def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
     """One diagnosed capture; without ``files`` to read again (a pipe) there is no ladder."""
-    to.print(_headline(result.verdict, result.source.file, result.reason))
+    to.print(headline(result.verdict, result.source.file, result.reason))
     to.print(facts(_capture_facts(result)))
     if result.stalls:
-        to.print(facts(_who(result)))
+        to.print(facts(who(result)))
         if files:
-            to.print(*_typical(files, result), sep="\n")
+            to.print(*typical(files, result), sep="\n")
 
 
 def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Console) -> None:
@@ -71,12 +65,12 @@ def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Consol
     )
 
 
-def show_pair(pair: Pair, to: Console) -> None:
+def show_pair(pair: "Pair", to: Console) -> None:
     """What two captures of the same traffic tell together."""
     to.print(facts([("together", " and ".join(map(printable, pair.files))), *_pair_facts(pair)]))
 
 
-def _pair_facts(pair: Pair) -> list[tuple[str, str]]:
+def _pair_facts(pair: "Pair") -> list[tuple[str, str]]:
     rows = [
         ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
         ("ACK delay", f"{_spread(pair.ack_delay_ms, 'ms')}, at the capture nearer the delaying end"),
@@ -87,20 +81,6 @@ def _pair_facts(pair: Pair) -> list[tuple[str, str]]:
     return rows if pair.matched else rows[:1]
 
 
-def show_run(run: Run, to: Console) -> None:
-    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
-    m = run.manifest
-    title = f"{m['scenario']} / {m['variant']}"
-    to.print(_headline(run.verdict, title, run.reason))
-    to.print(facts(_what_ran(run)))
-    to.print(_evidence(run))
-    best = run.results[run.best]
-    if best.stalls:
-        to.print(facts(_who(best, _services(run))))
-        to.print(*_typical([run.capture(run.best)], best), sep="\n")
-    to.print(facts(_ending(run)))
-
-
 def shown_path(path: Path) -> str:
     """The path as a person in the working directory would type it."""
     try:
@@ -109,7 +89,8 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def _headline(verdict: str, title: str, reason: str) -> RenderableType:
+def headline(verdict: str, title: str, reason: str) -> RenderableType:
+    """The verdict, on what, and why."""
     style = STYLE[verdict]
     heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
     return Panel(
@@ -148,93 +129,7 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _what_ran(run: Run) -> list[tuple[str, str]]:
-    m, w = run.manifest, run.witnesses
-    v, load, option, server = m["versions"], w["load"], w["option"], m["server"]
-    where = f" in {server['service']}, port {server['port']}" if server["port"] else ""
-    effect = f"{option['demanded']!r} {'in effect' if option['in_effect'] else 'NOT in effect'}" if option else ""
-    times = load.get("percentiles_ms") or {}
-    percentiles = ", ".join(f"p{p} {times[p]:.1f} ms" for p in ("50", "95", "99") if p in times)
-    mtus = sorted({capture["mtu"] for capture in m["captures"].values()})
-    control = sorted({namespace["congestion_control"] for namespace in m["namespaces"].values()})
-    return [
-        ("server", f"{v['server']}{where}"),
-        *([("setting", f"{effect}, says {Path(option['file']).stem}")] if option else []),
-        ("load", f"{v['load']}: {load['command']}"),
-        (
-            "on",
-            f"Linux {v['kernel']}, {' and '.join(control)}, MTU {' and '.join(map(str, mtus))} · "
-            f"Docker {v['docker']}, Compose {v['compose']}",
-        ),
-        ("machine noise", str(run.noise)),
-        (
-            f"{Path(load['command'].split()[0]).name} saw",
-            f"{load['complete']} requests, {load['failed']} failed · {load['requests_per_s']:.0f} requests/s · "
-            f"mean {load['mean_ms']:.1f} ms" + (f", {percentiles}" if percentiles else ""),
-        ),
-    ]
-
-
-def _evidence(run: Run) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
-    table.add_column("")
-    for heading in (*(f"{name}.pcap" for name in run.captures), "kernel"):
-        table.add_column(heading, justify="right")
-    captures, port = run.captures.values(), run.manifest["expected"]["port"]
-
-    def row(name: str, values: Iterable[str], kernel: str = "") -> None:
-        table.add_row(name, *values, kernel)
-
-    lossless = [run.witnesses["captures"][name] for name in run.captures]
-    row("captured / received / dropped", [f"{c['captured']} / {c['received']} / {c['dropped']}" for c in lossless])
-    for name, values, kernel in _by_namespace(run):
-        row(name, values, kernel)
-    mixed = any(seen.elsewhere.connections for seen in captures)
-    row(f"exchanges on port {port}" if mixed else "exchanges", [str(seen.judged.exchanges) for seen in captures])
-    row("stalled", [_stalled(seen.judged) for seen in captures])
-    if mixed:
-        row("exchanges elsewhere", [str(seen.elsewhere.exchanges) for seen in captures])
-        row("stalled elsewhere", [_stalled(seen.elsewhere) for seen in captures])
-    for name, key in _TIMES:
-        row(f"{name}, ms p50 / p99", [_times(seen, key) for seen in captures])
-    row("packets per exchange", [_packets_per_exchange(seen.judged) for seen in captures])
-    return table
-
-
-def _by_namespace(run: Run) -> Iterator[tuple[str, list[str], str]]:
-    """Segments and delayed ACKs of each network namespace: in every capture, and in its kernel."""
-    seen = {(at, name): run.traffic(at, name) for at in run.manifest["namespaces"] for name in run.captures}
-    counters = run.witnesses["counters"]
-
-    def shown(at: str, figure: Callable[[Traffic], int]) -> list[str]:
-        found = [seen[at, name] for name in run.captures]
-        return [str(figure(t)) if t.segments_sent or t.packets_received else "–" for t in found]
-
-    for at in counters:
-        yield f"segments sent by the {at}", shown(at, lambda t: t.segments_sent), str(segments_sent(counters[at]))
-    for at in counters:
-        kernel = grown(counters[at], "TcpExt.DelayedACKs")
-        yield f"delayed ACKs of the {at}", shown(at, lambda t: t.delayed_acks), str(kernel)
-
-
-def _stalled(share: Share) -> str:
-    if not share.connections:
-        return "–"
-    part = share.stalled_exchanges / share.exchanges if share.exchanges else 0.0
-    return f"{share.stalled_exchanges} ({part:.1%})"
-
-
-def _times(seen: Seen, key: str) -> str:
-    """A spread of the judged connections; nothing where the capture's own is also that of others."""
-    mixed = seen.elsewhere.stalls if key == "wait_ms" else seen.elsewhere.exchanges
-    return "–" if mixed else _middle_and_tail(getattr(seen.result.summary, key))
-
-
-def _packets_per_exchange(share: Share) -> str:
-    return f"{share.packets / share.exchanges:.1f}" if share.exchanges else "–"
-
-
-def _who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+def who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
     """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says."""
     s = result.summary
     assert s.remedy
@@ -247,23 +142,8 @@ def _who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> 
     ]
 
 
-def _services(run: Run) -> dict[str, str]:
-    """The service at each end, by role, of the connection to be shown, where the run tells and it is not the role."""
-    m, stall = run.manifest, run.results[run.best].stalls.typical()
-    sidecars = {capture["service"] for capture in m["captures"].values()}
-    own = m["captures"][run.best]["namespace"]
-    found = {}
-    for end in (stall.held_by, stall.delayed_by):
-        homes = [of for at, of in m["namespaces"].items() if is_own(end.ip, of["addresses"], inside=at == own)]
-        services = {service for of in homes for service in of["services"]} - sidecars
-        judged = end.role == "server" and end.port == m["server"]["port"]
-        services = {m["server"]["service"]} if judged else services - {m["server"]["service"]}
-        if len(services) == 1 and services != {end.role}:
-            found[end.role] = services.pop()
-    return found
-
-
-def _typical(files: Sequence[Path], result: Result) -> list[RenderableType]:
+def typical(files: Sequence[Path], result: Result) -> list[RenderableType]:
+    """The ladder of a typical stall of a capture that lies in ``files``."""
     return [
         _title(files, result.stalls.typical(), "A typical stall"),
         *_ladder(files, result, result.stalls.typical()),
@@ -280,23 +160,6 @@ def _ladder(files: Sequence[Path], result: Result, stall: Stall) -> list[Rendera
     return [ladder(around(files, result, stall), connection, stall), Text("")]
 
 
-def _ending(run: Run) -> list[tuple[str, str]]:
-    timings = run.manifest["timings_s"]
-    took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
-    rows = [("captures", shown_path(run.folder)), ("took", f"{sum(timings.values()):.1f} s: {took}")]
-    failed = [f"{c.name}: {c.detail}" for c in run.checks if not c.ok]
-    if failed:
-        rows.insert(0, ("witnesses", "; ".join(failed)))
-    if run.contradictions:
-        rows.insert(0, ("NOT AS EXPECTED", "; ".join(run.contradictions)))
-    else:
-        rows.insert(
-            0,
-            ("as expected", f"{run.expected}, and every witness agrees" if not failed else str(run.expected)),
-        )
-    return rows
-
-
 def _role_name(role: str | None) -> str:
     return "both ends" if role == "both" else f"the {role}"
 
@@ -307,7 +170,3 @@ def _by_role(counts: dict[str, int]) -> str:
 
 def _spread(s: Spread | None, unit: str) -> str:
     return f"p50 {s.p50:.2f}, p95 {s.p95:.2f}, p99 {s.p99:.2f}, max {s.max:.2f} {unit}" if s else ""
-
-
-def _middle_and_tail(s: Spread | None) -> str:
-    return f"{s.p50:.2f} / {s.p99:.2f}" if s else "–"

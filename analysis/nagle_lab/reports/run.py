@@ -1,0 +1,158 @@
+"""The screen: one judged run of the lab, at 100 columns."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from nagle_lab.checks import Traffic, grown, is_own, segments_sent
+from nagle_lab.judged import Seen, Share
+from nagle_lab.reports.terminal import facts, headline, shown_path, typical, who
+from nagle_lab.result import Spread
+from nagle_lab.runs import Run
+
+_TIMES = (
+    ("wait for the late ACK", "wait_ms"),
+    ("request → ACK", "request_to_ack_ms"),
+    ("request → response", "request_to_response_ms"),
+    ("whole exchange", "exchange_ms"),
+)
+
+
+def show_run(run: Run, to: Console) -> None:
+    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
+    m = run.manifest
+    title = f"{m['scenario']} / {m['variant']}"
+    to.print(headline(run.verdict, title, run.reason))
+    to.print(facts(_what_ran(run)))
+    to.print(_evidence(run))
+    best = run.results[run.best]
+    if best.stalls:
+        to.print(facts(who(best, _services(run))))
+        to.print(*typical([run.capture(run.best)], best), sep="\n")
+    to.print(facts(_ending(run)))
+
+
+def _what_ran(run: Run) -> list[tuple[str, str]]:
+    m, w = run.manifest, run.witnesses
+    v, load, option, server = m["versions"], w["load"], w["option"], m["server"]
+    where = f" in {server['service']}, port {server['port']}" if server["port"] else ""
+    effect = f"{option['demanded']!r} {'in effect' if option['in_effect'] else 'NOT in effect'}" if option else ""
+    times = load.get("percentiles_ms") or {}
+    percentiles = ", ".join(f"p{p} {times[p]:.1f} ms" for p in ("50", "95", "99") if p in times)
+    mtus = sorted({capture["mtu"] for capture in m["captures"].values()})
+    control = sorted({namespace["congestion_control"] for namespace in m["namespaces"].values()})
+    return [
+        ("server", f"{v['server']}{where}"),
+        *([("setting", f"{effect}, says {Path(option['file']).stem}")] if option else []),
+        ("load", f"{v['load']}: {load['command']}"),
+        (
+            "on",
+            f"Linux {v['kernel']}, {' and '.join(control)}, MTU {' and '.join(map(str, mtus))} · "
+            f"Docker {v['docker']}, Compose {v['compose']}",
+        ),
+        ("machine noise", str(run.noise)),
+        (
+            f"{Path(load['command'].split()[0]).name} saw",
+            f"{load['complete']} requests, {load['failed']} failed · {load['requests_per_s']:.0f} requests/s · "
+            f"mean {load['mean_ms']:.1f} ms" + (f", {percentiles}" if percentiles else ""),
+        ),
+    ]
+
+
+def _evidence(run: Run) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
+    table.add_column("")
+    for heading in (*(f"{name}.pcap" for name in run.captures), "kernel"):
+        table.add_column(heading, justify="right")
+    captures, port = run.captures.values(), run.manifest["expected"]["port"]
+
+    def row(name: str, values: Iterable[str], kernel: str = "") -> None:
+        table.add_row(name, *values, kernel)
+
+    lossless = [run.witnesses["captures"][name] for name in run.captures]
+    row("captured / received / dropped", [f"{c['captured']} / {c['received']} / {c['dropped']}" for c in lossless])
+    for name, values, kernel in _by_namespace(run):
+        row(name, values, kernel)
+    mixed = any(seen.elsewhere.connections for seen in captures)
+    row(f"exchanges on port {port}" if mixed else "exchanges", [str(seen.judged.exchanges) for seen in captures])
+    row("stalled", [_stalled(seen.judged) for seen in captures])
+    if mixed:
+        row("exchanges elsewhere", [str(seen.elsewhere.exchanges) for seen in captures])
+        row("stalled elsewhere", [_stalled(seen.elsewhere) for seen in captures])
+    for name, key in _TIMES:
+        row(f"{name}, ms p50 / p99", [_times(seen, key) for seen in captures])
+    row("packets per exchange", [_packets_per_exchange(seen.judged) for seen in captures])
+    return table
+
+
+def _by_namespace(run: Run) -> Iterator[tuple[str, list[str], str]]:
+    """Segments and delayed ACKs of each network namespace: in every capture, and in its kernel."""
+    seen = {(at, name): run.traffic(at, name) for at in run.manifest["namespaces"] for name in run.captures}
+    counters = run.witnesses["counters"]
+
+    def shown(at: str, figure: Callable[[Traffic], int]) -> list[str]:
+        found = [seen[at, name] for name in run.captures]
+        return [str(figure(t)) if t.segments_sent or t.packets_received else "–" for t in found]
+
+    for at in counters:
+        yield f"segments sent by the {at}", shown(at, lambda t: t.segments_sent), str(segments_sent(counters[at]))
+    for at in counters:
+        kernel = grown(counters[at], "TcpExt.DelayedACKs")
+        yield f"delayed ACKs of the {at}", shown(at, lambda t: t.delayed_acks), str(kernel)
+
+
+def _stalled(share: Share) -> str:
+    if not share.connections:
+        return "–"
+    part = share.stalled_exchanges / share.exchanges if share.exchanges else 0.0
+    return f"{share.stalled_exchanges} ({part:.1%})"
+
+
+def _times(seen: Seen, key: str) -> str:
+    """A spread of the judged connections; nothing where the capture's own is also that of others."""
+    mixed = seen.elsewhere.stalls if key == "wait_ms" else seen.elsewhere.exchanges
+    return "–" if mixed else _middle_and_tail(getattr(seen.result.summary, key))
+
+
+def _packets_per_exchange(share: Share) -> str:
+    return f"{share.packets / share.exchanges:.1f}" if share.exchanges else "–"
+
+
+def _services(run: Run) -> dict[str, str]:
+    """The service at each end, by role, of the connection to be shown, where the run tells and it is not the role."""
+    m, stall = run.manifest, run.results[run.best].stalls.typical()
+    sidecars = {capture["service"] for capture in m["captures"].values()}
+    own = m["captures"][run.best]["namespace"]
+    found = {}
+    for end in (stall.held_by, stall.delayed_by):
+        homes = [of for at, of in m["namespaces"].items() if is_own(end.ip, of["addresses"], inside=at == own)]
+        services = {service for of in homes for service in of["services"]} - sidecars
+        judged = end.role == "server" and end.port == m["server"]["port"]
+        services = {m["server"]["service"]} if judged else services - {m["server"]["service"]}
+        if len(services) == 1 and services != {end.role}:
+            found[end.role] = services.pop()
+    return found
+
+
+def _ending(run: Run) -> list[tuple[str, str]]:
+    timings = run.manifest["timings_s"]
+    took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
+    rows = [("captures", shown_path(run.folder)), ("took", f"{sum(timings.values()):.1f} s: {took}")]
+    failed = [f"{c.name}: {c.detail}" for c in run.checks if not c.ok]
+    if failed:
+        rows.insert(0, ("witnesses", "; ".join(failed)))
+    if run.contradictions:
+        rows.insert(0, ("NOT AS EXPECTED", "; ".join(run.contradictions)))
+    else:
+        rows.insert(
+            0,
+            ("as expected", f"{run.expected}, and every witness agrees" if not failed else str(run.expected)),
+        )
+    return rows
+
+
+def _middle_and_tail(s: Spread | None) -> str:
+    return f"{s.p50:.2f} / {s.p99:.2f}" if s else "–"
