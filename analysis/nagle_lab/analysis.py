@@ -5,6 +5,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nagle_lab import silences
 from nagle_lab import stalls as proof
 from nagle_lab.capture import Capture, open_capture
@@ -13,10 +16,13 @@ from nagle_lab.connections import Connections
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.findings import Findings, PutAside
 from nagle_lab.ledger import entries
+from nagle_lab.loops import hash_pairs
 from nagle_lab.packets import Packets, Tally, decode
 from nagle_lab.result import Result
 from nagle_lab.summary import Seen, summarize
 from nagle_lab.timeline import Timeline
+
+Hashes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
 
 
 def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True) -> Result:
@@ -32,21 +38,22 @@ def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True) 
     with open_capture(path) as capture:
         analysis = Analysis(exchanges)
         tally = Tally()
-        for packets in _ahead(capture, tally):
-            analysis.follow(packets)
+        for packets, hashes in _ahead(capture, tally):
+            analysis.follow(packets, hashes)
         return summarize(capture, tally, analysis.seen(), analysis.findings())
 
 
-def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
+def _ahead(capture: Capture, tally: Tally) -> Iterator[tuple[Packets, Hashes]]:
     """The packets of a capture, window by window; the next one is read and decoded while one is analysed."""
-    coming: queue.SimpleQueue[Packets | BaseException | None] = queue.SimpleQueue()
+    coming: queue.SimpleQueue[tuple[Packets, Hashes] | BaseException | None] = queue.SimpleQueue()
     taken = threading.Semaphore(0)  # only then is the next one read: memory holds two, not three
     over = threading.Event()
 
     def read() -> None:
         try:
             for records in capture:
-                coming.put(decode(records, tally))
+                packets = decode(records, tally)
+                coming.put((packets, hash_pairs(packets)))
                 taken.acquire()
                 if over.is_set():
                     return
@@ -57,11 +64,11 @@ def _ahead(capture: Capture, tally: Tally) -> Iterator[Packets]:
     # A daemon: whoever interrupts the analysis does not wait for a pipe that brings nothing.
     threading.Thread(target=read, name="decode", daemon=True).start()
     try:
-        while (packets := coming.get()) is not None:
-            if isinstance(packets, BaseException):
-                raise packets
+        while (window := coming.get()) is not None:
+            if isinstance(window, BaseException):
+                raise window
             taken.release()
-            yield packets
+            yield window
     finally:
         over.set()
         taken.release()
@@ -77,15 +84,15 @@ class Analysis:
         self.last_ts = 0
         self._aside = PutAside(exchanges=ExchangeLog(list_exchanges))
 
-    def follow(self, packets: Packets) -> None:
-        """Take the packets of the next window."""
+    def follow(self, packets: Packets, hashes: Hashes) -> None:
+        """Take the packets of the next window, and their :func:`hash_pairs`."""
         if not len(packets):
             return
         self.tcp_packets += len(packets)
         self.first_ts = int(packets.ts[0]) if self.first_ts is None else self.first_ts
         self.last_ts = int(packets.ts[-1])
         known = self.connections
-        rows = known.follow(packets)
+        rows = known.follow(packets, hashes)
         self._aside.exchanges.follow(rows, known)
         places = rows.conn[rows.starts]
         ids, size, small = known.facts.id[places], known.segment_size(places), known.surely_small(places)

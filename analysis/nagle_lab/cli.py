@@ -4,6 +4,7 @@ Each command imports what it does when it is called: ``--version`` and ``--help`
 capture needs no lab. What they do is in ``commands``.
 """
 
+import gc
 import io
 import os
 import sys
@@ -269,6 +270,7 @@ def demo_(parts: tuple[str, ...], answers: str | None, without_lab: bool, outlin
 
 def main() -> None:
     """Entry point: every way to end has its exit code and at most one line on stderr."""
+    gc.set_threshold(50_000)  # what is imported would be gone through for garbage a hundred times
     if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
         sys.stdout.reconfigure(errors="backslashreplace")
     # NumPy's linear algebra, which nothing here uses, would start a thread for every core.
@@ -291,4 +293,5 @@ def main() -> None:
     except OSError as e:  # a path that may not even be looked at, a full disk
         tell(f"{e.filename or 'output'}: {e.strerror}: check the path, its permissions and the room on the disk")
         code = Exit.UNUSABLE
+    gc.freeze()  # and once more at the end, when all of it goes anyway
     sys.exit(int(code or 0))

@@ -36,14 +36,30 @@ def distinct(*parts: Ints) -> Ints:
 
 def ranked(values: Ints) -> tuple[Ints, Ints]:
     """Every value once, sorted, and of each of the values (n,) which of them it is."""
-    if not len(values):
-        return values, values
-    low, high = int(values.min()), int(values.max())
-    if high - low > 4 * len(values):  # far apart: sorting takes less than a table of them all
+    low, among = _close_together(values)
+    if not among:
         return np.unique(values, return_inverse=True)
-    there = np.zeros(high - low + 1, np.bool_)
+    there = np.zeros(among, np.bool_)
     there[values - low] = True
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[values - low]
+
+
+def counted(values: Ints) -> tuple[Ints, Ints]:
+    """Every value once, sorted, and how often it is among the values (n,)."""
+    low, among = _close_together(values)
+    if not among:
+        return np.unique(values, return_counts=True)
+    counts = np.bincount(values - low, minlength=among)
+    there = np.flatnonzero(counts)
+    return there + low, counts[there]
+
+
+def _close_together(values: Ints) -> tuple[int, int]:
+    """The least, and how many numbers it is to the largest; 0 where a table of them all takes longer than sorting."""
+    if not len(values):
+        return 0, 0
+    low, high = int(values.min()), int(values.max())
+    return low, high - low + 1 if high - low < 4 * len(values) else 0
 
 
 def picked(rows: NDArray[np.void], which: NDArray[Any]) -> NDArray[np.void]:

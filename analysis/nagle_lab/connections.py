@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import ACK, RST, SYN, Bools, Ints, Sides, distinct
 from nagle_lab.keytable import KeyTable
-from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, hash_pairs, sort_numbers, unwrap
+from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, sort_numbers, unwrap
 from nagle_lab.packets import Packets
 from nagle_lab.timeline import Timeline
 
@@ -149,9 +149,12 @@ class Connections:
 
     # Windows of packets -----------------------------------------------------------------------------
 
-    def follow(self, packets: Packets) -> Timeline:
-        """The timeline of the next window; packets (n,) become rows (n + carried context,)."""
-        sender, pair_hash = hash_pairs(packets)
+    def follow(self, packets: Packets, hashes: tuple[NDArray[np.uint64], NDArray[np.uint64]]) -> Timeline:
+        """The timeline of the next window; packets (n,) become rows (n + carried context,).
+
+        ``hashes`` are those of their senders and of both ends: :func:`nagle_lab.loops.hash_pairs`.
+        """
+        sender, pair_hash = hashes
         pair = self._pairs.numbers(pair_hash)
         order, groups, syns = by_pair(packets, sender, pair, sort_numbers(pair, self._pairs.size))
         self.copies += len(packets) - len(order)
@@ -288,9 +291,10 @@ class Connections:
         return old, owner[rows]
 
     def _learn_reactions(self, rows: Timeline) -> None:
-        acker, acked = rows.answers
-        reaction = np.maximum(rows.ts[acker] - rows.ts[acked], 0)
-        np.minimum.at(self.facts.reaction.reshape(-1), 2 * rows.conn[acker] + rows.side[acker], reaction)
+        acker, _, wait = rows.answers
+        half, fastest = 2 * rows.conn[acker] + rows.side[acker], self.facts.reaction.reshape(-1)
+        faster = np.flatnonzero(wait < fastest[half])
+        np.minimum.at(fastest, half[faster], np.maximum(wait[faster], 0))
 
     def _over(self, now: int) -> Ints:
         """Places of connections that nothing more is expected of."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints
+from nagle_lab.columns import Ints, counted, ranked
 
 _BUFFERED = 1 << 17
 
@@ -46,9 +46,9 @@ class Distribution:
     def _merge(self) -> None:
         if not self._buffered:
             return
-        fresh, counts = np.unique(np.concatenate(self._new), return_counts=True)
+        fresh, counts = counted(np.concatenate(self._new))
         self._new.clear()
         self._buffered = 0
-        steps, place = np.unique(np.concatenate([self._steps, fresh]), return_inverse=True)
+        steps, place = ranked(np.concatenate([self._steps, fresh]))
         both = np.concatenate([self._counts, counts])
         self._steps, self._counts = steps, np.bincount(place, both, len(steps)).astype(np.int64)

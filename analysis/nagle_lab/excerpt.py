@@ -12,6 +12,7 @@ from nagle_lab.packets import Packets, Tally, decode
 from nagle_lab.result import Connection, Result, Stall
 
 _BEFORE, _AFTER = 6, 1  # rows of the connection to look back at and to show on
+_WINDOW = 1 << 20  # bytes; mostly it is found near the beginning
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
 
 
@@ -62,7 +63,7 @@ def _asked(before: deque[Step], stall: Stall) -> list[Step]:
 
 def packets_of(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
-    with open_capture(path) as capture:
+    with open_capture(path, window_bytes=_WINDOW) as capture:
         for records in capture:
             packets = decode(records, Tally())
             yield from _of_connection(packets, connection)

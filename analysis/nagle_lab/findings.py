@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints, picked, runs
+from nagle_lab.columns import Ints, counted, picked, runs
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
@@ -32,7 +32,7 @@ class Events:
     def add(self, connections: Ints, side: NDArray[np.int8]) -> None:
         """It happened once on each of those sides (n,) of connections (n,)."""
         if len(connections):
-            half, counts = np.unique(2 * connections + side, return_counts=True)
+            half, counts = counted(2 * connections + side)
             events = np.empty(len(half), _EVENTS)
             events["conn"], events["side"], events["count"] = half // 2, half % 2, counts
             self._shelf.append(events)

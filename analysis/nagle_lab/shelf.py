@@ -7,9 +7,7 @@ memory does not.
 import mmap
 import os
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from nagle_lab.errors import NagleLabError
 IN_MEMORY = 2 << 20  # bytes of one shelf
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
-WAITING = 2  # appended parts that wait in memory to be written, at most
 
 
 class Shelf:
@@ -36,8 +33,7 @@ class Shelf:
         self._in_memory = in_memory
         self._memory = np.zeros(0, dtype)
         self._file: Any = None
-        self._writer: ThreadPoolExecutor | None = None
-        self._writing: deque[Future[None]] = deque()
+        self._room = 0  # bytes of it
 
     def __len__(self) -> int:
         return self._count
@@ -56,7 +52,6 @@ class Shelf:
         if self._file is None:
             self._opaque(self._memory)[at] = self._opaque(rows)
             return
-        self._settle()
         with _Mapped(self._file, self.dtype, at) as (view, index):
             self._opaque(view)[index] = self._opaque(rows)
             del view
@@ -65,7 +60,6 @@ class Shelf:
         """The rows with those numbers, a copy."""
         if self._file is None or not len(at):
             return self._memory[at] if self._file is None else np.zeros(0, self.dtype)
-        self._settle()
         with _Mapped(self._file, self.dtype, at) as (view, index):
             rows = self._opaque(view)[index].view(self.dtype)
             del view
@@ -88,7 +82,6 @@ class Shelf:
     def _read(self, begin: int, end: int) -> NDArray[np.void]:
         if self._file is None:
             return self._memory[begin:end]
-        self._settle()
         size = self.dtype.itemsize
         content = os.pread(self._file.fileno(), (end - begin) * size, begin * size)
         return np.frombuffer(content, self.dtype)
@@ -97,17 +90,10 @@ class Shelf:
         if self._file is None:
             self._opaque(self._memory)[begin : begin + len(rows)] = self._opaque(np.ascontiguousarray(rows))
             return
-        self._settle(WAITING)
-        content = np.ascontiguousarray(rows).view(np.uint8).data
-        if self._writer is None:
-            self._writer = ThreadPoolExecutor(1, "shelf")
-        at = begin * self.dtype.itemsize
-        self._writing.append(self._writer.submit(_write_all, self._file.fileno(), content, at))
-
-    def _settle(self, left: int = 0) -> None:
-        """Until all is written but so many; raises what it raised."""
-        while len(self._writing) > left:
-            self._writing.popleft().result()
+        content, offset = np.ascontiguousarray(rows).view(np.uint8).data, begin * self.dtype.itemsize
+        while content:
+            written = os.pwrite(self._file.fileno(), content, offset)
+            content, offset = content[written:], offset + written
 
     def _reserve(self, count: int) -> None:
         """Make room for so many rows; on disk really, for a mapped file that finds none later ends in SIGBUS."""
@@ -129,7 +115,7 @@ class Shelf:
             self._extend(count * size)
 
     def _extend(self, need: int) -> None:
-        have = os.fstat(self._file.fileno()).st_size
+        have = self._room
         if need <= have:
             return
         need = max(need, have + max(have // 4, GROWTH))
@@ -143,16 +129,11 @@ class Shelf:
                 f"no room for temporary files in {tempfile.gettempdir()} ({error.strerror}): "
                 "make some, or name another folder with TMPDIR"
             ) from error
+        self._room = need
 
     def _opaque(self, rows: NDArray[np.void]) -> NDArray[np.void]:
         """The rows as bytes: NumPy gathers structured ones field by field, eight times slower."""
         return rows.view(f"V{self.dtype.itemsize}")
-
-
-def _write_all(file: int, content: memoryview, offset: int) -> None:
-    while content:
-        written = os.pwrite(file, content, offset)
-        content, offset = content[written:], offset + written
 
 
 class _Mapped:

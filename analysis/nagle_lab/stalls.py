@@ -145,18 +145,14 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     return np.asarray(sent[both & (rows.ts[sent] - rows.ts[own] < PROBE)])
 
 
-def _late(rows: Timeline, numbers: Ints, acker: Ints, wait: Ints) -> Rows:
-    late = np.empty(len(acker), LATE_ACK)
-    late["conn"], late["side"], late["wait"] = numbers[rows.group[acker]], rows.side[acker], wait
-    return late
-
-
 def late_acks(rows: Timeline, numbers: Ints) -> Rows:
     """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them when all is known."""
-    acker, segment = rows.answers
-    wait = rows.ts[acker] - rows.ts[segment]
-    late = np.flatnonzero((wait >= LATE) & rows.is_pure_ack_at(acker))
-    return _late(rows, numbers, acker[late], wait[late])
+    acker, _, wait = rows.answers
+    late = np.flatnonzero(wait >= LATE)
+    late = late[rows.is_pure_ack_at(acker[late])]
+    acker, found = acker[late], np.empty(len(late), LATE_ACK)
+    found["conn"], found["side"], found["wait"] = numbers[rows.group[acker]], rows.side[acker], wait[late]
+    return found
 
 
 def fin_acks_by_timer(rows: Timeline) -> Ints:
@@ -165,12 +161,11 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
     Linux sends it from the delayed-ACK timer too, and counts it among TcpExtDelayedACKs; until data has come on the
     connection that timer is set to zero (tcp_send_delayed_ack, icsk_ack.ato), so it holds nothing back.
     """
-    acker, segment = rows.answers
-    of_fin = np.flatnonzero((rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0))
-    acker, segment = acker[of_fin], segment[of_fin]
-    wait = rows.ts[acker] - rows.ts[segment]
-    by_timer: Ints = acker[rows.is_pure_ack_at(acker) & (wait >= AT_ONCE) & (wait < LATE)]
-    return by_timer
+    acker, segment, wait = rows.answers
+    by_timer = np.flatnonzero((wait >= AT_ONCE) & (wait < LATE))
+    acker, segment = acker[by_timer], segment[by_timer]
+    of_fin = (rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0)
+    return np.asarray(acker[of_fin & rows.is_pure_ack_at(acker)])
 
 
 def is_late(wait: Ints, reaction: Ints) -> Bools:
@@ -247,16 +242,19 @@ def _margins(since_trigger: Ints, excess: Ints) -> Ints:
     near = np.flatnonzero(excess <= PAUSE)
     if len(near) < POPULATION:
         return strict
-    step_from_ack, step_from_trigger = (np.median(abs(np.diff(t[near]))) for t in (excess, since_trigger))
+    from_ack, from_trigger = excess[near], since_trigger[near]
+    steps: Ints = abs(np.diff(from_ack))  # between two releases
+    step_from_ack, step_from_trigger = np.median(steps), np.median(abs(np.diff(from_trigger)))
     if 2 * step_from_trigger < step_from_ack:  # what an ACK releases varies with the ACK and more, never less
         return np.full(len(excess), NOTHING)
-    if 2 * step_from_ack > step_from_trigger and 2 * _spread(excess[near]) > _spread(since_trigger[near]):
+    if 2 * step_from_ack > step_from_trigger and 2 * _spread(from_ack) > _spread(from_trigger):
         return strict
-    runs = _all_but_earliest(np.pad(excess[near], NEIGHBOURS, "reflect"))
+    runs = _all_but_earliest(np.pad(from_ack, NEIGHBOURS, "reflect"))
     queued = np.maximum(runs[: len(near)], runs[NEIGHBOURS : NEIGHBOURS + len(near)])  # before it, and after it
-    spread = np.clip(2 * np.median(excess[near]), RELEASE_SPREAD, RELEASE_MARGIN)
-    most = QUEUEING if np.median(excess[near]) > RELEASE_SPREAD else RELEASE_MARGIN  # no queue, no widening
-    small_step = _percentile(abs(np.diff(excess[near])), 25)  # between two releases, even where pauses are many
+    middle = np.median(from_ack)
+    spread = np.clip(2 * middle, RELEASE_SPREAD, RELEASE_MARGIN)
+    most = QUEUEING if middle > RELEASE_SPREAD else RELEASE_MARGIN  # no queue, no widening
+    small_step = _percentile(steps, 25)  # even where pauses are many
     strict[near] = np.clip(queued + max(6 * small_step, spread), RELEASE_SPREAD, most)
     return strict
 

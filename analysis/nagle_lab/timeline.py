@@ -103,8 +103,8 @@ class Timeline:
         return (self.end[at] > self.start[at]) & (self.start[at] >= self.sent_own[at])
 
     @cached_property
-    def answers(self) -> tuple[Ints, Ints]:
-        """New rows that newly acknowledge the peer's latest segment, and that segment: see :func:`loops.answers`."""
+    def answers(self) -> tuple[Ints, Ints, Ints]:
+        """New rows that acknowledge the peer's latest segment, that segment, and the wait: :func:`loops.answers`."""
         return loops.answers(self)
 
     # Neighbours inside a connection -----------------------------------------------------------------

@@ -21,6 +21,7 @@ with atheris.instrument_imports(include=["nagle_lab"]):
     from nagle_lab.analysis import Analysis
     from nagle_lab.capture import open_capture
     from nagle_lab.errors import NagleLabError
+    from nagle_lab.loops import hash_pairs
     from nagle_lab.packets import Tally, decode
     from nagle_lab.result import Result
     from nagle_lab.summary import summarize
@@ -59,7 +60,8 @@ def outcome(path: str, window_bytes: int) -> Result | None:
         with open_capture(path, window_bytes=window_bytes) as capture:
             analysis, tally = Analysis(), Tally()
             for records in capture:
-                analysis.follow(decode(records, tally))
+                packets = decode(records, tally)
+                analysis.follow(packets, hash_pairs(packets))
             result = summarize(capture, tally, analysis.seen(), analysis.findings())
             json.loads(result.to_json())
             return result

@@ -232,14 +232,15 @@ def followed(table: Packets, cuts: list[int], way) -> tuple[list[timeline.Timeli
     known, rows = connections.Connections(), []
     with pytest.MonkeyPatch.context() as patched:
         for module in (connections, keytable):
-            for name in ("by_pair", "context", "hash_pairs", "sort_numbers", "unwrap", "find_keys"):
+            for name in ("by_pair", "context", "sort_numbers", "unwrap", "find_keys"):
                 if hasattr(module, name):
                     patched.setattr(module, name, getattr(way, name))
         patched.setattr("nagle_lab.loops.latest", way.latest)
         patched.setattr("nagle_lab.loops.answers", way.answers)
         for begin, end in pairwise([0, *sorted(cuts), len(table)]):
             if begin < end:
-                rows.append(known.follow(table.take(np.arange(begin, end))))
+                window = table.take(np.arange(begin, end))
+                rows.append(known.follow(window, way.hash_pairs(window)))
                 known.free(known.finish(rows[-1]))
     return rows, known
 

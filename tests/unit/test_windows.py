@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nagle_lab import connections
 from nagle_lab.analysis import Analysis
 from nagle_lab.capture import open_capture
+from nagle_lab.loops import hash_pairs
 from nagle_lab.packets import Packets, Tally, decode
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
@@ -36,7 +37,8 @@ def found(packets: Packets, cuts: list[int]):
     edges = [0, *sorted(cuts), len(packets)]
     live = []
     for begin, end in pairwise(edges):
-        analysis.follow(packets.take(np.arange(begin, end)))
+        window = packets.take(np.arange(begin, end))
+        analysis.follow(window, hash_pairs(window))
         live.append(len(analysis.connections.live()))
     findings = analysis.findings()
     return {
@@ -119,7 +121,8 @@ def test_a_flood_of_syns_is_forgotten_as_it_goes(tmp_path, monkeypatch):
         (flood,) = (decode(records, Tally()) for records in capture)
     analysis, most = Analysis(), 0
     for begin in range(0, len(flood), 50):
-        analysis.follow(flood.take(np.arange(begin, begin + 50)))
+        window = flood.take(np.arange(begin, begin + 50))
+        analysis.follow(window, hash_pairs(window))
         most = max(most, len(analysis.connections.live()))
     assert most <= 64
     assert len(analysis.findings().ledger) == len(syns)

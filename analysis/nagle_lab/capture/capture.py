@@ -128,7 +128,6 @@ class Capture:
 
     def close(self) -> None:
         """Close the files; what was found out stays."""
-        self._checksum.close()
         self._current.close()
 
     def __iter__(self) -> Iterator[Records]:

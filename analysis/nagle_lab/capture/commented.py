@@ -74,7 +74,6 @@ def copy_commented(
         except NagleLabError:
             if not number:
                 raise
-    copy.checksum.close()
     return Copied(copy.facts.packets, copy.checksum.hexdigest())
 
 

@@ -4,53 +4,28 @@ import hashlib
 import io
 import os
 import stat
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
 
 STDIN = "-"
-WORTH_A_THREAD = 1 << 20  # bytes; hashing fewer takes less time than handing them over
 
 
 class Checksum:
-    """SHA-256 of chunks, computed beside the decoding when they are large.
-
-    A chunk's memory must not change until the next call of `update` or `hexdigest` has returned.
-    """
+    """SHA-256 of what is read, and how many bytes that were."""
 
     def __init__(self) -> None:
         self.byte_count = 0
         self._sha256 = hashlib.sha256()
-        self._worker: ThreadPoolExecutor | None = None
-        self._pending: Future[None] | None = None
 
     def update(self, chunk: memoryview) -> None:
         """Add bytes."""
-        self._settle()
         self.byte_count += len(chunk)
-        if len(chunk) < WORTH_A_THREAD:
-            self._sha256.update(chunk)
-            return
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "checksum")
-        self._pending = self._worker.submit(self._sha256.update, chunk)
+        self._sha256.update(chunk)
 
     def hexdigest(self) -> str:
         """Of everything so far."""
-        self._settle()
         return self._sha256.hexdigest()
-
-    def close(self) -> None:
-        """End the worker."""
-        self._settle()
-        if self._worker is not None:
-            self._worker.shutdown()
-
-    def _settle(self) -> None:
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
 
 
 class Stored:

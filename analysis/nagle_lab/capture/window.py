@@ -11,11 +11,7 @@ SMALLEST = 64  # holds any file header
 
 
 class Window:
-    """The part of a stream that is in memory: `raw[:end]` is its bytes from position `base` on.
-
-    Two buffers take turns, so what was read last stays as it is while more is read (the checksum may still
-    be reading it).
-    """
+    """The part of a stream that is in memory: `raw[:end]` is its bytes from position `base` on."""
 
     def __init__(self, source: Source, head: bytes = b"", size: int = WINDOW_BYTES) -> None:
         self.base = 0
@@ -25,7 +21,6 @@ class Window:
         self._size = max(size, SMALLEST)
         self.raw = _room(self._size)
         self.raw[: self.end] = head
-        self._spare = _room(0)  # most captures never need it
         self._fill()
 
     @property
@@ -35,13 +30,11 @@ class Window:
 
     def slide(self, used: int) -> None:
         """Drop the first `used` bytes and read on. If none could be used, the window grows instead."""
+        kept, before = self.end - used, self.raw
         if used == 0:
             self._size *= 2
-        if len(self._spare) != self._size + PADDING:
-            self._spare = _room(self._size)
-        kept = self.end - used
-        self._spare[:kept] = self.raw[used : self.end]
-        self.raw, self._spare = self._spare, self.raw
+            self.raw = _room(self._size)
+        self.raw[:kept] = before[used : self.end]
         self.base += used
         self.end = kept
         self._fill()

@@ -94,11 +94,11 @@ def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
     return own, peer
 
 
-def answers(rows: Table) -> tuple[Ints, Ints]:
+def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.answers`."""
-    found = np.empty((2, len(rows)), np.int64)
-    count = _call("answers", rows.columns, len(rows), *found)
-    return found[0, :count], found[1, :count]
+    acker, segment, wait = np.empty((3, len(rows)), np.int64)
+    count = _call("answers", rows.columns, len(rows), acker, segment, wait)
+    return acker[:count], segment[:count], wait[:count]
 
 
 def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -117,9 +117,9 @@ def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 def behind(rows: Table) -> tuple[Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.behind`."""
-    found = np.empty((2, len(rows)), np.int64)
-    count = _call("behind", rows.columns, len(rows), *found)
-    return found[0, :count], found[1, :count]
+    sent, own = np.empty((2, len(rows)), np.int64)
+    count = _call("behind", rows.columns, len(rows), sent, own)
+    return sent[:count], own[:count]
 
 
 def context(rows: Table) -> Bools:
@@ -134,7 +134,7 @@ def exchanges(rows: Table, client: Sides, now: Exchanges) -> Ended:
     n = len(rows)
     number, (place, *times) = np.empty(n, np.int32), np.empty((len(Ended._fields) - 1, n), np.int64)
     ended = Ended(place, number, *times)
-    acker, segment = rows.answers
+    acker, segment, _ = rows.answers
     count = _call("exchanges", rows.columns, n, client, acker, segment, len(acker), now, ended)
     return Ended._make(column[:count] for column in ended)
 

@@ -383,7 +383,7 @@ static inline int is_fresh(const struct timeline *t, i64 i)
     return t->end[i] > t->start[i] && t->start[i] >= t->sent_own[i];
 }
 
-LOOP i64 answers(const struct timeline *t, i64 n, i64 *acker, i64 *segment)
+LOOP i64 answers(const struct timeline *t, i64 n, i64 *acker, i64 *segment, i64 *wait)
 {
     i64 count = 0;
     struct seen seen = NOTHING;
@@ -393,7 +393,7 @@ LOOP i64 answers(const struct timeline *t, i64 n, i64 *acker, i64 *segment)
         i64 of = seen.consuming[1 - t->side[i]];
         if (t->ack[i] > t->acked_peer[i] && !t->carried[i] && of >= 0 && t->ack[i] == t->end[of] &&
             t->start[of] >= t->sent_own[of] && t->stretch[i] == t->stretch[of])
-            acker[count] = i, segment[count++] = of;
+            acker[count] = i, segment[count] = of, wait[count++] = t->ts[i] - t->ts[of];
         see(&seen, t, i);
     }
     return count;

@@ -265,11 +265,11 @@ def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
     return np.where(side == 0, *by_side), np.where(side == 0, *by_side[::-1])
 
 
-def answers(rows: Table) -> tuple[Ints, Ints]:
-    """New rows of a timeline that newly acknowledge the peer's latest segment, and that segment: RTT samples.
+def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
+    """New rows of a timeline that newly acknowledge the peer's latest segment: RTT samples.
 
-    Both shape (samples,). Retransmitted segments give none (Karn's rule, RFC 6298 §3), nor does one before which
-    time went back.
+    Those rows, that segment, and the ns between; all shape (samples,). Retransmitted segments give none (Karn's rule,
+    RFC 6298 §3), nor does one before which time went back.
     """
     acker = np.flatnonzero((rows.ack > rows.acked_peer) & ~rows.carried)
     segment = rows.latest_of_peer("consuming", acker)
@@ -277,7 +277,8 @@ def answers(rows: Table) -> tuple[Ints, Ints]:
     acker, segment = acker[exact], segment[exact]
     comparable = rows.stretch[acker] == rows.stretch[segment]
     fresh = np.flatnonzero((rows.start[segment] >= rows.sent_own[segment]) & comparable)
-    return acker[fresh], segment[fresh]
+    acker, segment = acker[fresh], segment[fresh]
+    return acker, segment, rows.ts[acker] - rows.ts[segment]
 
 
 def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -388,7 +389,7 @@ def _exchange_numbers(conn: Ints, asks: Bools, now: Exchanges) -> NDArray[np.int
 
 def _acknowledged_requests(rows: Table, client: Sides, data: Ints, now: Exchanges) -> tuple[Ints, NDArray[np.int32]]:
     """The rows that acknowledge the request of the exchange they are in, and its number."""
-    acker, segment = rows.answers
+    acker, segment, _ = rows.answers
     conn, number = rows.conn[acker], rows.exchange[segment]
     latest = np.append(data, -1)[np.searchsorted(data, acker, "right") - 1]  # data row before; the last one is none
     current = np.where((latest >= 0) & (rows.conn[latest] == conn), rows.exchange[latest], now.number[conn])
