@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import ACK, RST, SYN, Bools, Ints, Sides, distinct
 from nagle_lab.keytable import KeyTable
-from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, sort_numbers, unwrap
+from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, lower, sort_numbers, unwrap
 from nagle_lab.packets import Packets
 from nagle_lab.timeline import Timeline
 
@@ -162,7 +162,8 @@ class Connections:
         place = places[np.searchsorted(start, syns, "right") - 1]
         self._learn_handshakes(packets, order[syns], place, sender[order[syns]])
         rows = self._unwrapped(packets, order, sender, start, places)
-        self._learn_reactions(rows)
+        acker, _, wait = rows.answers
+        lower(rows, acker, wait, self.facts.reaction)
         return rows
 
     def finish(self, rows: Timeline) -> Ints:
@@ -289,12 +290,6 @@ class Connections:
         old.carried[:] = True
         self._context = self._context.take(np.flatnonzero(owner < 0))
         return old, owner[rows]
-
-    def _learn_reactions(self, rows: Timeline) -> None:
-        acker, _, wait = rows.answers
-        half, fastest = 2 * rows.conn[acker] + rows.side[acker], self.facts.reaction.reshape(-1)
-        faster = np.flatnonzero(wait < fastest[half])
-        np.minimum.at(fastest, half[faster], np.maximum(wait[faster], 0))
 
     def _over(self, now: int) -> Ints:
         """Places of connections that nothing more is expected of."""

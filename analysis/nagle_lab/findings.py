@@ -14,6 +14,7 @@ from nagle_lab.columns import Ints, counted, picked, runs
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
+from nagle_lab.loops import sort_numbers
 from nagle_lab.shelf import Shelf
 from nagle_lab.silences import SILENCE, Cause, Totals, add, causes, explained
 from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_before_timer, is_late, prove
@@ -80,30 +81,33 @@ class Findings:
 
     def _proved(self, triples: Rows) -> Rows:
         known = self.ledger.of(triples["conn"])
-        proof = prove(triples, known)
+        # Column by column in a piece: each look at one of a table of rows goes through all of it.
+        side, wait, release = (np.ascontiguousarray(triples[name]) for name in ("side", "wait", "release"))
+        proof = prove(side, wait, release, known)
         self.rejected.update({name: getattr(proof, name) for name in self.rejected})
-        self._explain_silences(triples, known, proof)
+        peer = known.side("reaction", 1 - side)
+        self._explain_silences(triples["silence"], peer, proof)
         which = np.flatnonzero(proof.stalls)
-        stalls, known = picked(triples, which), known.where(which)
-        self.wait.add(stalls["wait"])
-        self.release.add(stalls["release"])
-        self.timer.add(stalls["wait"] - known.side("reaction", 1 - stalls["side"]))
-        self.held.add(known, stalls["side"])
-        self.delayed.add(known, 1 - stalls["side"])
-        self._count_stalls(stalls, known)
+        stalls, known, side, wait = picked(triples, which), known.where(which), side[which], wait[which]
+        self.wait.add(wait)
+        self.release.add(release[which])
+        self.timer.add(wait - peer[which])
+        self.held.add(known, side)
+        self.delayed.add(known, 1 - side)
+        self._count_stalls(stalls["exchange"], known)
         return stalls
 
-    def _explain_silences(self, triples: Rows, known: Known, proof: Proof) -> None:
-        peer = known.side("reaction", 1 - triples["side"])
+    def _explain_silences(self, silence: Ints, peer: Ints, proof: Proof) -> None:
+        """Before late ACKs (n,); ``peer`` (n,) is how fast the sides that sent these react."""
         for which, cause in ((proof.stalls, Cause.NAGLE_DELAYED_ACK), (proof.round_trips, Cause.NAGLE_ROUND_TRIP)):
-            add(self.silences, explained(triples["silence"][which], peer[which], cause))
+            add(self.silences, explained(silence[which], peer[which], cause))
 
-    def _count_stalls(self, stalls: Rows, known: Known) -> None:
+    def _count_stalls(self, exchange: NDArray[np.int32], known: Known) -> None:
         """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled."""
-        if not len(stalls):
+        if not len(exchange):
             return
-        order = np.argsort(known.of, kind="stable")
-        of, exchange = known.of[order], stalls["exchange"][order]
+        order = sort_numbers(known.of, len(known.numbers))
+        of, exchange = known.of[order], exchange[order]
         first, entry = runs(of), known.entries
         one = of[first]
         before = np.concatenate([[-1], exchange[:-1]])

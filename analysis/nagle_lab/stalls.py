@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import FIN, RST, SYN, Bools, Ints
+from nagle_lab.columns import FIN, RST, SYN, Bools, Ints, Sides
 from nagle_lab.ledger import Known
-from nagle_lab.loops import behind, endpoint_hash, waits
+from nagle_lab.loops import behind, endpoint_hash, sort_numbers, waits
 from nagle_lab.timeline import Timeline
 
 MS = 1_000_000  # ns
@@ -194,22 +194,22 @@ class Proof:
     coincidence: int  # close to the ACK, but not more often than chance puts it there
 
 
-def prove(triples: Rows, known: Known) -> Proof:
-    """Keep the triples (n,) whose release the ACK caused; ``known`` (n,) is what the ledger says of them."""
-    t, handshake = triples, known.column("handshake")
-    own, peer = known.side("reaction", t["side"]), known.side("reaction", 1 - t["side"])
-    off = (known.side("nagle_off", t["side"]) > 0) | _sends_before_acks(t, known, handshake, own)
-    late, round_trip_ack = is_late(t["wait"], peer), t["wait"] - peer < LATE
+def prove(side: Sides, wait: Ints, release: Ints, known: Known) -> Proof:
+    """Keep the triples whose release the ACK caused: columns (n,) of :data:`TRIPLE`, and what the ledger says."""
+    handshake, own, peer = known.column("handshake"), known.side("reaction", side), known.side("reaction", 1 - side)
+    off = (known.side("nagle_off", side) > 0) | _sends_before_acks(side, release, known, handshake, own)
+    late, round_trip_ack = is_late(wait, peer), wait - peer < LATE
     # From the capture point to the sender and back: its fastest reaction, when a handshake shows it.
     round_trip = np.where(handshake, own, np.minimum(own, UNKNOWN_ROUND_TRIP))
-    excess, early = t["release"] - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
+    excess, early = release - round_trip, np.maximum(RELEASE_MARGIN, round_trip // 8)
     early = np.where(handshake, early, round_trip)  # without one it may be anything less
-    judged, prompt, chance = late & ~off, np.zeros(len(t), np.bool_), np.zeros(len(t), np.bool_)
-    for rows in _by_sender(np.flatnonzero(judged), t["side"], known):
-        margin = _margins(t["wait"][rows] + t["release"][rows], excess[rows])
-        prompt[rows] = (excess[rows] <= margin) & (excess[rows] >= -early[rows])
-        width = int(np.median(margin) + early[rows].max())
-        chance[rows] = prompt[rows] & _is_chance(int(prompt[rows].sum()), excess[rows] - margin, width)
+    judged, prompt, chance = late & ~off, np.zeros(len(side), np.bool_), np.zeros(len(side), np.bool_)
+    for rows in _by_sender(np.flatnonzero(judged), side, known):
+        after, least = excess[rows], early[rows]
+        margin = _margins(wait[rows] + release[rows], after)
+        prompt[rows] = caused = (after <= margin) & (after >= -least)
+        width = int(np.median(margin) + least.max())
+        chance[rows] = caused & _is_chance(int(caused.sum()), after - margin, width)
     return Proof(
         stalls=prompt & ~chance,
         round_trips=round_trip_ack & ~off & (excess <= RELEASE_MARGIN),
@@ -220,13 +220,13 @@ def prove(triples: Rows, known: Known) -> Proof:
     )
 
 
-def _sends_before_acks(t: Rows, known: Known, handshake: Bools, reaction: Ints) -> Bools:
+def _sends_before_acks(side: Sides, release: Ints, known: Known, handshake: Bools, reaction: Ints) -> Bools:
     """Triples of half-connections whose data was seen to pass sooner after an ACK than an answer to it could.
 
     It was sent before the ACK arrived, behind an unacknowledged small segment: that sender's Nagle is off.
     """
-    half, seen = 2 * known.of + t["side"], np.zeros(2 * len(known.numbers), np.bool_)
-    seen[half[handshake & (reaction > RELEASE_MARGIN) & (2 * t["release"] < reaction)]] = True
+    half, seen = 2 * known.of + side, np.zeros(2 * len(known.numbers), np.bool_)
+    seen[half[handshake & (reaction > RELEASE_MARGIN) & (2 * release < reaction)]] = True
     return np.asarray(seen[half])
 
 
@@ -294,14 +294,15 @@ def _is_chance(prompt: int, beyond: Ints, width: int) -> bool:
     return bool(prompt <= expected + 3 * expected**0.5)
 
 
-def _by_sender(rows: Ints, side: NDArray[np.int8], known: Known) -> Iterator[Ints]:
+def _by_sender(rows: Ints, side: Sides, known: Known) -> Iterator[Ints]:
     """The ``rows`` of each program that sent triggers, in order.
 
     A program is one address, with its port where it is the server.
     """
-    side, known = side[rows], known.where(rows)
-    port = np.where(side != known.column("client"), known.side("port", side), np.uint16(0))
-    sender = endpoint_hash(known.side("hi", side), known.side("lo", side), port)
-    order = np.argsort(sender, kind="stable")
+    ends, is_server = known.entries, known.entries["client"][:, np.newaxis] != np.arange(2)
+    port = np.where(is_server, ends["port"], np.uint16(0))
+    programs, program = np.unique(endpoint_hash(ends["hi"], ends["lo"], port), return_inverse=True)
+    program = program.reshape(-1)[2 * known.of[rows] + side[rows]]
+    order = sort_numbers(program, len(programs))
     if len(rows):
-        yield from np.split(rows[order], np.flatnonzero(np.diff(sender[order])) + 1)
+        yield from np.split(rows[order], np.flatnonzero(np.diff(program[order])) + 1)

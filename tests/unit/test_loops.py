@@ -232,7 +232,7 @@ def followed(table: Packets, cuts: list[int], way) -> tuple[list[timeline.Timeli
     known, rows = connections.Connections(), []
     with pytest.MonkeyPatch.context() as patched:
         for module in (connections, keytable):
-            for name in ("by_pair", "context", "sort_numbers", "unwrap", "find_keys"):
+            for name in ("by_pair", "context", "lower", "sort_numbers", "unwrap", "find_keys"):
                 if hasattr(module, name):
                     patched.setattr(module, name, getattr(way, name))
         patched.setattr("nagle_lab.loops.latest", way.latest)
@@ -253,17 +253,21 @@ def test_unwrap_and_what_a_timeline_is_asked(rows, cuts):
     table = table_of(rows)
     cuts = [min(cut, len(table)) for cut in cuts]
     (ours, known), (theirs, expected) = (followed(table, cuts, way) for way in (compiled, plain))
+    reaction = {way: np.full((known.places, 2), 10**12) for way in (compiled, plain)}
     for one, other in zip(ours, theirs, strict=True):
         same(tuple(one.columns), tuple(other.columns))
         for kind in KINDS:
             of_kind = getattr(one, f"is_{kind}")
             same(*(way.latest(one.conn, one.side, of_kind) for way in (compiled, plain)))
         same(compiled.answers(one), plain.answers(one))
+        for way in (compiled, plain):
+            way.lower(one, *way.answers(one)[::2], reaction[way])
         same(compiled.behind(one), plain.behind(one))
         same(compiled.context(one), plain.context(one))
         for least in (0, 40_000, stalls.LATE):
             same(compiled.waits(one, least), plain.waits(one, least))
             same(compiled.pauses(one, least), plain.pauses(one, least))
+    same(*reaction.values())
     for name in known.facts.__dataclass_fields__:
         same(getattr(known.facts, name), getattr(expected.facts, name))
 

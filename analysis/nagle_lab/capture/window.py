@@ -7,6 +7,7 @@ from nagle_lab.capture.compression import Source
 from nagle_lab.capture.records import PADDING
 
 WINDOW_BYTES = 8 << 20
+FIRST_BYTES = 1 << 20  # the first are smaller, so that the analysis has something to begin with
 SMALLEST = 64  # holds any file header
 
 
@@ -18,7 +19,8 @@ class Window:
         self.end = len(head)
         self.at_end = False  # no more to come
         self._source = source
-        self._size = max(size, SMALLEST)
+        self._most = max(size, SMALLEST)
+        self._size = min(self._most, FIRST_BYTES)
         self.raw = _room(self._size)
         self.raw[: self.end] = head
         self._fill()
@@ -32,7 +34,9 @@ class Window:
         """Drop the first `used` bytes and read on. If none could be used, the window grows instead."""
         kept, before = self.end - used, self.raw
         if used == 0:
-            self._size *= 2
+            self._most = max(self._most, 2 * self._size)
+        self._size = min(2 * self._size, self._most)
+        if len(before) < self._size + PADDING:
             self.raw = _room(self._size)
         self.raw[:kept] = before[used : self.end]
         self.base += used

@@ -18,6 +18,7 @@ if LIBRARY is None:
         find_keys,
         hash_pairs,
         latest,
+        lower,
         pauses,
         sort_numbers,
         unwrap,
@@ -35,6 +36,7 @@ else:
         find_keys,
         hash_pairs,
         latest,
+        lower,
         pauses,
         sort_numbers,
         unwrap,
@@ -48,5 +50,5 @@ COMPILED = LIBRARY is not None
 __all__ = [
     "COMPILED", "EMPTY", "KINDS", "NEVER", "NO_EXCHANGES", "ByteOrder", "Ended", "Exchanges", "Framing", "Grouped",
     "Halves", "answers", "behind", "by_pair", "context", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
-    "latest", "pauses", "sort_numbers", "unwrap", "usual_segments", "waits", "walk",
+    "latest", "lower", "pauses", "sort_numbers", "unwrap", "usual_segments", "waits", "walk",
 ]  # fmt: skip

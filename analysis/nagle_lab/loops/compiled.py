@@ -101,6 +101,11 @@ def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
     return acker[:count], segment[:count], wait[:count]
 
 
+def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
+    """See :func:`nagle_lab.loops.plain.lower`."""
+    _call("lower", rows.columns, acker, wait, len(acker), fastest)
+
+
 def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.waits`."""
     trigger, told, ack, release = np.empty((4, len(rows)), np.int64)
