@@ -5,7 +5,8 @@
 
 The file is made on the fly from a recorded capture (enlarge.py) in a temporary folder. What is measured is the whole
 process from start to end, its output thrown away: wall-clock and processor time (medians of several runs, tools
-taking turns) and the largest resident set of any one of its processes (getrusage). Writes bench/RESULTS.md.
+taking turns; of the ratios within a turn) and the largest resident set of any one of its processes (getrusage).
+Writes bench/RESULTS.md.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from statistics import median
@@ -35,7 +37,8 @@ FIELDS = (
 TSHARK = ["tshark", "-n", "-o", "ip.defragment:FALSE", "-o", "tcp.analyze_sequence_numbers:FALSE"]
 TSHARK += ["-o", "tcp.desegment_tcp_streams:FALSE", "-E", "occurrence=f", "-T", "fields"]
 TSHARK += [word for name in FIELDS for word in ("-e", name)]
-REPEATS = 3
+WITHOUT_COMPILER = {"NAGLE_LAB_COMPILED": "0"}
+REPEATS = 15
 SERIES = (10_000, 100_000, 1_000_000, 2_000_000)
 LONG = 20_000_000
 
@@ -49,6 +52,7 @@ class Tool:
     needs: str | None = None  # program or, after "python:", module that may be missing
     most: int | None = None  # packets it is given at most, when it is slow: its time is scaled up
     repeats: int = REPEATS
+    environment: dict[str, str] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # wall clock
     cpu: list[float] = field(default_factory=list)  # user and system, all its processes
     peak_mb: float = 0.0
@@ -63,7 +67,10 @@ class Tool:
         """Run it once on the file; a tool that fails ends the benchmark: it measured nothing."""
         command = [*self.command, str(file)]
         began = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        environment = {**os.environ, **self.environment}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             _, status, used = os.wait4(process.pid, 0)
             self.seconds.append(time.perf_counter() - began)
             self.cpu.append(used.ru_utime + used.ru_stime)
@@ -77,11 +84,19 @@ class Tool:
         """Wall-clock and processor seconds for so many packets: the median runs, start-up included."""
         return median(self.seconds) / self.packets * packets, median(self.cpu) / self.packets * packets
 
+    def ratios(self, ours: "Tool") -> tuple[float, float]:
+        """Its wall-clock and processor time over ``ours`` in the same turn, as many packets: the medians."""
+        scale = ours.packets / self.packets
+        both = ((self.seconds, ours.seconds), (self.cpu, ours.cpu))
+        wall, cpu = (median(mine / theirs * scale for mine, theirs in zip(*pair, strict=False)) for pair in both)
+        return wall, cpu
+
 
 def tools() -> list[Tool]:
     """nagle-lab first: the others are compared with it."""
     return [
         Tool("nagle-lab analyze", NAGLE_LAB),
+        *([Tool("nagle-lab analyze, loops in NumPy", NAGLE_LAB, environment=WITHOUT_COMPILER)] if compiled() else []),
         Tool("plain read (cat)", ["cat"]),
         Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace"),
         Tool("tcptrace -l", ["tcptrace", "-n", "-l"], "tcptrace"),
@@ -89,6 +104,13 @@ def tools() -> list[Tool]:
         Tool("dpkt, the same columns", [*READERS, "dpkt"], "python:dpkt", most=200_000, repeats=3),
         Tool("pyshark, the same columns", [*READERS, "pyshark"], "python:pyshark", most=5_000, repeats=1),
     ]
+
+
+@cache
+def compiled() -> bool:
+    """Whether the loops are; asked in a process of its own, for what this one holds is counted to those it starts."""
+    said = subprocess.check_output([sys.executable, "-c", "from nagle_lab.loops import COMPILED; print(COMPILED)"])
+    return said.strip() == b"True"
 
 
 class Files:
@@ -119,23 +141,22 @@ def measure(chosen: list[Tool], files: Files, packets: int) -> None:
 
 def compared(chosen: list[Tool], absent: list[Tool], packets: int) -> list[str]:
     """The table of tools."""
-    our_wall, our_cpu = chosen[0].scaled(packets)
     lines = [
         f"| {packets:,} packets | wall, s | CPU, s | Mpackets/s | wall ratio | CPU ratio | peak, MB |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for tool in chosen:
         scaled = "" if tool.packets == packets else f" ({tool.packets:,} packets, scaled up)"
-        wall, cpu = tool.scaled(packets)
+        (wall, cpu), (wall_ratio, cpu_ratio) = tool.scaled(packets), tool.ratios(chosen[0])
         lines.append(
             f"| {tool.name}{scaled} | {wall:,.2f} | {cpu:,.2f} | {packets / wall / 1e6:.3g} "
-            f"| {wall / our_wall:.3g} × | {cpu / our_cpu:.3g} × | {tool.peak_mb:.0f} |"
+            f"| {wall_ratio:.3g} × | {cpu_ratio:.3g} × | {tool.peak_mb:.0f} |"
         )
     return lines + [f"| {tool.name} | not installed | | | | | |" for tool in absent]
 
 
 def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
-    """The table of sizes, for nagle-lab alone."""
+    """The table of sizes: nagle-lab, and tcptrace beside it."""
     start = Tool("start-up", NAGLE_LAB)
     for _ in range(REPEATS):
         start.run(RECORDED, 1)
@@ -144,19 +165,21 @@ def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
         f"Start-up: the recorded capture alone, 528 packets: {median(start.seconds):.2f} s, {started:.2f} s of CPU; "
         f"{start.peak_mb:.0f} MB.",
         "",
-        "| packets | wall, s | CPU, s | CPU µs per packet | without start-up | peak, MB |",
-        "|--:|--:|--:|--:|--:|--:|",
+        "| packets | wall, s | CPU, s | CPU, µs each | without start-up | peak, MB | tcptrace, ratio | peak, MB |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for size in sizes:
-        tool = Tool("nagle-lab analyze", NAGLE_LAB)
+        ours, other = Tool("nagle-lab analyze", NAGLE_LAB), Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace")
         path, packets = files.of(size)
         for turn in range(1 if size >= LONG else REPEATS):
-            print(f"bench: {packets:,} packets, run {turn + 1}", file=sys.stderr)
-            tool.run(path, packets)
-        wall, cpu = tool.scaled(packets)
+            for tool in (ours,) if other.missing() else (ours, other):
+                print(f"bench: {packets:,} packets, {tool.name}, run {turn + 1}", file=sys.stderr)
+                tool.run(path, packets)
+        wall, cpu = ours.scaled(packets)
+        beside = " | | |" if other.missing() else f" | {other.ratios(ours)[0]:.3g} × | {other.peak_mb:.0f} |"
         lines.append(
             f"| {packets:,} | {wall:.2f} | {cpu:.2f} | {cpu / packets * 1e6:.2f} "
-            f"| {(cpu - started) / packets * 1e6:.2f} | {tool.peak_mb:.0f} |"
+            f"| {(cpu - started) / packets * 1e6:.2f} | {ours.peak_mb:.0f}{beside}"
         )
     return lines
 
@@ -187,11 +210,10 @@ def main() -> None:
         sizes = series(files, (*SERIES, LONG) if arguments.long else SERIES)
     text = [
         "# Benchmark", "",
-        "Made by `make bench` (bench/run.py): one file, one run, tools taking turns; medians of whole processes. The",
-        "ratios are what counts, on a shared machine those of CPU time. A ratio is the tool's time over nagle-lab's:",
-        "above 1 nagle-lab is ahead. tshark, pyshark and 20 million packets ran once. "
-        "Peaks under 20 MB cannot be told apart.", "",
-        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}.", "",
+        "Made by `make bench` (bench/run.py): one file, one run, tools taking turns; medians of whole processes. A",
+        "ratio is the tool's time over nagle-lab's in the same turn (the median of the turns): above 1 nagle-lab is",
+        "ahead. tshark, pyshark and 20 million packets ran once. Peaks under 20 MB cannot be told apart.", "",
+        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, {'a' if compiled() else 'no'} C compiler at set-up.", "",
         "The file is `captures/reference/nginx-static-nodelay-off/server.pcap` over and over with new sequence",
         "numbers: one packet in six ends a stall. nagle-lab's time includes the verdict with all its evidence.", "",
         *compared(chosen, absent, packets), "",

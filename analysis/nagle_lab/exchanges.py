@@ -59,8 +59,8 @@ class ExchangeLog:
         last = Exchanges._make(column[places] for column in self._now)
         full = (last.asked < NEVER) & (last.answered < NEVER)
         self._count(Ended(places[full], last.number[full], *(times[full] for times in last[-5:])), connections)
-        for column, value in zip(self._now, NO_EXCHANGES, strict=True):
-            column[places] = value
+        for name in Exchanges._fields:
+            getattr(self._now, name)[places] = getattr(NO_EXCHANGES, name)
         return (
             last.full + full,
             last.repeat + (full & (last.number > 0)),
@@ -71,8 +71,10 @@ class ExchangeLog:
     def _reach(self, places: int) -> None:
         have = len(self._now.number)
         if places > have:
-            both = zip(self._now, nothing(places - have), strict=True)
-            self._now = Exchanges._make(np.concatenate(columns) for columns in both)
+            now, more = self._now, nothing(places - have)
+            self._now = Exchanges._make(
+                np.concatenate([getattr(now, name), getattr(more, name)]) for name in Exchanges._fields
+            )
 
     def _count(self, ended: Ended, connections: Connections) -> None:
         gaps = [

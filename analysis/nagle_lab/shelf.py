@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints
+from nagle_lab.columns import Ints, picked
 from nagle_lab.errors import NagleLabError
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
@@ -59,9 +59,9 @@ class Shelf:
     def take(self, at: Ints) -> NDArray[np.void]:
         """The rows with those numbers, a copy."""
         if self._file is None or not len(at):
-            return self._memory[at] if self._file is None else np.zeros(0, self.dtype)
+            return picked(self._memory, at) if self._file is None else np.zeros(0, self.dtype)
         with _Mapped(self._file, self.dtype, at) as (view, index):
-            rows = self._opaque(view)[index].view(self.dtype)
+            rows = picked(view, index)
             del view
         return rows
 

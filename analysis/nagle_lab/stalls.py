@@ -108,7 +108,9 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & _window_had_room(rows, told, trigger, ack, release)
     )
     held = np.flatnonzero(held)
-    held = held[np.argsort(rows.frame[release[held]])]
+    if len(held):
+        frame = rows.frame[release[held]] - rows.frame[release[held]].min()
+        held = held[sort_numbers(frame, int(frame.max()) + 1)]
     release, trigger, ack, group = release[held], trigger[held], ack[held], group[held]
     found = np.empty(len(release), TRIPLE)
     found["conn"], found["side"], found["exchange"] = numbers[group], rows.side[release], rows.exchange[release]

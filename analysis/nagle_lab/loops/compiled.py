@@ -66,10 +66,11 @@ def find_keys(keys: Hashes, table: Hashes, numbers: Ints) -> Ints:
 
 def sort_numbers(numbers: Ints, below: int) -> Ints:
     """See :func:`nagle_lab.loops.plain.sort_numbers`."""
-    if below > 4 * len(numbers):  # counting would take longer than comparing
+    if below > 16 * len(numbers):  # counting would take longer than comparing
         return np.argsort(numbers, kind="stable")
     order = np.empty(len(numbers), np.int64)
-    _call("sort_numbers", numbers, len(numbers), below, np.zeros(below + 1, np.int64), order)
+    if _call("sort_numbers", numbers, len(numbers), below, np.zeros(below + 1, np.int64), order) < 0:
+        raise IndexError(f"numbers that are not below {below}")
     return order
 
 

@@ -239,8 +239,11 @@ LOOP i64 find_keys(const u64 *keys, i64 n, const u64 *table, const i64 *numbers,
 /* `place` (below + 1,), all zeros, is room to count in. */
 LOOP i64 sort_numbers(const i64 *numbers, i64 n, i64 below, i64 *place, i64 *order)
 {
-    for (i64 i = 0; i < n; i++)
+    for (i64 i = 0; i < n; i++) {
+        if (numbers[i] < 0 || numbers[i] >= below)
+            return -1;
         place[numbers[i] + 1]++;
+    }
     for (i64 number = 0; number < below; number++)
         place[number + 1] += place[number];
     for (i64 i = 0; i < n; i++)
@@ -298,43 +301,48 @@ static const i64 MOST = ((i64)1 << 40) - 1; /* plain._BAND: so far a number goes
 
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
-LOOP i64 unwrap(const struct packets *p, const struct grouped *by, i64 groups, const struct halves *h,
-                const struct timeline *t)
+/* The tables are copied first, for what is written to a column might else be a pointer to another. */
+LOOP i64 unwrap(const struct packets *packets, const struct grouped *grouped, i64 groups, const struct halves *halves,
+                const struct timeline *timeline)
 {
+    const struct packets p = *packets;
+    const struct grouped by = *grouped;
+    const struct halves h = *halves;
+    const struct timeline t = *timeline;
     for (i64 g = 0; g < groups; g++) {
-        i64 first = by->start[g], last = first + by->size[g], c = by->place[g], before = h->last_ts[c];
-        i64 *seq = h->seq + 2 * c, *ack = h->ack + 2 * c, *sent = h->sent + 2 * c, *told = h->told + 2 * c;
+        i64 first = by.start[g], last = first + by.size[g], c = by.place[g], before = h.last_ts[c];
+        i64 *seq = h.seq + 2 * c, *ack = h.ack + 2 * c, *sent = h.sent + 2 * c, *told = h.told + 2 * c;
         if (seq[0] < 0 || seq[1] < 0 || ack[0] < 0 || ack[1] < 0)
-            anchor(p, by, first, last, h->origin[c], seq, ack);
+            anchor(&p, &by, first, last, h.origin[c], seq, ack);
         const i64 most_sent[2] = {sent[0] + MOST, sent[1] + MOST}, most_told[2] = {told[0] + MOST, told[1] + MOST};
         for (i64 i = first; i < last; i++) {
-            i64 r = by->order[i], s = by->sender[r] != h->origin[c], half = 2 * c + s, o = i + by->carried[g];
-            i64 length = p->length[r], size = by->segment_size[g];
-            u16 flags = p->flags[r];
-            i64 start = seq[s] = step(seq[s], p->seq[r]);
+            i64 r = by.order[i], s = by.sender[r] != h.origin[c], half = 2 * c + s, o = i + by.carried[g];
+            i64 length = p.length[r], size = by.segment_size[g];
+            u16 flags = p.flags[r];
+            i64 start = seq[s] = step(seq[s], p.seq[r]);
             i64 end = start + length + !!(flags & SYN) + !!(flags & FIN);
-            t->conn[o] = c, t->side[o] = (int8_t)s, t->frame[o] = p->frame[r], t->ts[o] = p->ts[r];
-            t->gap[o] = p->ts[r] - before, before = p->ts[r];
-            t->start[o] = start, t->end[o] = end, t->length[o] = length, t->flags[o] = flags;
-            t->window[o] = flags & SYN ? p->window[r] : (i64)p->window[r] << h->shift[half];
-            t->sent_own[o] = sent[s];
+            t.conn[o] = c, t.side[o] = (int8_t)s, t.frame[o] = p.frame[r], t.ts[o] = p.ts[r];
+            t.gap[o] = p.ts[r] - before, before = p.ts[r];
+            t.start[o] = start, t.end[o] = end, t.length[o] = length, t.flags[o] = flags;
+            t.window[o] = flags & SYN ? p.window[r] : (i64)p.window[r] << h.shift[half];
+            t.sent_own[o] = sent[s];
             sent[s] = end > sent[s] ? least(end, most_sent[s]) : sent[s];
-            t->ack[o] = -1, t->acked_peer[o] = told[s];
+            t.ack[o] = -1, t.acked_peer[o] = told[s];
             if (flags & ACK) {
-                i64 acked = t->ack[o] = ack[s] = step(ack[s], p->ack[r]);
+                i64 acked = t.ack[o] = ack[s] = step(ack[s], p.ack[r]);
                 told[s] = acked > told[s] ? least(acked, most_told[s]) : told[s];
             }
-            t->exchange[o] = -1, t->carried[o] = 0, t->stretch[o] = p->stretch[r];
-            h->packets[half]++;
-            h->segments[half] += length > size ? (length + size - 1) / size : 1;
-            h->payload[half] += length;
-            h->wire[half] += p->wire[r];
-            if (length && h->opener[c] < 0)
-                h->opener[c] = (int8_t)s;
+            t.exchange[o] = -1, t.carried[o] = 0, t.stretch[o] = p.stretch[r];
+            h.packets[half]++;
+            h.segments[half] += length > size ? (length + size - 1) / size : 1;
+            h.payload[half] += length;
+            h.wire[half] += p.wire[r];
+            if (length && h.opener[c] < 0)
+                h.opener[c] = (int8_t)s;
             if (flags & (FIN | RST))
-                h->closed[half] = 1, h->closed[half ^ 1] |= !!(flags & RST);
+                h.closed[half] = 1, h.closed[half ^ 1] |= !!(flags & RST);
         }
-        h->last_ts[c] = before;
+        h.last_ts[c] = before;
     }
     return groups;
 }
