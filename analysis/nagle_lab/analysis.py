@@ -94,14 +94,14 @@ class Analysis:
         known = self.connections
         rows = known.follow(packets, hashes)
         self._aside.exchanges.follow(rows, known)
-        places = rows.conn[rows.starts]
-        ids, size, small = known.facts.id[places], known.segment_size(places), known.surely_small(places)
-        self._look(rows, ids, size, small)
+        self._look(rows)
         self._put_away(known.finish(rows))
 
-    def _look(self, rows: Timeline, ids: Ints, size: Ints, small: Ints) -> None:
-        """What one window shows, of connections (connections,) with these numbers and segment sizes."""
-        aside = self._aside
+    def _look(self, rows: Timeline) -> None:
+        """What one window shows."""
+        known, aside, here = self.connections, self._aside, rows.conn[rows.starts]
+        ids, size, small = known.facts.id, np.empty(known.places, np.int64), np.empty((known.places, 2), np.int64)
+        size[here], small[here] = known.segment_size(here), known.surely_small(here)
         aside.triples.append(proof.find(rows, size, ids))
         aside.late_acks.append(proof.late_acks(rows, ids))
         aside.silences.append(silences.find(rows, size, ids))
@@ -109,7 +109,7 @@ class Analysis:
             (aside.nagle_off, proof.small_behind_small(rows, size, small)),
             (aside.fin_acks, proof.fin_acks_by_timer(rows)),
         ):
-            events.add(ids[rows.group[at]], rows.side[at])
+            events.add(ids[rows.conn[at]], rows.side[at])
 
     def seen(self) -> Seen:
         """How much of TCP there was."""

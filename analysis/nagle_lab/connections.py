@@ -120,8 +120,8 @@ class Connections:
 
     def client_side(self, place: Ints) -> Sides:
         """Which side is the client of those (n,): by handshake, else who sent data first, else side 0."""
-        syn = self.facts.syn[place]
-        by_handshake = (syn[:, 0] >= 0) | (syn[:, 1] >= 0)
+        syn = self.facts.syn
+        by_handshake = np.maximum(syn[place, 0], syn[place, 1]) >= 0
         return np.where(by_handshake, 0, np.maximum(self.facts.opener[place], 0)).astype(np.int8)
 
     def handshakes(self, place: Ints) -> Bools:
@@ -258,15 +258,15 @@ class Connections:
         if not len(syns):
             return
         f = self.facts
-        at = place, (sender != f.origin[place]).astype(np.int8)
-        f.syn[at] = p.seq[syns]
-        f.syn_window[at] = p.window[syns]
-        f.mss[at] = p.mss[syns]
-        f.wscale[at] = p.wscale[syns]
-        f.stamps[at] = p.has_ts[syns]
-        scales = f.wscale[place]
-        told = (scales >= 0).sum(1, keepdims=True)  # used only when both ends told theirs (RFC 7323 §2.3)
-        f.shift[place] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scales, _LARGEST_SCALE)])
+        half = 2 * place + (sender != f.origin[place])
+        for column, said in (
+            (f.syn, p.seq), (f.syn_window, p.window), (f.mss, p.mss), (f.wscale, p.wscale), (f.stamps, p.has_ts),
+        ):  # fmt: skip
+            column.reshape(-1)[half] = said[syns]
+        one, other = f.wscale[place].T
+        told = (one >= 0).astype(np.int8) + (other >= 0)  # used only when both ends told theirs (RFC 7323 §2.3)
+        for side, scale in enumerate((one, other)):
+            f.shift[place, side] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scale, _LARGEST_SCALE)])
 
     def _unwrapped(self, p: Packets, order: Ints, sender: NDArray[np.uint64], start: Ints, places: Ints) -> Timeline:
         """Of each connection, the rows of earlier windows that these may look back at, and then the new ones."""

@@ -82,7 +82,8 @@ class Findings:
     def _proved(self, triples: Rows) -> Rows:
         known = self.ledger.of(triples["conn"])
         # Column by column in a piece: each look at one of a table of rows goes through all of it.
-        side, wait, release = (np.ascontiguousarray(triples[name]) for name in ("side", "wait", "release"))
+        columns = (np.ascontiguousarray(triples[name]) for name in ("side", "wait", "release", "exchange"))
+        side, wait, release, exchange = columns
         proof = prove(side, wait, release, known)
         self.rejected.update({name: getattr(proof, name) for name in self.rejected})
         peer = known.side("reaction", 1 - side)
@@ -94,7 +95,7 @@ class Findings:
         self.timer.add(wait - peer[which])
         self.held.add(known, side)
         self.delayed.add(known, 1 - side)
-        self._count_stalls(stalls["exchange"], known)
+        self._count_stalls(exchange[which], known)
         return stalls
 
     def _explain_silences(self, silence: Ints, peer: Ints, proof: Proof) -> None:

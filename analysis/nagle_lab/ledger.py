@@ -62,7 +62,7 @@ class Ledger(Shelf):
 
     def of(self, connections: Ints) -> Known:
         """What is known of those connections (n,)."""
-        numbers, of = ranked(connections)
+        numbers, of = ranked(np.ascontiguousarray(connections))
         return Known(numbers, self.take(numbers), of)
 
 

@@ -56,7 +56,7 @@ Totals = dict[Cause, tuple[int, int]]  # count and ns
 def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     """The silences that end in the window's new rows: rows of :data:`SILENCE`.
 
-    ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers.
+    ``segment_size`` (places,) is in bytes; ``numbers`` (places,) are the connections'.
     """
     at, own, peer, told = pauses(rows, MINIMUM)
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
@@ -68,9 +68,9 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     data = np.flatnonzero(rows.length[at] > 0)
     code[data] = _ended_by_data(rows, at[data], own[data], peer[data], told[data])
     found = np.empty(len(at), SILENCE)
-    found["conn"], found["side"], found["gap"] = numbers[rows.group[at]], rows.side[at], rows.gap[at]
+    found["conn"], found["side"], found["gap"] = numbers[rows.conn[at]], rows.side[at], rows.gap[at]
     found["ended_by"] = code
-    found["small"] = rows.length[at] % segment_size[rows.group[at]] != 0
+    found["small"] = rows.length[at] % segment_size[rows.conn[at]] != 0
     found["reply"] = rows.side[at] != rows.side[at - 1]
     return found
 
@@ -97,11 +97,12 @@ def causes(found: Rows, known: Known) -> Totals:
     Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
     """
     number = {c: i for i, c in enumerate(Cause)}
-    late = is_late(found["gap"], known.side("reaction", found["side"]))
-    client = known.column("client") == found["side"]
+    gap, side, small = (np.ascontiguousarray(found[name]) for name in ("gap", "side", "small"))
+    late = is_late(gap, known.side("reaction", side))
+    client = known.column("client") == side
     think = np.where(client, number[Cause.CLIENT_THINK], number[Cause.SERVER_THINK])
     paused = late | ~found["reply"]
-    corked = (found["gap"] >= CORK_LEAST) & (found["gap"] <= CORK_MOST) & found["small"]
+    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & small
     by_code = {
         ACKNOWLEDGEMENT: np.where(late, number[Cause.DELAYED_ACK], number[Cause.ROUND_TRIP]),
         ANSWER: np.where(paused, think, number[Cause.ROUND_TRIP]),
@@ -112,7 +113,7 @@ def causes(found: Rows, known: Known) -> Totals:
     }
     cause = np.choose(found["ended_by"], [by_code[code] for code in range(6)])
     counts = np.bincount(cause, minlength=len(Cause))
-    totals = np.bincount(cause, weights=found["gap"], minlength=len(Cause))  # exact up to 2**53
+    totals = np.bincount(cause, weights=gap, minlength=len(Cause))  # exact up to 2**53
     return {c: (int(counts[i]), int(totals[i])) for i, c in enumerate(Cause) if counts[i]}
 
 

@@ -89,12 +89,12 @@ Rows = NDArray[np.void]
 def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     """Every trigger → late pure ACK → next data of a window, in order of release: rows of :data:`TRIPLE`.
 
-    ``segment_size`` (connections,) is in bytes; ``numbers`` (connections,) are their numbers. Only new rows end a
+    ``segment_size`` (places,) is in bytes; ``numbers`` (places,) are the connections'. Only new rows end a
     triple, so windows can be of any size. No judgement yet on what caused the release.
     """
     trigger, told, ack, release = waits(rows, LATE)
-    group = rows.group[release]
-    size = segment_size[group]
+    conn = rows.conn[release]
+    size = segment_size[conn]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
     held = (
         (rows.ts[ack] - rows.ts[trigger] >= LATE)
@@ -111,9 +111,9 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     if len(held):
         frame = rows.frame[release[held]] - rows.frame[release[held]].min()
         held = held[sort_numbers(frame, int(frame.max()) + 1)]
-    release, trigger, ack, group = release[held], trigger[held], ack[held], group[held]
+    release, trigger, ack, conn = release[held], trigger[held], ack[held], conn[held]
     found = np.empty(len(release), TRIPLE)
-    found["conn"], found["side"], found["exchange"] = numbers[group], rows.side[release], rows.exchange[release]
+    found["conn"], found["side"], found["exchange"] = numbers[conn], rows.side[release], rows.exchange[release]
     for name, row in (("trigger_frame", trigger), ("ack_frame", ack), ("release_frame", release)):
         found[name] = rows.frame[row]
     found["trigger_bytes"], found["released_bytes"] = rows.length[trigger], rows.length[release]
@@ -135,12 +135,12 @@ def _window_had_room(rows: Timeline, told: Ints, trigger: Ints, ack: Ints, relea
 def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off.
 
-    ``segment_size`` (connections,) is in bytes, and so is ``small`` (connections, 2): a segment of that side with
+    ``segment_size`` (places,) is in bytes, and so is ``small`` (places, 2): a segment of that side with
     less is surely not a full one.
     """
     sent, own = behind(rows)
-    size = segment_size[rows.group[sent]]
-    least = small.reshape(-1)[2 * rows.group[sent] + rows.side[sent]]
+    size = segment_size[rows.conn[sent]]
+    least = small.reshape(-1)[2 * rows.conn[sent] + rows.side[sent]]
     # With segmentation offload a row can be several full segments and a small one.
     tail = np.where(least == size, rows.length[own] % size, rows.length[own])
     both = (rows.length[sent] < least) & (tail > 0) & (tail < least) & (rows.flags[sent] & np.uint16(FIN) == 0)
@@ -153,7 +153,7 @@ def late_acks(rows: Timeline, numbers: Ints) -> Rows:
     late = np.flatnonzero(wait >= LATE)
     late = late[rows.is_pure_ack_at(acker[late])]
     acker, found = acker[late], np.empty(len(late), LATE_ACK)
-    found["conn"], found["side"], found["wait"] = numbers[rows.group[acker]], rows.side[acker], wait[late]
+    found["conn"], found["side"], found["wait"] = numbers[rows.conn[acker]], rows.side[acker], wait[late]
     return found
 
 
@@ -164,10 +164,10 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
     connection that timer is set to zero (tcp_send_delayed_ack, icsk_ack.ato), so it holds nothing back.
     """
     acker, segment, wait = rows.answers
-    by_timer = np.flatnonzero((wait >= AT_ONCE) & (wait < LATE))
-    acker, segment = acker[by_timer], segment[by_timer]
-    of_fin = (rows.flags[segment] & np.uint16(FIN) != 0) & (rows.length[segment] == 0)
-    return np.asarray(acker[of_fin & rows.is_pure_ack_at(acker)])
+    of_fin = np.flatnonzero(rows.flags[segment] & np.uint16(FIN))
+    acker, segment, wait = acker[of_fin], segment[of_fin], wait[of_fin]
+    by_timer = (wait >= AT_ONCE) & (wait < LATE) & (rows.length[segment] == 0)
+    return np.asarray(acker[by_timer & rows.is_pure_ack_at(acker)])
 
 
 def is_late(wait: Ints, reaction: Ints) -> Bools:
