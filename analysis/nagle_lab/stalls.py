@@ -93,13 +93,13 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     triple, so windows can be of any size. No judgement yet on what caused the release.
     """
     trigger, told, ack, release = waits(rows, LATE)
-    conn = rows.conn[release]
-    size = segment_size[conn]
+    conn, before, length = rows.conn[release], rows.length[trigger], rows.length[release]
+    size, wait = segment_size[conn], rows.ts[ack] - rows.ts[trigger]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
     held = (
-        (rows.ts[ack] - rows.ts[trigger] >= LATE)
-        & (rows.length[trigger] % size != 0)  # with segmentation offload one row can be several full segments
-        & (rows.length[release] < size)
+        (wait >= LATE)
+        & (before % size != 0)  # with segmentation offload one row can be several full segments
+        & (length < size)
         & ((rows.flags[trigger] | rows.flags[release]) & control == 0)
         & (rows.stretch[trigger] == rows.stretch[release])
         & rows.is_fresh(trigger)
@@ -108,17 +108,16 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         & _window_had_room(rows, told, trigger, ack, release)
     )
     held = np.flatnonzero(held)
+    frame = rows.frame[release[held]]
     if len(held):
-        frame = rows.frame[release[held]] - rows.frame[release[held]].min()
-        held = held[sort_numbers(frame, int(frame.max()) + 1)]
-    release, trigger, ack, conn = release[held], trigger[held], ack[held], conn[held]
-    found = np.empty(len(release), TRIPLE)
-    found["conn"], found["side"], found["exchange"] = numbers[conn], rows.side[release], rows.exchange[release]
-    for name, row in (("trigger_frame", trigger), ("ack_frame", ack), ("release_frame", release)):
-        found[name] = rows.frame[row]
-    found["trigger_bytes"], found["released_bytes"] = rows.length[trigger], rows.length[release]
-    found["wait"], found["release"] = rows.ts[ack] - rows.ts[trigger], rows.ts[release] - rows.ts[ack]
-    found["silence"] = rows.gap[ack]
+        order = sort_numbers(frame - frame.min(), int(np.ptp(frame)) + 1)
+        held, frame = held[order], frame[order]
+    release, trigger, ack = release[held], trigger[held], ack[held]
+    found = np.empty(len(held), TRIPLE)
+    found["conn"], found["side"], found["exchange"] = numbers[conn[held]], rows.side[release], rows.exchange[release]
+    found["trigger_frame"], found["ack_frame"], found["release_frame"] = rows.frame[trigger], rows.frame[ack], frame
+    found["trigger_bytes"], found["released_bytes"], found["wait"] = before[held], length[held], wait[held]
+    found["release"], found["silence"] = rows.ts[release] - rows.ts[ack], rows.gap[ack]
     return found
 
 
