@@ -239,6 +239,21 @@ def test_many_packets_out_of_order_are_never_clean(tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize("window", [64, 400, 1000])
+def test_a_step_back_is_found_wherever_windows_end(tmp_path: Path, window: int):
+    """Some packets must follow it before it is known; found by the fuzzer, where they were in the next window."""
+    capture, file = stored("reference/nginx-static-nodelay-off/server.pcap"), tmp_path / "some.pcap"
+    file.write_bytes(stepped(capture, -5 * SECOND, times(capture)[100]))
+    said = []
+    for size in (window, WINDOW_BYTES):
+        with open_capture(file, window_bytes=size) as read:
+            for _ in read:
+                pass
+            said.append([str(trouble) for trouble in read.trouble])
+    assert said[0] == said[1]
+    assert "time goes back by 4.9" in said[0][0]
+
+
 @pytest.mark.parametrize("window", [400, WINDOW_BYTES])
 def test_each_pcapng_section_has_its_own_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int):
     """`cat a.pcapng b.pcapng` is valid; the second may be older, or as old."""

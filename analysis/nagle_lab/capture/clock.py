@@ -43,9 +43,9 @@ class Clock:
             if (level := self._levels.get(number)) is None:
                 level = self._levels[number] = _Level()
                 broken[rows[0]] = self._goes_back(ts, int(rows[0]))
-            if breaks := level.follow(ts[rows], frame[rows]):
-                broken[rows[breaks]] = 1
-                self.set_back = min(filter(None, (self.set_back, level.set_back)), default=None)
+            broken[rows[level.follow(ts[rows], frame[rows])]] = 1
+            # Known only some packets after the break, which may be in another window.
+            self.set_back = min(filter(None, (self.set_back, level.set_back)), default=None)
         if len(self._levels) > MOST_INTERFACES:  # older ones are of sections that are over
             since = max(self._levels) - MOST_INTERFACES
             self._levels = {number: level for number, level in self._levels.items() if number > since}
