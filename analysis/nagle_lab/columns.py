@@ -62,7 +62,11 @@ def _close_together(values: Ints) -> tuple[int, int]:
     return low, high - low + 1 if high - low < 4 * len(values) else 0
 
 
+def opaque(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Rows of a structured table (contiguous) as bytes: NumPy gathers field by field else, eight times slower."""
+    return rows.view(f"V{rows.itemsize}")
+
+
 def picked(rows: NDArray[np.void], which: NDArray[Any]) -> NDArray[np.void]:
-    """Some rows of a structured table, a copy: as bytes, for NumPy gathers field by field, eight times slower."""
-    rows = np.ascontiguousarray(rows)
-    return np.asarray(rows.view(f"V{rows.itemsize}")[which].view(rows.dtype))
+    """Some rows of a structured table, a copy."""
+    return np.asarray(opaque(np.ascontiguousarray(rows))[which].view(rows.dtype))

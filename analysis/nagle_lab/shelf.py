@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints, picked
+from nagle_lab.columns import Ints, opaque, picked
 from nagle_lab.errors import NagleLabError
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
@@ -50,10 +50,10 @@ class Shelf:
             return
         self._reserve(max(self._count, int(at.max()) + 1))
         if self._file is None:
-            self._opaque(self._memory)[at] = self._opaque(rows)
+            opaque(self._memory)[at] = opaque(rows)
             return
         with _Mapped(self._file, self.dtype, at) as (view, index):
-            self._opaque(view)[index] = self._opaque(rows)
+            opaque(view)[index] = opaque(rows)
             del view
 
     def take(self, at: Ints) -> NDArray[np.void]:
@@ -88,7 +88,7 @@ class Shelf:
 
     def _write(self, begin: int, rows: NDArray[np.void]) -> None:
         if self._file is None:
-            self._opaque(self._memory)[begin : begin + len(rows)] = self._opaque(np.ascontiguousarray(rows))
+            opaque(self._memory)[begin : begin + len(rows)] = opaque(np.ascontiguousarray(rows))
             return
         content, offset = np.ascontiguousarray(rows).view(np.uint8).data, begin * self.dtype.itemsize
         while content:
@@ -103,7 +103,7 @@ class Shelf:
             return
         if self._file is None and count * size <= self._in_memory:
             more = np.zeros(max(count, 2 * len(self._memory)), self.dtype)
-            self._opaque(more)[: len(self._memory)] = self._opaque(self._memory)
+            opaque(more)[: len(self._memory)] = opaque(self._memory)
             self._memory = more
             return
         if self._file is None:
@@ -130,10 +130,6 @@ class Shelf:
                 "make some, or name another folder with TMPDIR"
             ) from error
         self._room = need
-
-    def _opaque(self, rows: NDArray[np.void]) -> NDArray[np.void]:
-        """The rows as bytes: NumPy gathers structured ones field by field, eight times slower."""
-        return rows.view(f"V{self.dtype.itemsize}")
 
 
 class _Mapped:

@@ -292,6 +292,13 @@ def test_exchanges(rows, cuts, clients):
 
 
 @needs_compiled
+@pytest.mark.parametrize("number", [-1, 3, 2**40])
+def test_numbers_out_of_range_are_refused(number):
+    with pytest.raises(IndexError, match="not below 3"):
+        compiled.sort_numbers(np.array([0, number, 2]), 3)
+
+
+@needs_compiled
 def test_a_column_with_gaps_is_refused():
     with pytest.raises(ValueError, match="gaps"):
         compiled.sort_numbers(np.arange(10)[::2], 10)
