@@ -15,7 +15,7 @@ from nagle_lab import loops
 from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, empty_columns, runs
 
 
-@dataclass
+@dataclass(frozen=True)
 class Timeline:
     """Rows of one window, grouped by connection, then in capture order. All columns have one shape, (n,).
 

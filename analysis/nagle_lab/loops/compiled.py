@@ -6,6 +6,7 @@ is either made here or a table whose dtypes its class states.
 
 import ctypes
 import os
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,14 @@ def walk(buffer: Bytes, start: int, end: int, framing: Framing) -> tuple[Ints, i
 def usual_segments(records: Table, segments: Table) -> tuple[Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.usual_segments`."""
     usual, unusual = np.empty((2, len(records)), np.int64)
-    count = _call("usual_segments", records.columns, len(records), segments.columns, usual, unusual)
+    count = _call("usual_segments", records, len(records), segments, usual, unusual)
     return usual[:count], unusual[: len(records) - count]
 
 
 def hash_pairs(packets: Table) -> tuple[Hashes, Hashes]:
     """See :func:`nagle_lab.loops.plain.hash_pairs`."""
     sender, pair = np.empty((2, len(packets)), np.uint64)
-    _call("hash_pairs", packets.columns, len(packets), sender, pair)
+    _call("hash_pairs", packets, len(packets), sender, pair)
     return sender, pair
 
 
@@ -78,14 +79,14 @@ def by_pair(packets: Table, sender: Hashes, pair: Ints, order: Ints) -> tuple[In
     """See :func:`nagle_lab.loops.plain.by_pair`."""
     order, counts = order.copy(), np.empty(2, np.int64)
     starts, syns = np.empty((2, len(order)), np.int64)
-    left = _call("by_pair", packets.columns, sender, pair, len(order), order, starts, syns, counts)
+    left = _call("by_pair", packets, sender, pair, len(order), order, starts, syns, counts)
     groups, found = counts.tolist()
     return order[:left], starts[:groups], syns[:found]
 
 
 def unwrap(packets: Table, by: Grouped, halves: Halves, rows: Table) -> None:
     """See :func:`nagle_lab.loops.plain.unwrap`."""
-    _call("unwrap", packets.columns, by, len(by.place), halves, rows.columns)
+    _call("unwrap", packets, by, len(by.place), halves, rows)
 
 
 def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
@@ -98,40 +99,40 @@ def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
 def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.answers`."""
     acker, segment, wait = np.empty((3, len(rows)), np.int64)
-    count = _call("answers", rows.columns, len(rows), acker, segment, wait)
+    count = _call("answers", rows, len(rows), acker, segment, wait)
     return acker[:count], segment[:count], wait[:count]
 
 
 def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
     """See :func:`nagle_lab.loops.plain.lower`."""
-    _call("lower", rows.columns, acker, wait, len(acker), fastest)
+    _call("lower", rows, acker, wait, len(acker), fastest)
 
 
 def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.waits`."""
     trigger, told, ack, release = np.empty((4, len(rows)), np.int64)
-    count = _call("waits", rows.columns, len(rows), least_ns, trigger, told, ack, release)
+    count = _call("waits", rows, len(rows), least_ns, trigger, told, ack, release)
     return trigger[:count], told[:count], ack[:count], release[:count]
 
 
 def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.pauses`."""
     at, own, peer, told = np.empty((4, len(rows)), np.int64)
-    count = _call("pauses", rows.columns, len(rows), least_ns, at, own, peer, told)
+    count = _call("pauses", rows, len(rows), least_ns, at, own, peer, told)
     return at[:count], own[:count], peer[:count], told[:count]
 
 
 def behind(rows: Table) -> tuple[Ints, Ints]:
     """See :func:`nagle_lab.loops.plain.behind`."""
     sent, own = np.empty((2, len(rows)), np.int64)
-    count = _call("behind", rows.columns, len(rows), sent, own)
+    count = _call("behind", rows, len(rows), sent, own)
     return sent[:count], own[:count]
 
 
 def context(rows: Table) -> Bools:
     """See :func:`nagle_lab.loops.plain.context`."""
     keep = np.zeros(len(rows), np.bool_)
-    _call("context", rows.columns, len(rows), keep)
+    _call("context", rows, len(rows), keep)
     return keep
 
 
@@ -141,7 +142,7 @@ def exchanges(rows: Table, client: Sides, now: Exchanges) -> Ended:
     number, (place, *times) = np.empty(n, np.int32), np.empty((len(Ended._fields) - 1, n), np.int64)
     ended = Ended(place, number, *times)
     acker, segment, _ = rows.answers
-    count = _call("exchanges", rows.columns, n, client, acker, segment, len(acker), now, ended)
+    count = _call("exchanges", rows, n, client, acker, segment, len(acker), now, ended)
     return Ended._make(column[:count] for column in ended)
 
 
@@ -152,12 +153,20 @@ def _call(name: str, *arguments: Any) -> int:
 
 
 def _argument(value: Any) -> Any:
-    """A column as a pointer, a table as an array of pointers, a number as 64 bits."""
+    """A column as a pointer, columns as an array of pointers, a number as 64 bits; a table keeps its array."""
     if isinstance(value, np.ndarray):
         return ctypes.c_void_p(_address(value))
     if isinstance(value, int):
         return ctypes.c_int64(value)
-    return (ctypes.c_void_p * len(value))(*map(_address, value))
+    if isinstance(value, tuple):
+        return _pointers(value)
+    if "pointers" not in vars(value):
+        vars(value)["pointers"] = _pointers(value.columns)
+    return vars(value)["pointers"]
+
+
+def _pointers(columns: Sequence[NDArray[Any]]) -> Any:
+    return (ctypes.c_void_p * len(columns))(*map(_address, columns))
 
 
 def _address(column: NDArray[Any]) -> int:

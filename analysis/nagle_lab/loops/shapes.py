@@ -9,7 +9,7 @@ from nagle_lab.columns import Bools, Ints, Sides
 
 ByteOrder = Literal["<", ">"]
 Table = Any
-"""A table of columns: an attribute for each, and all in order in ``columns``."""
+"""A table of columns, always the same ones: an attribute for each, and all in order in ``columns``."""
 
 
 KINDS = ("data", "consuming", "acking", "pure_ack")  # of rows of a timeline: its is_data and so on
