@@ -25,17 +25,17 @@ from nagle_lab.timeline import Timeline
 Hashes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
 
 
-def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True) -> Result:
+def analyze(path: str | Path | Sequence[str | Path], *, exchanges: bool = True, sha256: bool = True) -> Result:
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
 
-    Without ``exchanges`` the result does not list each of them.
+    Without ``exchanges`` the result does not list each of them; without ``sha256`` its source has none.
 
     Raises
     ------
     NagleLabError
         The input is missing, empty or not a capture.
     """
-    with open_capture(path) as capture:
+    with open_capture(path, sha256=sha256) as capture:
         analysis = Analysis(exchanges)
         tally = Tally()
         for packets, hashes in _ahead(capture, tally):
@@ -103,8 +103,8 @@ class Analysis:
         ids, size, small = known.facts.id, np.empty(known.places, np.int64), np.empty((known.places, 2), np.int64)
         size[here], small[here] = known.segment_size(here), known.surely_small(here)
         aside.triples.append(proof.find(rows, size, ids))
-        aside.late_acks.append(proof.late_acks(rows, ids))
-        aside.silences.append(silences.find(rows, size, ids))
+        aside.add_late_acks(proof.late_acks(rows, known))
+        aside.add_silences(silences.find(rows, size, known))
         for events, at in (
             (aside.nagle_off, proof.small_behind_small(rows, size, small)),
             (aside.fin_acks, proof.fin_acks_by_timer(rows)),

@@ -10,6 +10,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Sides = NDArray[np.int8]  # 0 or 1: an end of a connection
+Columns = dict[str, NDArray[Any]]  # of a table, by name
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
@@ -60,6 +61,14 @@ def _close_together(values: Ints) -> tuple[int, int]:
         return 0, 0
     low, high = int(values.min()), int(values.max())
     return low, high - low + 1 if high - low < 4 * len(values) else 0
+
+
+def table(dtype: np.dtype[np.void], columns: Columns, which: NDArray[Any]) -> NDArray[np.void]:
+    """Some rows of those columns, as a structured table."""
+    rows = np.empty(len(columns[next(iter(columns))][which]), dtype)
+    for name, column in columns.items():
+        rows[name] = column[which]
+    return rows
 
 
 def opaque(rows: NDArray[np.void]) -> NDArray[np.void]:

@@ -124,6 +124,11 @@ class Connections:
         by_handshake = np.maximum(syn[place, 0], syn[place, 1]) >= 0
         return np.where(by_handshake, 0, np.maximum(self.facts.opener[place], 0)).astype(np.int8)
 
+    def sure_client_side(self, place: Ints) -> Sides:
+        """The same where no later packet can change it; else -1."""
+        syn = self.facts.syn
+        return np.where(np.maximum(syn[place, 0], syn[place, 1]) >= 0, 0, -1).astype(np.int8)
+
     def handshakes(self, place: Ints) -> Bools:
         """Which of those (n,) have both SYNs in the capture."""
         syn = self.facts.syn[place]

@@ -63,7 +63,7 @@ def _asked(before: deque[Step], stall: Stall) -> list[Step]:
 
 def packets_of(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
-    with open_capture(path, window_bytes=_WINDOW) as capture:
+    with open_capture(path, window_bytes=_WINDOW, sha256=False) as capture:
         for records in capture:
             packets = decode(records, Tally())
             yield from _of_connection(packets, connection)

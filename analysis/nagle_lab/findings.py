@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Ints, counted, picked, runs
+from nagle_lab.columns import Columns, Ints, counted, picked, runs, table
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
 from nagle_lab.loops import sort_numbers
 from nagle_lab.shelf import Shelf
 from nagle_lab.silences import SILENCE, Cause, Totals, add, causes, explained
-from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_before_timer, is_late, prove
+from nagle_lab.stalls import LATE_ACK, TRIPLE, Proof, is_before_timer, is_late, is_settled, prove
 
 ROLES = ("client", "server")
+TRIPLES_IN_MEMORY = 24 << 20  # bytes; enough for two million packets where every sixth ends a stall
 _EVENTS = np.dtype([("conn", "i8"), ("side", "i1"), ("count", "i4")])
 Rows = NDArray[np.void]
 
@@ -51,12 +52,31 @@ class PutAside:
     """What the windows left for the end."""
 
     ledger: Ledger = field(default_factory=Ledger)
-    triples: Shelf = field(default_factory=lambda: Shelf(TRIPLE))
+    triples: Shelf = field(default_factory=lambda: Shelf(TRIPLE, TRIPLES_IN_MEMORY))
     late_acks: Shelf = field(default_factory=lambda: Shelf(LATE_ACK))
     silences: Shelf = field(default_factory=lambda: Shelf(SILENCE))
+    totals: Totals = field(default_factory=dict)  # of the silences that are not put aside
     nagle_off: Events = field(default_factory=Events)
     fin_acks: Events = field(default_factory=Events)
+    delayed_acks: Events = field(default_factory=Events)  # those that are not put aside
+    early_acks: Events = field(default_factory=Events)
     exchanges: ExchangeLog = field(default_factory=ExchangeLog)
+
+    def add_late_acks(self, late: Columns) -> None:
+        """Put them aside, but for those of which the end of the capture can say nothing new: count these."""
+        wait, reaction = late["wait"], late["reaction"]
+        settled, delayed = is_settled(wait, reaction), is_late(wait, reaction)
+        early = delayed & is_before_timer(wait, reaction)
+        for events, kept in ((self.delayed_acks, delayed & settled), (self.early_acks, early & settled)):
+            events.add(late["conn"][kept], late["side"][kept])
+        self.late_acks.append(table(LATE_ACK, late, ~settled))
+
+    def add_silences(self, found: Columns) -> None:
+        """Put them aside, but for those of which the end of the capture can say nothing new: count these."""
+        settled = is_settled(found["gap"], found["reaction"]) & (found["client"] >= 0)
+        known = {name: column[settled] for name, column in found.items()}
+        add(self.totals, causes(known, known["reaction"], known["client"]))
+        self.silences.append(table(SILENCE, found, ~settled))
 
 
 class Findings:
@@ -68,12 +88,14 @@ class Findings:
         self.wait, self.release = Distribution(1_000), Distribution(1)
         self.timer = Distribution(1_000)  # waits less the way to the delaying end and back: its delayed-ACK timer
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
-        self.silences: Totals = {}
+        self.silences = dict(aside.totals)
         self.held, self.delayed = Ends(), Ends()
-        aside.nagle_off.enter(self.ledger, "nagle_off")
-        aside.fin_acks.enter(self.ledger, "fin_acks")
+        for name in ("nagle_off", "fin_acks", "delayed_acks", "early_acks"):
+            getattr(aside, name).enter(self.ledger, name)
         for silences in aside.silences.chunks():
-            add(self.silences, causes(silences, self.ledger.of(silences["conn"])))
+            known = self.ledger.of(silences["conn"])
+            reaction = known.side("reaction", silences["side"])
+            add(self.silences, causes(silences, reaction, known.column("client")))
         self.stalls.keep(self._proved)
         for late in aside.late_acks.chunks():
             self._count_late(late, self.ledger.of(late["conn"]))

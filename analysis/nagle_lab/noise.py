@@ -108,7 +108,7 @@ def _handshakes(capture: Path, connections: Sequence[Connection]) -> Handshakes 
 
 def _columns(capture: Path) -> tuple[NDArray[np.uint64], Ints, Ints, NDArray[np.uint16]]:
     """Of every TCP packet of a capture: which sender to which receiver (a hash), frame, time in ns, flags; (n,)."""
-    with open_capture(capture) as records:
+    with open_capture(capture, sha256=False) as records:
         packets = [decode(batch, Tally()) for batch in records]
     columns = [
         (

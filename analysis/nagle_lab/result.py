@@ -29,7 +29,7 @@ class Source:
     """The capture file."""
 
     file: str  # its name without folders, so that the result does not depend on where it lies
-    sha256: str
+    sha256: str  # "" where it was not asked for: a screen does not show it
     format: str
     link_type: list[str]
     packets: int

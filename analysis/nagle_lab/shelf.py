@@ -17,6 +17,7 @@ from nagle_lab.columns import Ints, opaque, picked
 from nagle_lab.errors import NagleLabError
 
 IN_MEMORY = 2 << 20  # bytes of one shelf
+SMALL = 1 << 20  # bytes that may well be copied
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
 
@@ -66,7 +67,7 @@ class Shelf:
         return rows
 
     def keep(self, chosen: Callable[[NDArray[np.void]], NDArray[np.void]]) -> None:
-        """Keep only what ``chosen`` returns of each chunk of rows; they are numbered anew, in order."""
+        """Keep only what ``chosen`` returns of each chunk of rows, numbered anew in order. None is added after it."""
         kept = 0
         for rows in self.chunks():
             some = chosen(rows)
@@ -102,7 +103,8 @@ class Shelf:
         if self._file is None and count <= len(self._memory):
             return
         if self._file is None and count * size <= self._in_memory:
-            more = np.zeros(max(count, 2 * len(self._memory)), self.dtype)
+            room = max(count, 2 * len(self._memory))  # soon all there may be: what is not written to takes no memory
+            more = np.zeros(room if room * size < SMALL else self._in_memory // size, self.dtype)
             opaque(more)[: len(self._memory)] = opaque(self._memory)
             self._memory = more
             return

@@ -6,12 +6,13 @@ of the whole capture, so :func:`find` collects and :func:`causes` decides.
 """
 
 from enum import StrEnum
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import FIN, RST, SYN, Bools, Ints
-from nagle_lab.ledger import Known
+from nagle_lab.columns import FIN, RST, SYN, Bools, Columns, Ints, Sides
+from nagle_lab.connections import Connections
 from nagle_lab.loops import pauses
 from nagle_lab.stalls import MS, is_late
 from nagle_lab.timeline import Timeline
@@ -41,22 +42,24 @@ class Cause(StrEnum):
 SILENCE = np.dtype(
     [
         ("conn", "i8"), ("gap", "i8"),  # ns
+        ("reaction", "i8"),  # ns, the fastest of its side so far
+        ("client", "i1"),  # the client's side; -1 not certain yet
         ("side", "i1"),  # of the packet that ended it
         ("ended_by", "i1"),  # one of the codes below
         ("small", "?"),  # the packet that ended it was smaller than the MSS
         ("reply", "?"),  # the packet before it came from the other side
     ]
 )  # fmt: skip
-ACKNOWLEDGEMENT, ANSWER, CONTINUATION, AGAIN, OPENING, OTHER = range(6)
+ACKNOWLEDGEMENT, ANSWER, CONTINUATION, AGAIN, OPENING, OTHER = _CODES = range(6)
 
 Rows = NDArray[np.void]
 Totals = dict[Cause, tuple[int, int]]  # count and ns
 
 
-def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
-    """The silences that end in the window's new rows: rows of :data:`SILENCE`.
+def find(rows: Timeline, segment_size: Ints, known: Connections) -> Columns:
+    """The silences that end in the window's new rows: columns of :data:`SILENCE`.
 
-    ``segment_size`` (places,) is in bytes; ``numbers`` (places,) are the connections'.
+    ``segment_size`` (places,) is in bytes.
     """
     at, own, peer, told = pauses(rows, MINIMUM)
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
@@ -67,12 +70,17 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         code[_opens(rows, at)] = OPENING
     data = np.flatnonzero(rows.length[at] > 0)
     code[data] = _ended_by_data(rows, at[data], own[data], peer[data], told[data])
-    found = np.empty(len(at), SILENCE)
-    found["conn"], found["side"], found["gap"] = numbers[rows.conn[at]], rows.side[at], rows.gap[at]
-    found["ended_by"] = code
-    found["small"] = rows.length[at] % segment_size[rows.conn[at]] != 0
-    found["reply"] = rows.side[at] != rows.side[at - 1]
-    return found
+    place, side = rows.conn[at], rows.side[at]
+    return {
+        "conn": known.facts.id[place],
+        "gap": rows.gap[at],
+        "reaction": known.facts.reaction[place, side],
+        "client": known.sure_client_side(place),
+        "side": side,
+        "ended_by": code,
+        "small": rows.length[at] % segment_size[place] != 0,
+        "reply": side != rows.side[at - 1],
+    }
 
 
 def _ended_by_data(rows: Timeline, at: Ints, own: Ints, peer: Ints, told: Ints) -> Ints:
@@ -91,30 +99,37 @@ def _opens(rows: Timeline, at: Ints) -> Bools:
     return np.asarray((told >= 0) & (rows.window[told] == 0) & (rows.length[at] == 0))
 
 
-def causes(found: Rows, known: Known) -> Totals:
-    """Count and total ns by cause, of silences (n,); ``known`` (n,) is what the ledger says of them.
+def _cause(ended_by: int, late: bool, reply: bool, corked: bool, client: bool) -> Cause:
+    """Of a silence: how it ended, and whether an ACK that late is a delayed one; the client's side ended it."""
+    if ended_by == ACKNOWLEDGEMENT:
+        return Cause.DELAYED_ACK if late else Cause.ROUND_TRIP
+    if ended_by in (ANSWER, CONTINUATION):
+        if corked and ended_by == CONTINUATION:
+            return Cause.CORK
+        if reply and not late:
+            return Cause.ROUND_TRIP
+        return Cause.CLIENT_THINK if client else Cause.SERVER_THINK
+    return {AGAIN: Cause.RETRANSMISSION, OPENING: Cause.WINDOW}.get(ended_by, Cause.UNKNOWN)
+
+
+_CAUSES = [_cause(code, *of) for code in _CODES for of in product((False, True), repeat=4)]
+
+
+def causes(found: Rows | Columns, reaction: Ints, client: Sides) -> Totals:
+    """Count and total ns by cause, of silences (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
 
     Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
     """
-    number = {c: i for i, c in enumerate(Cause)}
-    gap, side, small = (np.ascontiguousarray(found[name]) for name in ("gap", "side", "small"))
-    late = is_late(gap, known.side("reaction", side))
-    client = known.column("client") == side
-    think = np.where(client, number[Cause.CLIENT_THINK], number[Cause.SERVER_THINK])
-    paused = late | ~found["reply"]
-    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & small
-    by_code = {
-        ACKNOWLEDGEMENT: np.where(late, number[Cause.DELAYED_ACK], number[Cause.ROUND_TRIP]),
-        ANSWER: np.where(paused, think, number[Cause.ROUND_TRIP]),
-        CONTINUATION: np.where(corked, number[Cause.CORK], np.where(paused, think, number[Cause.ROUND_TRIP])),
-        AGAIN: np.full(len(found), number[Cause.RETRANSMISSION]),
-        OPENING: np.full(len(found), number[Cause.WINDOW]),
-        OTHER: np.full(len(found), number[Cause.UNKNOWN]),
-    }
-    cause = np.choose(found["ended_by"], [by_code[code] for code in range(6)])
-    counts = np.bincount(cause, minlength=len(Cause))
-    totals = np.bincount(cause, weights=gap, minlength=len(Cause))  # exact up to 2**53
-    return {c: (int(counts[i]), int(totals[i])) for i, c in enumerate(Cause) if counts[i]}
+    gap = np.ascontiguousarray(found["gap"])
+    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & found["small"]
+    number = found["ended_by"].astype(np.int64)  # in the list of causes
+    for answer in (is_late(gap, reaction), found["reply"], corked, client == found["side"]):
+        number = 2 * number + answer
+    counts, totals = np.bincount(number), np.bincount(number, weights=gap)  # exact up to 2**53
+    by_cause: Totals = {}
+    for i in np.flatnonzero(counts).tolist():
+        add(by_cause, {_CAUSES[i]: (int(counts[i]), int(totals[i]))})
+    return by_cause
 
 
 def add(totals: Totals, more: Totals) -> None:

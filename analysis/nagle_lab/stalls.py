@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import FIN, RST, SYN, Bools, Ints, Sides
+from nagle_lab.columns import FIN, RST, SYN, Bools, Columns, Ints, Sides
+from nagle_lab.connections import Connections
 from nagle_lab.ledger import Known
 from nagle_lab.loops import behind, endpoint_hash, sort_numbers, waits
 from nagle_lab.timeline import Timeline
@@ -80,8 +81,9 @@ TRIPLE = np.dtype(
     ]
 )  # fmt: skip
 
-# A pure ACK that came late, its sender's side, and the time since the segment it acknowledges in ns.
-LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("side", "i1")])
+# A pure ACK that came late, its sender's side with its fastest reaction so far, and the time since the segment it
+# acknowledges. Times in ns.
+LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("reaction", "i8"), ("side", "i1")])
 
 Rows = NDArray[np.void]
 
@@ -146,14 +148,15 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     return np.asarray(sent[both & (rows.ts[sent] - rows.ts[own] < PROBE)])
 
 
-def late_acks(rows: Timeline, numbers: Ints) -> Rows:
-    """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them when all is known."""
+def late_acks(rows: Timeline, known: Connections) -> Columns:
+    """Every new pure ACK that took at least :data:`LATE`: columns of :data:`LATE_ACK`. :func:`is_late` judges."""
     acker, _, wait = rows.answers
     late = np.flatnonzero(wait >= LATE)
     late = late[rows.is_pure_ack_at(acker[late])]
-    acker, found = acker[late], np.empty(len(late), LATE_ACK)
-    found["conn"], found["side"], found["wait"] = numbers[rows.conn[acker]], rows.side[acker], wait[late]
-    return found
+    acker = acker[late]
+    place, side = rows.conn[acker], rows.side[acker]
+    conn, reaction = known.facts.id[place], known.facts.reaction[place, side]
+    return {"conn": conn, "wait": wait[late], "reaction": reaction, "side": side}
 
 
 def fin_acks_by_timer(rows: Timeline) -> Ints:
@@ -181,6 +184,14 @@ def is_late(wait: Ints, reaction: Ints) -> Bools:
 def is_before_timer(wait: Ints, reaction: Ints) -> Bools:
     """Which late ACKs came sooner than a delayed-ACK timer can fire: something else sent them."""
     return np.asarray(wait - reaction < SOONEST_TIMER)
+
+
+def is_settled(wait: Ints, reaction: Ints) -> Bools:
+    """Of which waits the two above say the same however much faster than this ``reaction`` their sender turns out."""
+    settled = np.ones(len(wait), np.bool_)
+    for edge in (LATE, SOONEST_TIMER, LATEST):
+        settled &= (wait < edge) | (wait - reaction >= edge)
+    return settled
 
 
 @dataclass(frozen=True)

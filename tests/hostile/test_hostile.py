@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from nagle_lab import shelf
+from nagle_lab import findings
 from nagle_lab.capture.stored import Stored
 from nagle_lab.errors import Exit
 from support import schemas
@@ -360,7 +360,7 @@ def test_no_room_for_temporary_files_is_one_line(run, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    monkeypatch.setattr(shelf.Shelf.__init__, "__defaults__", (1_000,))
+    monkeypatch.setattr(findings, "TRIPLES_IN_MEMORY", 1_000)
     path = tmp_path / "stall.pcap"
     path.write_bytes(pcap_bytes(talk(server_held, 100).segments))
     code, out, err = run("analyze", path)

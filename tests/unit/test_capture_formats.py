@@ -112,6 +112,7 @@ def test_every_format_gives_the_same_table(store, link_type, byte_order, compres
             assert capture.resolution_ns == (1 if expected is nano else 1000)
             assert capture.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
             assert capture.byte_count == path.stat().st_size
+            assert read(path, sha256=False).sha256 == ""
 
 
 @pytest.mark.parametrize("link_type", [ETHERNET, SLL])

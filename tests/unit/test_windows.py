@@ -1,6 +1,8 @@
 """A capture that arrives in pieces gives what it gives whole."""
 
+import tempfile
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from nagle_lab.analysis import Analysis
 from nagle_lab.capture import open_capture
 from nagle_lab.loops import hash_pairs
 from nagle_lab.packets import Packets, Tally, decode
+from nagle_lab.stalls import is_before_timer, is_late, is_settled
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
 
@@ -45,15 +48,19 @@ def found(packets: Packets, cuts: list[int]):
         "stalls": findings.stalls.take(np.arange(len(findings.stalls))).tolist(),
         "connections": findings.ledger.take(np.arange(len(findings.ledger))).tobytes(),
         "gaps": [
-            gaps.percentiles([1, 25, 50, 75, 99, 100]).tolist()
+            listed(gaps.percentiles([1, 25, 50, 75, 99, 100]))
             for gaps in (findings.exchanges.to_ack, findings.exchanges.to_response, findings.exchanges.total)
         ],
         "totals": (findings.totals.whole, findings.totals.by_role),
-        "round trips": [of.percentiles([50, 100]).tolist() for of in findings.totals.round_trip.values()],
+        "round trips": [listed(of.percentiles([50, 100])) for of in findings.totals.round_trip.values()],
         "silences": findings.silences,
         "rejected": findings.rejected,
         "most live": max(live),
     }
+
+
+def listed(percentiles: np.ndarray | None) -> list[int] | None:
+    return None if percentiles is None else percentiles.tolist()
 
 
 def test_the_whole_has_stalls_and_clean_connections(packets):
@@ -71,6 +78,47 @@ def test_one_packet_at_a_time(packets):
 def test_any_cuts(packets, data):
     cuts = data.draw(st.lists(st.integers(1, len(packets) - 1), max_size=12, unique=True))
     assert found(packets, cuts) == found(packets, [])
+
+
+DELAYS = st.sampled_from([0, 5 * MS, 19 * MS, 20 * MS, 25 * MS, 30 * MS, 45 * MS, 210 * MS, 480 * MS, 510 * MS])
+
+
+@settings(max_examples=100)
+@given(
+    delays=st.lists(st.tuples(DELAYS, DELAYS, DELAYS), min_size=1, max_size=12),
+    jitter=st.integers(-3, 3),
+    handshake=st.booleans(),
+    size=st.sampled_from([1, 3, 1_000]),
+)
+def test_what_is_counted_at_once_is_what_the_end_of_the_capture_says(delays, jitter, handshake, size):
+    """However late an end shows how fast it reacts, and whoever turns out to be the client."""
+    talk = Conversation()
+    talk.handshake()
+    for think, ack, pause in delays:
+        talk.client_sends(100)
+        talk.server_sends(200, after_ns=think + jitter)
+        talk.client_acks(after_ns=ack + jitter + 3)
+        talk.server_sends(300, after_ns=pause + 10)
+        talk.client_acks(after_ns=pause + jitter + 3)
+    segments = talk.segments if handshake else talk.segments[3:]
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(pcap_bytes(segments))
+        with open_capture(file.name) as capture:
+            (packets,) = (decode(records, Tally()) for records in capture)
+    cuts = list(range(size, len(packets), size))
+    at_once = found(packets, cuts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("nagle_lab.findings.is_settled", lambda wait, reaction: np.zeros(len(wait), np.bool_))
+        assert found(packets, cuts) == at_once
+
+
+def test_what_is_settled_stays_so():
+    """Of every wait up to 600 ms, whatever its end's reaction was until then and is at last."""
+    waits, before, at_last = (column.ravel() for column in np.mgrid[0:600:7, 0:600:7, 0:600:7] * MS)
+    settled = is_settled(waits, before) & (at_last <= before)
+    assert settled.any()
+    for judged in (is_late, is_before_timer):
+        assert (judged(waits, before) == judged(waits, at_last))[settled].all()
 
 
 @pytest.fixture(scope="module")

@@ -29,11 +29,13 @@ UNREADABLE = {
 }
 
 
-def open_capture(paths: str | Path | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES) -> "Capture":
+def open_capture(
+    paths: str | Path | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES, sha256: bool = True
+) -> "Capture":
     """Open a capture: a file, "-" for standard input, or rotated files in order of time, read as one.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
-    stays bounded by the window, whatever the input's size.
+    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def open_capture(paths: str | Path | Sequence[str | Path], *, window_bytes: int 
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    return Capture([str(path) for path in paths], window_bytes)
+    return Capture([str(path) for path in paths], window_bytes, sha256)
 
 
 class Capture:
@@ -52,13 +54,13 @@ class Capture:
     The properties tell what is known so far; they are complete when the iteration is.
     """
 
-    def __init__(self, paths: Sequence[str], window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, paths: Sequence[str], window_bytes: int = WINDOW_BYTES, sha256: bool = True) -> None:
         if not paths:
             raise NagleLabError("no capture file given: name one, or - for standard input")
         self.names = ["standard input" if path == "-" else path for path in paths]
         self._paths, self._window_bytes = paths, window_bytes
         self._facts = Facts()
-        self._checksum = Checksum()
+        self._checksum = Checksum(sha256)
         for path in paths[1:]:
             check_readable(path)
         self._current = self._open(paths[0])
@@ -105,7 +107,7 @@ class Capture:
 
     @property
     def sha256(self) -> str:
-        """Hexadecimal, of the bytes as stored; of several files: of all of them joined."""
+        """Hexadecimal, of the bytes as stored; of several files: of all of them joined. "" where not asked for."""
         return self._checksum.hexdigest()
 
     @property

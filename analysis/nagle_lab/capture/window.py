@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from nagle_lab.capture.compression import Source
 from nagle_lab.capture.records import PADDING
 
-WINDOW_BYTES = 8 << 20
+WINDOW_BYTES = 6 << 20
 FIRST_BYTES = 1 << 20  # the first are smaller, so that the analysis has something to begin with
 SMALLEST = 64  # holds any file header
 

@@ -1,5 +1,6 @@
 """nagle-lab analyze: the diagnosis of any capture."""
 
+import ctypes
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ def analyze_files(
     paths: tuple[Path, ...], expect: str | None, as_json: bool, *, rotated: bool, same_traffic: bool, wanted: Wanted
 ) -> Exit:
     """Diagnose captures, print each, and write the files wanted; the worst of them decides the exit code."""
+    _keep_freed_memory()
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [(path,) for path in paths]
     if same_traffic:
@@ -25,6 +27,17 @@ def analyze_files(
         _show_pair(paths, as_json)
     with Exports(wanted) as exports:
         return worst([_analyze_or_tell(capture, expected, as_json, exports) for capture in captures])
+
+
+# Parameters of mallopt(3), and values.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _AS_LARGE_AS_CAN_BE = -1, -3, (1 << 31) - 1, 32 << 20
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc use a window's memory for the next one: given back, every page of it comes back as zeros."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_MMAP_THRESHOLD, _AS_LARGE_AS_CAN_BE)
+        mallopt(_TRIM_THRESHOLD, _NEVER)
 
 
 def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
@@ -58,7 +71,8 @@ def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool,
             code = code if expected is None else exit_code(judged.verdict, expected)
             exports.run(judged, code, expected)
             return code
-    result = analyze([str(path) for path in paths], exchanges=exports.with_tables)
+    written = as_json or exports.wanted
+    result = analyze([str(path) for path in paths], exchanges=exports.with_tables, sha256=written)
     files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
     if as_json:
         for part in result.json_parts():

@@ -48,6 +48,11 @@ class Exports:
         self._unusable: list[tuple[str, str]] = []
 
     @property
+    def wanted(self) -> bool:
+        """Whether any file is."""
+        return self._wanted != Wanted()
+
+    @property
     def with_tables(self) -> bool:
         """Whether a file has a row for each exchange."""
         return bool(self._wanted.csv or self._wanted.parquet)
