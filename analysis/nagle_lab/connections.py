@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import ACK, RST, SYN, Bools, Ints, Sides, distinct
 from nagle_lab.keytable import KeyTable
-from nagle_lab.loops import Grouped, Halves, by_pair, context, endpoint_hash, lower, sort_numbers, unwrap
+from nagle_lab.loops import Grouped, Halves, by_pair, endpoint_hash, lower, sort_numbers, unwrap
 from nagle_lab.packets import Packets
 from nagle_lab.timeline import Timeline
 
@@ -167,7 +167,7 @@ class Connections:
         place = places[np.searchsorted(start, syns, "right") - 1]
         self._learn_handshakes(packets, order[syns], place, sender[order[syns]])
         rows = self._unwrapped(packets, order, sender, start, places)
-        acker, _, wait = rows.answers
+        acker, _, wait = rows.noticed.answers
         lower(rows, acker, wait, self.facts.reaction)
         return rows
 
@@ -314,7 +314,7 @@ class Connections:
         f = self.facts
         gone = f.closed[:, 0] & f.closed[:, 1] & (int(rows.ts.max()) - f.last_ts > LAST_ANSWER)
         gone[over] = True
-        keep = np.flatnonzero(context(rows))
+        keep = np.flatnonzero(rows.noticed.context)
         keep = keep[~gone[rows.conn[keep]]]
         stays = np.flatnonzero(~gone[self._context.conn])
         self._context = Timeline.join([rows.take(keep), self._context.take(stays)])

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import FIN, RST, SYN, Bools, Columns, Ints, Sides
 from nagle_lab.connections import Connections
-from nagle_lab.loops import pauses
 from nagle_lab.stalls import MS, is_late
-from nagle_lab.timeline import Timeline
+from nagle_lab.timeline import LONG, Timeline
 
-MINIMUM = 20 * MS
+MINIMUM = LONG
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
 # (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
@@ -61,7 +60,7 @@ def find(rows: Timeline, segment_size: Ints, known: Connections) -> Columns:
 
     ``segment_size`` (places,) is in bytes.
     """
-    at, own, peer, told = pauses(rows, MINIMUM)
+    at, own, peer, told = rows.noticed.pauses
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
     at, own, peer, told = (column[~closing] for column in (at, own, peer, told))
     code = np.full(len(at), OTHER)
@@ -84,7 +83,7 @@ def find(rows: Timeline, segment_size: Ints, known: Connections) -> Columns:
 
 
 def _ended_by_data(rows: Timeline, at: Ints, own: Ints, peer: Ints, told: Ints) -> Ints:
-    """What the rows ``at`` (n,) are, after :func:`loops.pauses`."""
+    """What the rows ``at`` (n,) are, with the rows before them: :class:`loops.Pauses`."""
     code = np.where(own > peer, CONTINUATION, ANSWER)
     code[rows.start[at] < rows.sent_own[at]] = AGAIN
     edge = rows.ack[told] + rows.window[told]

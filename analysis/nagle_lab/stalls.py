@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from nagle_lab.columns import FIN, RST, SYN, Bools, Columns, Ints, Sides
 from nagle_lab.connections import Connections
 from nagle_lab.ledger import Known
-from nagle_lab.loops import behind, endpoint_hash, sort_numbers, waits
-from nagle_lab.timeline import Timeline
+from nagle_lab.loops import endpoint_hash, sort_numbers
+from nagle_lab.timeline import LONG, Timeline
 
 MS = 1_000_000  # ns
 
 # An ACK is late when it took this much longer than its sender's fastest one. The shortest delayed-ACK timer in use
 # is 40 ms (Linux, TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
-LATE = 20 * MS
+LATE = LONG
 
 # No delayed-ACK timer fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is late and
 # came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
@@ -94,7 +94,7 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
     ``segment_size`` (places,) is in bytes; ``numbers`` (places,) are the connections'. Only new rows end a
     triple, so windows can be of any size. No judgement yet on what caused the release.
     """
-    trigger, told, ack, release = waits(rows, LATE)
+    trigger, told, ack, release = rows.noticed.waits
     conn, before, length = rows.conn[release], rows.length[trigger], rows.length[release]
     size, wait = segment_size[conn], rows.ts[ack] - rows.ts[trigger]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
@@ -139,7 +139,7 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
     ``segment_size`` (places,) is in bytes, and so is ``small`` (places, 2): a segment of that side with
     less is surely not a full one.
     """
-    sent, own = behind(rows)
+    sent, own = rows.noticed.behind
     size = segment_size[rows.conn[sent]]
     least = small.reshape(-1)[2 * rows.conn[sent] + rows.side[sent]]
     # With segmentation offload a row can be several full segments and a small one.
@@ -150,7 +150,7 @@ def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
 
 def late_acks(rows: Timeline, known: Connections) -> Columns:
     """Every new pure ACK that took at least :data:`LATE`: columns of :data:`LATE_ACK`. :func:`is_late` judges."""
-    acker, _, wait = rows.answers
+    acker, _, wait = rows.noticed.answers
     late = np.flatnonzero(wait >= LATE)
     late = late[rows.is_pure_ack_at(acker[late])]
     acker = acker[late]
@@ -165,7 +165,7 @@ def fin_acks_by_timer(rows: Timeline) -> Ints:
     Linux sends it from the delayed-ACK timer too, and counts it among TcpExtDelayedACKs; until data has come on the
     connection that timer is set to zero (tcp_send_delayed_ack, icsk_ack.ato), so it holds nothing back.
     """
-    acker, segment, wait = rows.answers
+    acker, segment, wait = rows.noticed.answers
     of_fin = np.flatnonzero(rows.flags[segment] & np.uint16(FIN))
     acker, segment, wait = acker[of_fin], segment[of_fin], wait[of_fin]
     by_timer = (wait >= AT_ONCE) & (wait < LATE) & (rows.length[segment] == 0)

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from nagle_lab import loops
 from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Ints, empty_columns, runs
+from nagle_lab.loops import Noticed
+
+LONG = 20_000_000  # ns; half of the shortest delayed-ACK timer (:mod:`nagle_lab.stalls`): what took less is nothing
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,9 @@ class Timeline:
         return (self.end[at] > self.start[at]) & (self.start[at] >= self.sent_own[at])
 
     @cached_property
-    def answers(self) -> tuple[Ints, Ints, Ints]:
-        """New rows that acknowledge the peer's latest segment, that segment, and the wait: :func:`loops.answers`."""
-        return loops.answers(self)
+    def noticed(self) -> Noticed:
+        """What the rows show beside those before them; waits and pauses of at least :data:`LONG`."""
+        return loops.notice(self, LONG)
 
     # Neighbours inside a connection -----------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab import columns, connections, exchanges, keytable, packets, stalls, timeline
+from nagle_lab import columns, connections, exchanges, keytable, packets, timeline
 from nagle_lab.capture import open_capture
 from nagle_lab.capture.records import PADDING, Records
 from nagle_lab.loops import KINDS, Framing, compiled, plain
@@ -232,11 +232,11 @@ def followed(table: Packets, cuts: list[int], way) -> tuple[list[timeline.Timeli
     known, rows = connections.Connections(), []
     with pytest.MonkeyPatch.context() as patched:
         for module in (connections, keytable):
-            for name in ("by_pair", "context", "lower", "sort_numbers", "unwrap", "find_keys"):
+            for name in ("by_pair", "lower", "sort_numbers", "unwrap", "find_keys"):
                 if hasattr(module, name):
                     patched.setattr(module, name, getattr(way, name))
         patched.setattr("nagle_lab.loops.latest", way.latest)
-        patched.setattr("nagle_lab.loops.answers", way.answers)
+        patched.setattr("nagle_lab.loops.notice", way.notice)
         for begin, end in pairwise([0, *sorted(cuts), len(table)]):
             if begin < end:
                 window = table.take(np.arange(begin, end))
@@ -259,14 +259,10 @@ def test_unwrap_and_what_a_timeline_is_asked(rows, cuts):
         for kind in KINDS:
             of_kind = getattr(one, f"is_{kind}")
             same(*(way.latest(one.conn, one.side, of_kind) for way in (compiled, plain)))
-        same(compiled.answers(one), plain.answers(one))
+        for least in (0, 40_000, timeline.LONG):
+            same(*(way.notice(one, least) for way in (compiled, plain)))
         for way in (compiled, plain):
-            way.lower(one, *way.answers(one)[::2], reaction[way])
-        same(compiled.behind(one), plain.behind(one))
-        same(compiled.context(one), plain.context(one))
-        for least in (0, 40_000, stalls.LATE):
-            same(compiled.waits(one, least), plain.waits(one, least))
-            same(compiled.pauses(one, least), plain.pauses(one, least))
+            way.lower(one, *one.noticed.answers[::2], reaction[way])
     same(*reaction.values())
     for name in known.facts.__dataclass_fields__:
         same(getattr(known.facts, name), getattr(expected.facts, name))

@@ -6,42 +6,46 @@ NAGLE_LAB_COMPILED=0 asks for NumPy.
 
 from nagle_lab.loops.compiled import LIBRARY
 from nagle_lab.loops.plain import EMPTY, endpoint_hash
-from nagle_lab.loops.shapes import KINDS, NEVER, NO_EXCHANGES, ByteOrder, Ended, Exchanges, Framing, Grouped, Halves
+from nagle_lab.loops.shapes import (
+    KINDS,
+    NEVER,
+    NO_EXCHANGES,
+    ByteOrder,
+    Ended,
+    Exchanges,
+    Framing,
+    Grouped,
+    Halves,
+    Noticed,
+    Pauses,
+)
 
 if LIBRARY is None:
     from nagle_lab.loops.plain import (
-        answers,
-        behind,
         by_pair,
-        context,
         exchanges,
         find_keys,
         hash_pairs,
         latest,
         lower,
-        pauses,
+        notice,
         sort_numbers,
         unwrap,
         usual_segments,
-        waits,
         walk,
     )
 else:
     from nagle_lab.loops.compiled import (
-        answers,
-        behind,
         by_pair,
-        context,
         exchanges,
         find_keys,
         hash_pairs,
         latest,
         lower,
-        pauses,
+        notice,
         sort_numbers,
         unwrap,
         usual_segments,
-        waits,
         walk,
     )
 
@@ -49,6 +53,6 @@ COMPILED = LIBRARY is not None
 
 __all__ = [
     "COMPILED", "EMPTY", "KINDS", "NEVER", "NO_EXCHANGES", "ByteOrder", "Ended", "Exchanges", "Framing", "Grouped",
-    "Halves", "answers", "behind", "by_pair", "context", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
-    "latest", "lower", "pauses", "sort_numbers", "unwrap", "usual_segments", "waits", "walk",
+    "Halves", "Noticed", "Pauses", "by_pair", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
+    "latest", "lower", "notice", "sort_numbers", "unwrap", "usual_segments", "walk",
 ]  # fmt: skip

@@ -15,7 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.columns import Bools, Bytes, Ints, Sides
-from nagle_lab.loops.shapes import Ended, Exchanges, Framing, Grouped, Halves, Table
+from nagle_lab.loops.shapes import (
+    Answers,
+    Behind,
+    Ended,
+    Exchanges,
+    Framing,
+    Grouped,
+    Halves,
+    Noticed,
+    Pauses,
+    Table,
+    Waits,
+)
 
 Hashes = NDArray[np.uint64]
 
@@ -96,11 +108,19 @@ def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
     return own, peer
 
 
-def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
-    """See :func:`nagle_lab.loops.plain.answers`."""
-    acker, segment, wait = np.empty((3, len(rows)), np.int64)
-    count = _call("answers", rows, len(rows), acker, segment, wait)
-    return acker[:count], segment[:count], wait[:count]
+def notice(rows: Table, least_ns: int) -> Noticed:
+    """See :func:`nagle_lab.loops.plain.notice`."""
+    columns, context = np.empty((13, len(rows)), np.int64), np.zeros(len(rows), np.bool_)
+    counts = np.empty(4, np.int64)
+    _call("notice", rows, len(rows), least_ns, (*columns, context), counts)
+    answers, waits, pauses, behind = counts.tolist()
+    return Noticed(
+        Answers(*columns[0:3, :answers]),
+        Waits(*columns[3:7, :waits]),
+        Pauses(*columns[7:11, :pauses]),
+        Behind(*columns[11:13, :behind]),
+        context,
+    )
 
 
 def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
@@ -108,40 +128,12 @@ def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
     _call("lower", rows, acker, wait, len(acker), fastest)
 
 
-def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """See :func:`nagle_lab.loops.plain.waits`."""
-    trigger, told, ack, release = np.empty((4, len(rows)), np.int64)
-    count = _call("waits", rows, len(rows), least_ns, trigger, told, ack, release)
-    return trigger[:count], told[:count], ack[:count], release[:count]
-
-
-def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """See :func:`nagle_lab.loops.plain.pauses`."""
-    at, own, peer, told = np.empty((4, len(rows)), np.int64)
-    count = _call("pauses", rows, len(rows), least_ns, at, own, peer, told)
-    return at[:count], own[:count], peer[:count], told[:count]
-
-
-def behind(rows: Table) -> tuple[Ints, Ints]:
-    """See :func:`nagle_lab.loops.plain.behind`."""
-    sent, own = np.empty((2, len(rows)), np.int64)
-    count = _call("behind", rows, len(rows), sent, own)
-    return sent[:count], own[:count]
-
-
-def context(rows: Table) -> Bools:
-    """See :func:`nagle_lab.loops.plain.context`."""
-    keep = np.zeros(len(rows), np.bool_)
-    _call("context", rows, len(rows), keep)
-    return keep
-
-
 def exchanges(rows: Table, client: Sides, now: Exchanges) -> Ended:
     """See :func:`nagle_lab.loops.plain.exchanges`."""
     n = len(rows)
     number, (place, *times) = np.empty(n, np.int32), np.empty((len(Ended._fields) - 1, n), np.int64)
     ended = Ended(place, number, *times)
-    acker, segment, _ = rows.answers
+    acker, segment, _ = rows.noticed.answers
     count = _call("exchanges", rows, n, client, acker, segment, len(acker), now, ended)
     return Ended._make(column[:count] for column in ended)
 

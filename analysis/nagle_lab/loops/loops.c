@@ -68,6 +68,14 @@ struct halves { /* shapes.Halves */
     u64 *origin;
 };
 
+struct noticed { /* shapes.Noticed, one after the other */
+    i64 *acker, *segment, *took;
+    i64 *trigger, *told, *ack, *release;
+    i64 *at, *own, *peer, *acking;
+    i64 *sent, *before;
+    u8 *context;
+};
+
 struct exchanges { /* shapes.Exchanges */
     int32_t *number;
     u8 *asking;
@@ -405,20 +413,52 @@ static inline int is_fresh(const struct timeline *t, i64 i)
     return t->end[i] > t->start[i] && t->start[i] >= t->sent_own[i];
 }
 
-LOOP i64 answers(const struct timeline *t, i64 n, i64 *acker, i64 *segment, i64 *wait)
+/* Where the last row of a connection may be looked back at, and what came before it: `keep` these. */
+static void keep_last(const struct seen *seen, i64 row, u8 *keep)
 {
-    i64 count = 0;
+    keep[row] = 1;
+    for (int s = 0; s < 2; s++) {
+        const i64 rows[4] = {seen->own_data[s], seen->consuming[s], seen->acking[s], seen->pure_ack[s]};
+        for (int kind = 0; kind < 4; kind++)
+            if (rows[kind] >= 0)
+                keep[rows[kind]] = 1;
+    }
+}
+
+/* `context` (n,) is all zeros; `counts` tells how many answers, waits, pauses, and rows behind others there are. */
+LOOP i64 notice(const struct timeline *timeline, i64 n, i64 least_ns, const struct noticed *noticed, i64 *counts)
+{
+    const struct timeline t = *timeline;
+    const struct noticed to = *noticed;
+    i64 answers = 0, waits = 0, pauses = 0, behind = 0;
     struct seen seen = NOTHING;
     for (i64 i = 0; i < n; i++) {
-        if (i && t->conn[i] != t->conn[i - 1])
+        i64 own = t.side[i], peer = 1 - own, of = seen.consuming[peer];
+        if (!t.carried[i]) {
+            if (of >= 0 && t.ack[i] > t.acked_peer[i] && t.ack[i] == t.end[of] && t.start[of] >= t.sent_own[of] &&
+                t.stretch[i] == t.stretch[of])
+                to.acker[answers] = i, to.segment[answers] = of, to.took[answers++] = t.ts[i] - t.ts[of];
+            if (t.length[i] > 0 && is_fresh(&t, i)) {
+                i64 latest = seen.data, mine = seen.own_data[own], acked = seen.pure_ack[peer];
+                if (latest >= 0 && latest == mine && acked > latest && t.ts[i] - t.ts[latest] >= least_ns)
+                    to.trigger[waits] = latest, to.told[waits] = seen.told, to.ack[waits] = acked, to.release[waits++] = i;
+                if (mine >= 0 && seen.acked[peer] < t.end[mine] && is_fresh(&t, mine))
+                    to.sent[behind] = i, to.before[behind++] = mine;
+            }
+            if (t.gap[i] >= least_ns && seen.data >= 0) {
+                to.own[pauses] = seen.own_data[own], to.peer[pauses] = seen.own_data[peer];
+                to.acking[pauses] = seen.acking[peer], to.at[pauses++] = i;
+            }
+        }
+        if (i + 1 < n && t.conn[i] == t.conn[i + 1]) {
+            see(&seen, &t, i);
+        } else {
+            keep_last(&seen, i, to.context);
             seen = NOTHING;
-        i64 of = seen.consuming[1 - t->side[i]];
-        if (t->ack[i] > t->acked_peer[i] && !t->carried[i] && of >= 0 && t->ack[i] == t->end[of] &&
-            t->start[of] >= t->sent_own[of] && t->stretch[i] == t->stretch[of])
-            acker[count] = i, segment[count] = of, wait[count++] = t->ts[i] - t->ts[of];
-        see(&seen, t, i);
+        }
     }
-    return count;
+    counts[0] = answers, counts[1] = waits, counts[2] = pauses, counts[3] = behind;
+    return n;
 }
 
 /* `fastest` (places, 2) */
@@ -427,76 +467,6 @@ LOOP i64 lower(const struct timeline *t, const i64 *acker, const i64 *wait, i64 
     for (i64 i = 0; i < n; i++) {
         i64 *known = fastest + 2 * t->conn[acker[i]] + t->side[acker[i]], took = wait[i] > 0 ? wait[i] : 0;
         *known = took < *known ? took : *known;
-    }
-    return n;
-}
-
-LOOP i64 waits(const struct timeline *t, i64 n, i64 least_ns, i64 *trigger, i64 *told, i64 *ack, i64 *release)
-{
-    i64 count = 0;
-    struct seen seen = NOTHING;
-    for (i64 i = 0; i < n; i++) {
-        if (i && t->conn[i] != t->conn[i - 1])
-            seen = NOTHING;
-        i64 before = seen.data, acked = seen.pure_ack[1 - t->side[i]];
-        if (t->length[i] > 0 && before >= 0 && acked > before && t->side[before] == t->side[i] && !t->carried[i] &&
-            t->ts[i] - t->ts[before] >= least_ns && is_fresh(t, i))
-            trigger[count] = before, told[count] = seen.told, ack[count] = acked, release[count++] = i;
-        see(&seen, t, i);
-    }
-    return count;
-}
-
-LOOP i64 behind(const struct timeline *t, i64 n, i64 *sent, i64 *own)
-{
-    i64 count = 0;
-    struct seen seen = NOTHING;
-    for (i64 i = 0; i < n; i++) {
-        if (i && t->conn[i] != t->conn[i - 1])
-            seen = NOTHING;
-        i64 before = seen.own_data[t->side[i]];
-        if (t->length[i] > 0 && before >= 0 && !t->carried[i] && seen.acked[1 - t->side[i]] < t->end[before] &&
-            is_fresh(t, i) && is_fresh(t, before))
-            sent[count] = i, own[count++] = before;
-        see(&seen, t, i);
-    }
-    return count;
-}
-
-LOOP i64 pauses(const struct timeline *t, i64 n, i64 least_ns, i64 *at, i64 *own, i64 *peer, i64 *told)
-{
-    i64 count = 0;
-    struct seen seen = NOTHING;
-    for (i64 i = 0; i < n; i++) {
-        if (i && t->conn[i] != t->conn[i - 1])
-            seen = NOTHING;
-        if (t->gap[i] >= least_ns && !t->carried[i] && seen.data >= 0) {
-            i64 side = t->side[i];
-            own[count] = seen.own_data[side], peer[count] = seen.own_data[1 - side];
-            told[count] = seen.acking[1 - side], at[count++] = i;
-        }
-        see(&seen, t, i);
-    }
-    return count;
-}
-
-/* `keep` (n,) is all zeros. */
-LOOP i64 context(const struct timeline *t, i64 n, u8 *keep)
-{
-    struct seen seen = NOTHING;
-    for (i64 i = 0; i < n; i++) {
-        if (i + 1 < n && t->conn[i] == t->conn[i + 1]) {
-            see(&seen, t, i);
-            continue;
-        }
-        keep[i] = 1;
-        for (int s = 0; s < 2; s++) {
-            const i64 rows[4] = {seen.own_data[s], seen.consuming[s], seen.acking[s], seen.pure_ack[s]};
-            for (int kind = 0; kind < 4; kind++)
-                if (rows[kind] >= 0)
-                    keep[rows[kind]] = 1;
-        }
-        seen = NOTHING;
     }
     return n;
 }

@@ -8,7 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nagle_lab.columns import ACK, FIN, RST, SYN, Bools, Bytes, Ints, Sides, runs
-from nagle_lab.loops.shapes import KINDS, NEVER, NO_EXCHANGES, Ended, Exchanges, Framing, Grouped, Halves, Table
+from nagle_lab.loops.shapes import (
+    KINDS,
+    NEVER,
+    NO_EXCHANGES,
+    Answers,
+    Behind,
+    Ended,
+    Exchanges,
+    Framing,
+    Grouped,
+    Halves,
+    Noticed,
+    Pauses,
+    Table,
+    Waits,
+)
 
 Hashes = NDArray[np.uint64]
 
@@ -265,12 +280,13 @@ def latest(conn: Ints, side: Sides, of_kind: Bools) -> tuple[Ints, Ints]:
     return np.where(side == 0, *by_side), np.where(side == 0, *by_side[::-1])
 
 
-def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
-    """New rows of a timeline that newly acknowledge the peer's latest segment: RTT samples.
+def notice(rows: Table, least_ns: int) -> Noticed:
+    """What the rows of a timeline show beside those before them; a wait or a pause takes at least so much."""
+    return Noticed(_answers(rows), _waits(rows, least_ns), _pauses(rows, least_ns), _behind(rows), _context(rows))
 
-    Those rows, that segment, and the ns between; all shape (samples,). Retransmitted segments give none (Karn's rule,
-    RFC 6298 §3), nor does one before which time went back.
-    """
+
+def _answers(rows: Table) -> Answers:
+    """Retransmitted segments give none (Karn's rule, RFC 6298 §3), nor does one before which time went back."""
     acker = np.flatnonzero((rows.ack > rows.acked_peer) & ~rows.carried)
     segment = rows.latest_of_peer("consuming", acker)
     exact = np.flatnonzero((segment >= 0) & (rows.ack[acker] == rows.end[segment]))
@@ -278,20 +294,11 @@ def answers(rows: Table) -> tuple[Ints, Ints, Ints]:
     comparable = rows.stretch[acker] == rows.stretch[segment]
     fresh = np.flatnonzero((rows.start[segment] >= rows.sent_own[segment]) & comparable)
     acker, segment = acker[fresh], segment[fresh]
-    return acker, segment, rows.ts[acker] - rows.ts[segment]
+    return Answers(acker, segment, rows.ts[acker] - rows.ts[segment])
 
 
-def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
-    """Note in ``fastest`` (places, 2) the shortest ``wait`` (n,), ns, of each side that sent one of the rows (n,)."""
-    np.minimum.at(fastest, (rows.conn[acker], rows.side[acker]), np.maximum(wait, 0))
-
-
-def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Each new data row that follows data of its own side by at least so much, a pure ACK of the peer in between.
-
-    The data before it, the peer's latest acknowledgement before that (-1 none), the latest of these ACKs, and itself;
-    all shape (waits,). New data is no retransmission.
-    """
+def _waits(rows: Table, least_ns: int) -> Waits:
+    """New data is no retransmission."""
     data = np.flatnonzero(rows.is_data)
     ts = rows.ts[data]
     after = np.flatnonzero(ts[1:] - ts[:-1] >= least_ns) + 1
@@ -300,27 +307,19 @@ def waits(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
     release, trigger = release[of_one], trigger[of_one]
     ack = rows.latest_of_peer("pure_ack", release)
     new = np.flatnonzero(rows.is_fresh(release) & ~rows.carried[release] & (ack > trigger))
-    return trigger[new], rows.latest_of_peer("acking", trigger[new]), ack[new], release[new]
+    return Waits(trigger[new], rows.latest_of_peer("acking", trigger[new]), ack[new], release[new])
 
 
-def pauses(rows: Table, least_ns: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Each new row that follows the connection's previous one by at least so much, from its first data on.
-
-    Itself, the latest data of its own side, that of its peer, and its peer's latest acknowledgement; all shape
-    (pauses,), -1 for none.
-    """
+def _pauses(rows: Table, least_ns: int) -> Pauses:
     at = np.flatnonzero((rows.gap >= least_ns) & ~rows.carried)
     own, peer = rows.latest_of_own("data", at), rows.latest_of_peer("data", at)
     some = np.flatnonzero(np.maximum(own, peer) >= 0)
     at = at[some]
-    return at, own[some], peer[some], rows.latest_of_peer("acking", at)
+    return Pauses(at, own[some], peer[some], rows.latest_of_peer("acking", at))
 
 
-def behind(rows: Table) -> tuple[Ints, Ints]:
-    """Each new data row whose side had data unacknowledged, and the latest of that; both shape (rows,).
-
-    Neither is a retransmission. As far as the capture shows: what is not acknowledged here may be at the sender.
-    """
+def _behind(rows: Table) -> Behind:
+    """Neither is a retransmission. What is not acknowledged here may be at the sender."""
     sent = np.flatnonzero(rows.is_data & ~rows.carried)
     own = rows.latest_of_own("data", sent)
     known = np.flatnonzero(own >= 0)
@@ -330,17 +329,22 @@ def behind(rows: Table) -> tuple[Ints, Ints]:
     told = rows.latest_of_peer("acking", sent)
     acked = np.where(told >= 0, np.maximum(rows.acked_peer[told], rows.ack[told]), 0)
     waiting = np.flatnonzero(acked < rows.end[own])
-    return sent[waiting], own[waiting]
+    return Behind(sent[waiting], own[waiting])
 
 
-def context(rows: Table) -> Bools:
-    """Which rows (n,) later ones may look back at: each connection's last, and before it each side's of each kind."""
+def _context(rows: Table) -> Bools:
+    """Each connection's last row, and before it each side's last of each kind."""
     keep = np.zeros(len(rows), np.bool_)
     keep[rows.lasts] = True
     for kind in KINDS:
         for before in (rows.latest_of_own(kind, rows.lasts), rows.latest_of_peer(kind, rows.lasts)):
             keep[before[before >= 0]] = True
     return keep
+
+
+def lower(rows: Table, acker: Ints, wait: Ints, fastest: Ints) -> None:
+    """Note in ``fastest`` (places, 2) the shortest ``wait`` (n,), ns, of each side that sent one of the rows (n,)."""
+    np.minimum.at(fastest, (rows.conn[acker], rows.side[acker]), np.maximum(wait, 0))
 
 
 # Exchanges ------------------------------------------------------------------------------------------
@@ -394,7 +398,7 @@ def _exchange_numbers(conn: Ints, asks: Bools, now: Exchanges) -> NDArray[np.int
 
 def _acknowledged_requests(rows: Table, client: Sides, data: Ints, now: Exchanges) -> tuple[Ints, NDArray[np.int32]]:
     """The rows that acknowledge the request of the exchange they are in, and its number."""
-    acker, segment, _ = rows.answers
+    acker, segment, _ = rows.noticed.answers
     conn, number = rows.conn[acker], rows.exchange[segment]
     latest = np.append(data, -1)[np.searchsorted(data, acker, "right") - 1]  # data row before; the last one is none
     current = np.where((latest >= 0) & (rows.conn[latest] == conn), rows.exchange[latest], now.number[conn])

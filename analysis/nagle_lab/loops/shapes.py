@@ -60,6 +60,49 @@ class Halves(NamedTuple):
     origin: NDArray[np.uint64]  # (places,) hash of side 0
 
 
+class Answers(NamedTuple):
+    """New rows that newly acknowledge the peer's latest segment: RTT samples, all shape (samples,)."""
+
+    acker: Ints
+    segment: Ints
+    wait: Ints  # ns between them
+
+
+class Waits(NamedTuple):
+    """New data rows that follow data of their own side after a while, a pure ACK of the peer in between: (waits,)."""
+
+    trigger: Ints  # the data before
+    told: Ints  # the peer's latest acknowledgement before that; -1 none
+    ack: Ints  # the latest of these ACKs
+    release: Ints  # the row itself
+
+
+class Pauses(NamedTuple):
+    """New rows that follow the connection's previous one after a while, from its first data on: (pauses,)."""
+
+    at: Ints  # the row itself
+    own: Ints  # the latest data of its side; -1 none
+    peer: Ints  # that of the other; -1 none
+    told: Ints  # the other's latest acknowledgement; -1 none
+
+
+class Behind(NamedTuple):
+    """New data rows whose side had data unacknowledged, as far as the capture shows: (rows,)."""
+
+    sent: Ints  # the row itself
+    own: Ints  # the latest of that data
+
+
+class Noticed(NamedTuple):
+    """What the rows of a timeline (n,) are beside those before them on their connections. All columns are rows."""
+
+    answers: Answers
+    waits: Waits
+    pauses: Pauses
+    behind: Behind
+    context: Bools  # (n,) what rows of later windows may look back at
+
+
 NEVER = np.iinfo(np.int64).max
 
 
