@@ -99,17 +99,15 @@ class Analysis:
 
     def _look(self, rows: Timeline) -> None:
         """What one window shows."""
-        known, aside, here = self.connections, self._aside, rows.conn[rows.starts]
-        ids, size, small = known.facts.id, np.empty(known.places, np.int64), np.empty((known.places, 2), np.int64)
-        size[here], small[here] = known.segment_size(here), known.surely_small(here)
-        aside.triples.append(proof.find(rows, size, ids))
+        known, aside = self.connections, self._aside
+        aside.triples.append(proof.find(rows, known))
         aside.add_late_acks(proof.late_acks(rows, known))
-        aside.add_silences(silences.find(rows, size, known))
+        aside.add_silences(silences.find(rows, known))
         for events, at in (
-            (aside.nagle_off, proof.small_behind_small(rows, size, small)),
+            (aside.nagle_off, proof.small_behind_small(rows, known)),
             (aside.fin_acks, proof.fin_acks_by_timer(rows)),
         ):
-            events.add(ids[rows.conn[at]], rows.side[at])
+            events.add(known.facts.id[rows.conn[at]], rows.side[at])
 
     def seen(self) -> Seen:
         """How much of TCP there was."""

@@ -52,6 +52,8 @@ class _Facts:
     stamps: Bools  # (n, 2) timestamps option in that side's SYN
     syn: Ints  # (n, 2) wire sequence number of that side's SYN; -1 not seen
     syn_window: Ints  # (n, 2) window in that side's SYN, bytes; -1 not seen
+    size: Ints  # (n,) largest payload of one segment in bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps
+    small: Ints  # (n, 2) a segment of that side with less payload, in bytes, is surely no full one
     closed: Bools  # (n, 2) FIN sent; both by a RST
     opener: Sides  # (n,) side that sent the first data; -1 none yet
     packets: Ints  # (n, 2) sent by that side
@@ -81,6 +83,8 @@ _INITIAL: dict[str, tuple[type[np.generic], int, int]] = {
     "stamps": (np.bool_, 2, 0),
     "syn": (np.int64, 2, -1),
     "syn_window": (np.int64, 2, -1),
+    "size": (np.int64, 1, DEFAULT_MSS),
+    "small": (np.int64, 2, LEAST_MSS),
     "closed": (np.bool_, 2, 0),
     "opener": (np.int8, 1, -1),
     "packets": (np.int64, 2, 0),
@@ -133,24 +137,6 @@ class Connections:
         """Which of those (n,) have both SYNs in the capture."""
         syn = self.facts.syn[place]
         return (syn[:, 0] >= 0) & (syn[:, 1] >= 0)
-
-    def surely_small(self, place: Ints) -> Ints:
-        """Payload in bytes below which a segment of each side of those is no full one, (n, 2).
-
-        Linux takes half the largest window it was offered for a full segment where that is less than the MSS, on
-        loopback for example (tcp_bound_to_half_wnd); that window is never less than the one in the peer's SYN.
-        """
-        window = self.facts.syn_window[place][:, ::-1]
-        half = np.where(window > LEAST_MSS, window // 2, window)
-        size = self.segment_size(place, LEAST_MSS)[:, np.newaxis]
-        return np.where(window >= 0, np.minimum(size, half), size)
-
-    def segment_size(self, place: Ints, unknown: int = DEFAULT_MSS) -> Ints:
-        """Largest payload of one segment of those (n,), bytes: the smaller MSS (RFC 9293 §3.7.1) less timestamps."""
-        one, other = self.facts.mss[place].astype(np.int64).T  # column by column: rows of two are slow to go through
-        smaller = np.where((one > 0) & (other > 0), np.minimum(one, other), np.maximum(one, other))
-        stamps = self.facts.stamps[place, 0] & self.facts.stamps[place, 1]
-        return np.where(smaller > 0, np.maximum(smaller - 12 * stamps, 1), unknown)
 
     # Windows of packets -----------------------------------------------------------------------------
 
@@ -272,6 +258,24 @@ class Connections:
         told = (one >= 0).astype(np.int8) + (other >= 0)  # used only when both ends told theirs (RFC 7323 §2.3)
         for side, scale in enumerate((one, other)):
             f.shift[place, side] = np.choose(told, [_LARGEST_SCALE, 0, np.minimum(scale, _LARGEST_SCALE)])
+        self._learn_sizes(place)
+
+    def _learn_sizes(self, place: Ints) -> None:
+        """The largest segment of those connections (n,), and what is surely less.
+
+        Linux takes half the largest window it was offered for a full segment where that is less than the MSS, on
+        loopback for example (tcp_bound_to_half_wnd); that window is never less than the one in the peer's SYN.
+        """
+        f = self.facts
+        one, other = f.mss[place].astype(np.int64).T  # column by column: rows of two are slow to go through
+        smaller = np.where((one > 0) & (other > 0), np.minimum(one, other), np.maximum(one, other))
+        told, payload = smaller > 0, np.maximum(smaller - 12 * (f.stamps[place, 0] & f.stamps[place, 1]), 1)
+        f.size[place] = np.where(told, payload, DEFAULT_MSS)
+        sure = np.where(told, payload, LEAST_MSS)
+        for side in (0, 1):
+            window = f.syn_window[place, 1 - side]
+            half = np.where(window > LEAST_MSS, window // 2, window)
+            f.small[place, side] = np.where(window >= 0, np.minimum(sure, half), sure)
 
     def _unwrapped(self, p: Packets, order: Ints, sender: NDArray[np.uint64], start: Ints, places: Ints) -> Timeline:
         """Of each connection, the rows of earlier windows that these may look back at, and then the new ones."""
@@ -281,7 +285,7 @@ class Connections:
         rows = Timeline.empty(len(order) + len(old))
         rows.put(start[group] + np.arange(len(old)), old)
         halves = Halves(*(getattr(f, name) for name in Halves._fields))
-        unwrap(p, Grouped(order, sender, start, size, places, self.segment_size(places), carried), halves, rows)
+        unwrap(p, Grouped(order, sender, start, size, places, f.size[places], carried), halves, rows)
         return rows
 
     def _looked_back_at(self, places: Ints) -> tuple[Timeline, Ints]:

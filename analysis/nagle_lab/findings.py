@@ -173,6 +173,8 @@ class Ends:
         """Say it of ``side`` (n,) of those connections."""
         if not len(side):
             return
+        there = np.flatnonzero(np.bincount(2 * known.of + side))  # of each end once
+        known, side = Known(known.numbers, known.entries, there // 2), (there % 2).astype(np.int8)
         is_server = side != known.column("client")
         self.roles |= {ROLES[int(value)] for value in (is_server.min(), is_server.max())}
         columns = [known.side(name, side) for name in ("hi", "lo", "port")]

@@ -58,7 +58,7 @@ class Ledger(Shelf):
     """Rows of :data:`ENTRY`."""
 
     def __init__(self) -> None:
-        super().__init__(ENTRY)
+        super().__init__(ENTRY, in_memory=8 << 20)
 
     def of(self, connections: Ints) -> Known:
         """What is known of those connections (n,)."""
@@ -70,9 +70,8 @@ def entries(connections: Connections, places: Ints) -> NDArray[np.void]:
     """The entries of connections as they are in memory now, without what other stages know of them."""
     f = connections.facts
     entry = np.zeros(len(places), ENTRY)
-    for name in ("hi", "lo", "port", "first_frame", "packets", "segments", "payload", "wire"):
+    for name in ("hi", "lo", "port", "first_frame", "size", "packets", "segments", "payload", "wire"):
         entry[name] = getattr(f, name)[places]
-    entry["size"] = connections.segment_size(places)
     entry["client"] = connections.client_side(places)
     entry["handshake"] = connections.handshakes(places)
     reaction = f.reaction[places]

@@ -55,11 +55,8 @@ Rows = NDArray[np.void]
 Totals = dict[Cause, tuple[int, int]]  # count and ns
 
 
-def find(rows: Timeline, segment_size: Ints, known: Connections) -> Columns:
-    """The silences that end in the window's new rows: columns of :data:`SILENCE`.
-
-    ``segment_size`` (places,) is in bytes.
-    """
+def find(rows: Timeline, known: Connections) -> Columns:
+    """The silences that end in the window's new rows: columns of :data:`SILENCE`."""
     at, own, peer, told = rows.noticed.pauses
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
     at, own, peer, told = (column[~closing] for column in (at, own, peer, told))
@@ -77,7 +74,7 @@ def find(rows: Timeline, segment_size: Ints, known: Connections) -> Columns:
         "client": known.sure_client_side(place),
         "side": side,
         "ended_by": code,
-        "small": rows.length[at] % segment_size[place] != 0,
+        "small": rows.length[at] % known.facts.size[place] != 0,
         "reply": side != rows.side[at - 1],
     }
 

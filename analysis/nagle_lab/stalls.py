@@ -88,15 +88,14 @@ LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("reaction", "i8"), ("side"
 Rows = NDArray[np.void]
 
 
-def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
+def find(rows: Timeline, known: Connections) -> Rows:
     """Every trigger → late pure ACK → next data of a window, in order of release: rows of :data:`TRIPLE`.
 
-    ``segment_size`` (places,) is in bytes; ``numbers`` (places,) are the connections'. Only new rows end a
-    triple, so windows can be of any size. No judgement yet on what caused the release.
+    Only new rows end a triple, so windows can be of any size. No judgement yet on what caused the release.
     """
     trigger, told, ack, release = rows.noticed.waits
     conn, before, length = rows.conn[release], rows.length[trigger], rows.length[release]
-    size, wait = segment_size[conn], rows.ts[ack] - rows.ts[trigger]
+    size, wait = known.facts.size[conn], rows.ts[ack] - rows.ts[trigger]
     control = np.uint16(SYN | FIN | RST)  # a FIN is never held (tcp_nagle_test)
     held = (
         (wait >= LATE)
@@ -116,7 +115,8 @@ def find(rows: Timeline, segment_size: Ints, numbers: Ints) -> Rows:
         held, frame = held[order], frame[order]
     release, trigger, ack = release[held], trigger[held], ack[held]
     found = np.empty(len(held), TRIPLE)
-    found["conn"], found["side"], found["exchange"] = numbers[conn[held]], rows.side[release], rows.exchange[release]
+    found["conn"] = known.facts.id[conn[held]]
+    found["side"], found["exchange"] = rows.side[release], rows.exchange[release]
     found["trigger_frame"], found["ack_frame"], found["release_frame"] = rows.frame[trigger], rows.frame[ack], frame
     found["trigger_bytes"], found["released_bytes"], found["wait"] = before[held], length[held], wait[held]
     found["release"], found["silence"] = rows.ts[release] - rows.ts[ack], rows.gap[ack]
@@ -133,15 +133,11 @@ def _window_had_room(rows: Timeline, told: Ints, trigger: Ints, ack: Ints, relea
     return room
 
 
-def small_behind_small(rows: Timeline, segment_size: Ints, small: Ints) -> Ints:
-    """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off.
-
-    ``segment_size`` (places,) is in bytes, and so is ``small`` (places, 2): a segment of that side with
-    less is surely not a full one.
-    """
+def small_behind_small(rows: Timeline, known: Connections) -> Ints:
+    """New rows where a small segment was sent behind an unacknowledged small one: that sender's Nagle is off."""
     sent, own = rows.noticed.behind
-    size = segment_size[rows.conn[sent]]
-    least = small.reshape(-1)[2 * rows.conn[sent] + rows.side[sent]]
+    size = known.facts.size[rows.conn[sent]]
+    least = known.facts.small[rows.conn[sent], rows.side[sent]]
     # With segmentation offload a row can be several full segments and a small one.
     tail = np.where(least == size, rows.length[own] % size, rows.length[own])
     both = (rows.length[sent] < least) & (tail > 0) & (tail < least) & (rows.flags[sent] & np.uint16(FIN) == 0)
