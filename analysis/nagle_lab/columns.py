@@ -63,9 +63,9 @@ def _close_together(values: Ints) -> tuple[int, int]:
     return low, high - low + 1 if high - low < 4 * len(values) else 0
 
 
-def table(dtype: np.dtype[np.void], columns: Columns, which: NDArray[Any]) -> NDArray[np.void]:
+def table(dtype: np.dtype[np.void], columns: Columns, which: Bools) -> NDArray[np.void]:
     """Some rows of those columns, as a structured table."""
-    rows = np.empty(len(columns[next(iter(columns))][which]), dtype)
+    rows = np.empty(np.count_nonzero(which), dtype)
     for name, column in columns.items():
         rows[name] = column[which]
     return rows

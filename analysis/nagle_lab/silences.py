@@ -80,7 +80,7 @@ def find(rows: Timeline, known: Connections) -> Columns:
 
 
 def _ended_by_data(rows: Timeline, at: Ints, own: Ints, peer: Ints, told: Ints) -> Ints:
-    """What the rows ``at`` (n,) are, with the rows before them: :class:`loops.Pauses`."""
+    """What the rows ``at`` (n,) are, with those before them: :class:`nagle_lab.loops.shapes.Pauses`."""
     code = np.where(own > peer, CONTINUATION, ANSWER)
     code[rows.start[at] < rows.sent_own[at]] = AGAIN
     edge = rows.ack[told] + rows.window[told]

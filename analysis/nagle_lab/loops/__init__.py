@@ -17,7 +17,6 @@ from nagle_lab.loops.shapes import (
     Grouped,
     Halves,
     Noticed,
-    Pauses,
 )
 
 if LIBRARY is None:
@@ -53,6 +52,6 @@ COMPILED = LIBRARY is not None
 
 __all__ = [
     "COMPILED", "EMPTY", "KINDS", "NEVER", "NO_EXCHANGES", "ByteOrder", "Ended", "Exchanges", "Framing", "Grouped",
-    "Halves", "Noticed", "Pauses", "by_pair", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
+    "Halves", "Noticed", "by_pair", "endpoint_hash", "exchanges", "find_keys", "hash_pairs",
     "latest", "lower", "notice", "sort_numbers", "unwrap", "usual_segments", "walk",
 ]  # fmt: skip
