@@ -128,10 +128,11 @@ class Files:
 
 def measure(chosen: list[Tool], files: Files, packets: int) -> None:
     """Run every tool as often as it says, taking turns, so that a busy machine is busy for all."""
-    for turn in range(max(tool.repeats for tool in chosen)):
+    turns = max(tool.repeats for tool in chosen)
+    for turn in range(turns):
         for tool in chosen:
-            if turn < tool.repeats:
-                print(f"bench: {tool.name}, run {turn + 1} of {tool.repeats}", file=sys.stderr)
+            if turn * tool.repeats % turns < tool.repeats:  # those of a slow one lie evenly among the others'
+                print(f"bench: {tool.name}, run {len(tool.seconds) + 1} of {tool.repeats}", file=sys.stderr)
                 tool.run(*files.of(min(packets, tool.most or packets)))
 
 
@@ -176,7 +177,8 @@ def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
     start, started = recorded.scaled(1)
     return [
         f"Start-up: the recorded capture alone, 528 packets: {start:.2f} s, {started:.2f} s of CPU; "
-        f"{recorded.peak_mb:.0f} MB. Without it: CPU less that of a start-up in the same turn, the median.",
+        f"{recorded.peak_mb:.0f} MB.",
+        "Without it: the CPU time less that of a start-up in the same turn, the median.",
         "",
         "| packets | wall, s | CPU, s | CPU, µs each | without start-up | peak, MB | tcptrace, ratio | peak, MB |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|",

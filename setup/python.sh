@@ -76,12 +76,14 @@ pip_install() {
     die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Is a package index in reach?"
 }
 
-# The loops are compiled where there is a C compiler; what an earlier set-up compiled must not stay in its place.
+# The loops are compiled where there is a C compiler; what an earlier set-up compiled must not stay in its place, and is
+# told by its source: whoever pulls and does not set up again goes on with NumPy.
 install_nagle_lab() {
-  local compiled
+  local compiled source
+  source=$("$VENV/bin/python" -c 'import sys, zlib; print(zlib.crc32(open(sys.argv[1], "rb").read()))' "$LOOPS/loops.c")
   compiled=$LOOPS/_loops$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
   rm -f "$compiled"
-  pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
+  CFLAGS="${CFLAGS:-} -DSOURCE=$source" pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$checkout/analysis/nagle_lab" >/dev/null || true
   [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take twice as long"
 }

@@ -6,6 +6,8 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from nagle_lab.packets.table import DTYPES
 from support.truth import lookalikes, references
 
 needs_compiled = pytest.mark.skipif(compiled.LIBRARY is None, reason="there is no C compiler here: NumPy does it all")
+CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
 CAPTURES = [capture.path for capture in references() + lookalikes()]
 
 
@@ -40,10 +43,34 @@ def same(ours, theirs) -> None:
 
 
 def test_set_up_compiled_them_where_there_is_a_compiler():
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(compiler) is None or os.environ.get(compiled.WITHOUT) == "0":
-        pytest.skip(f"there is no {compiler}, or {compiled.WITHOUT}=0")
+    if shutil.which(CC[0]) is None or os.environ.get(compiled.WITHOUT) == "0":
+        pytest.skip(f"there is no {CC[0]}, or {compiled.WITHOUT}=0")
     assert compiled.LIBRARY is not None
+
+
+@needs_compiled
+def test_a_library_of_another_source_is_not_used(tmp_path):
+    """Whoever pulls a changed loops.c and does not set up again goes on with NumPy."""
+    source = tmp_path / "loops.c"
+    shutil.copy(Path(compiled.__file__).with_name("loops.c"), source)
+
+    def made(*options: str) -> Path:
+        """A folder with the library; each has its own, for what is loaded once is not read again."""
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        shutil.copy(source, folder)
+        name = f"_loops{sysconfig.get_config_var('EXT_SUFFIX')}"
+        subprocess.run([*CC, "-std=c99", "-shared", "-fPIC", *options, "-o", folder / name, source], check=True)
+        return folder
+
+    known = f"-DSOURCE={zlib.crc32(source.read_bytes())}"
+    assert compiled.LIBRARY.source() == zlib.crc32(source.read_bytes())  # by set-up
+    assert compiled.load(made(known)) and compiled.load(made())
+    changed = made(known)
+    with (changed / "loops.c").open("a") as file:
+        file.write("/* changed */\n")
+    assert compiled.load(changed) is None
+    source.write_text("int another;\n")  # a library of before: nothing tells its source
+    assert compiled.load(made()) is None
 
 
 @needs_compiled

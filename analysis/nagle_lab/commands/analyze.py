@@ -30,13 +30,13 @@ def analyze_files(
 
 
 # Parameters of mallopt(3), and values.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _AS_LARGE_AS_CAN_BE = -1, -3, (1 << 31) - 1, 32 << 20
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31) - 1, 16 << 20
 
 
 def _keep_freed_memory() -> None:
     """Have glibc use a window's memory for the next one: given back, every page of it comes back as zeros."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        mallopt(_MMAP_THRESHOLD, _AS_LARGE_AS_CAN_BE)
+        mallopt(_MMAP_THRESHOLD, _MORE_THAN_A_TABLE)
         mallopt(_TRIM_THRESHOLD, _NEVER)
 
 

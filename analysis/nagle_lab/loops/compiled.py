@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +35,22 @@ Hashes = NDArray[np.uint64]
 WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for NumPy
 
 
-def _load() -> ctypes.CDLL | None:
-    files = (Path(__file__).with_name(f"_loops{suffix}") for suffix in EXTENSION_SUFFIXES)
+def load(folder: Path) -> ctypes.CDLL | None:
+    """The library in there; None where there is none, or none of this machine and of the loops.c beside it."""
+    files = (folder / f"_loops{suffix}" for suffix in EXTENSION_SUFFIXES)
     found = next((file for file in files if file.exists()), None)
     if found is None or os.environ.get(WITHOUT) == "0":
         return None
     try:
-        return ctypes.CDLL(str(found))
-    except OSError:  # made for another machine
+        library = ctypes.CDLL(str(found))
+        library.source.restype = ctypes.c_int64
+    except (OSError, AttributeError):  # made for another machine, or before it was asked for its source
         return None
+    source, made_from = folder / "loops.c", library.source()
+    return library if not made_from or not source.exists() or made_from == crc32(source.read_bytes()) else None
 
 
-LIBRARY = _load()
+LIBRARY = load(Path(__file__).parent)
 
 
 def walk(buffer: Bytes, start: int, end: int, framing: Framing) -> tuple[Ints, int]:
