@@ -85,7 +85,7 @@ install_nagle_lab() {
   rm -f "$compiled"
   CFLAGS="${CFLAGS:-} -DSOURCE=$source" pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$checkout/analysis/nagle_lab" >/dev/null || true
-  [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take twice as long"
+  [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take two to three times as long"
 }
 
 fill_venv() { # SET
