@@ -83,7 +83,7 @@ install_nagle_lab() {
   source=$("$VENV/bin/python" -c 'import sys, zlib; print(zlib.crc32(open(sys.argv[1], "rb").read()))' "$LOOPS/loops.c")
   compiled=$LOOPS/_loops$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
   rm -f "$compiled"
-  local -x CFLAGS="${CFLAGS:-} -DSOURCE=$source"
+  local -x CPPFLAGS="${CPPFLAGS:-} -DSOURCE=$source"  # CFLAGS would replace those that Python was built with
   pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$checkout/analysis/nagle_lab" >/dev/null || true
   [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take two to three times as long"

@@ -64,10 +64,10 @@ def _close_together(values: Ints) -> tuple[int, int]:
 
 
 def table(dtype: np.dtype[np.void], columns: Columns, which: Bools) -> NDArray[np.void]:
-    """Some rows of those columns, as a structured table."""
+    """Some rows of those columns, as a structured table that has some of them."""
     rows = np.empty(np.count_nonzero(which), dtype)
-    for name, column in columns.items():
-        rows[name] = column[which]
+    for name in dtype.names or ():
+        rows[name] = columns[name][which]
     return rows
 
 

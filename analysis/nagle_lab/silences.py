@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nagle_lab.columns import FIN, RST, SYN, Bools, Columns, Ints, Sides
 from nagle_lab.connections import Connections
-from nagle_lab.stalls import MS, is_late
+from nagle_lab.stalls import LATE, LATEST, MS, is_late
 from nagle_lab.timeline import LONG, Timeline
 
 MINIMUM = LONG
@@ -41,8 +41,6 @@ class Cause(StrEnum):
 SILENCE = np.dtype(
     [
         ("conn", "i8"), ("gap", "i8"),  # ns
-        ("reaction", "i8"),  # ns, the fastest of its side so far
-        ("client", "i1"),  # the client's side; -1 not certain yet
         ("side", "i1"),  # of the packet that ended it
         ("ended_by", "i1"),  # one of the codes below
         ("small", "?"),  # the packet that ended it was smaller than the MSS
@@ -56,7 +54,10 @@ Totals = dict[Cause, tuple[int, int]]  # count and ns
 
 
 def find(rows: Timeline, known: Connections) -> Columns:
-    """The silences that end in the window's new rows: columns of :data:`SILENCE`."""
+    """The silences that end in the window's new rows: columns of :data:`SILENCE`, and what is known of them so far.
+
+    ``reaction`` is the fastest of its side until now, ns; ``client`` the client's side, -1 if it is not certain.
+    """
     at, own, peer, told = rows.noticed.pauses
     closing = (rows.flags[at] & np.uint16(SYN | FIN | RST) != 0) & (rows.length[at] == 0)
     at, own, peer, told = (column[~closing] for column in (at, own, peer, told))
@@ -95,20 +96,22 @@ def _opens(rows: Timeline, at: Ints) -> Bools:
     return np.asarray((told >= 0) & (rows.window[told] == 0) & (rows.length[at] == 0))
 
 
-def _cause(ended_by: int, late: bool, reply: bool, corked: bool, client: bool) -> Cause:
-    """Of a silence: how it ended, and whether an ACK that late is a delayed one; the client's side ended it."""
+def _cause(ended_by: int, slow: int, reply: bool, corked: bool, client: bool) -> Cause:
+    """Of a silence: what ended it, how slow its end was, and whether that replied, corked, and is the client."""
+    if ended_by in (AGAIN, OPENING, OTHER):
+        return {AGAIN: Cause.RETRANSMISSION, OPENING: Cause.WINDOW, OTHER: Cause.UNKNOWN}[ended_by]
+    if ended_by == CONTINUATION and corked:
+        return Cause.CORK
+    if not slow and (reply or ended_by == ACKNOWLEDGEMENT):
+        return Cause.ROUND_TRIP
     if ended_by == ACKNOWLEDGEMENT:
-        return Cause.DELAYED_ACK if late else Cause.ROUND_TRIP
-    if ended_by in (ANSWER, CONTINUATION):
-        if corked and ended_by == CONTINUATION:
-            return Cause.CORK
-        if reply and not late:
-            return Cause.ROUND_TRIP
-        return Cause.CLIENT_THINK if client else Cause.SERVER_THINK
-    return {AGAIN: Cause.RETRANSMISSION, OPENING: Cause.WINDOW}.get(ended_by, Cause.UNKNOWN)
+        return Cause.DELAYED_ACK if slow == AS_A_TIMER else Cause.UNKNOWN
+    return Cause.CLIENT_THINK if client else Cause.SERVER_THINK
 
 
-_CAUSES = [_cause(code, *of) for code in _CODES for of in product((False, True), repeat=4)]
+QUICK, AS_A_TIMER, SLOWER = _PACES = range(3)  # like the path, like a delayed-ACK timer, or slower still
+_BOTH = (False, True)
+_CAUSES = [_cause(*of) for of in product(_CODES, _PACES, _BOTH, _BOTH, _BOTH)]
 
 
 def causes(found: Rows | Columns, reaction: Ints, client: Sides) -> Totals:
@@ -118,10 +121,12 @@ def causes(found: Rows | Columns, reaction: Ints, client: Sides) -> Totals:
     """
     gap = np.ascontiguousarray(found["gap"])
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & found["small"]
-    number = found["ended_by"].astype(np.int64)  # in the list of causes
-    for answer in (is_late(gap, reaction), found["reply"], corked, client == found["side"]):
-        number = 2 * number + answer
-    counts, totals = np.bincount(number), np.bincount(number, weights=gap)  # exact up to 2**53
+    longer = gap - reaction
+    number = 3 * found["ended_by"].astype(np.int64) + (longer >= LATE) + (longer >= LATEST)
+    for told in (found["reply"], corked, client == found["side"]):
+        number = 2 * number + told  # in the list of causes
+    counts, totals = np.bincount(number), np.zeros(len(_CAUSES), np.int64)
+    np.add.at(totals, number, gap)
     by_cause: Totals = {}
     for i in np.flatnonzero(counts).tolist():
         add(by_cause, {_CAUSES[i]: (int(counts[i]), int(totals[i]))})

@@ -81,9 +81,8 @@ TRIPLE = np.dtype(
     ]
 )  # fmt: skip
 
-# A pure ACK that came late, its sender's side with its fastest reaction so far, and the time since the segment it
-# acknowledges. Times in ns.
-LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("reaction", "i8"), ("side", "i1")])
+# A pure ACK that came late, its sender's side, and the time since the segment it acknowledges in ns.
+LATE_ACK = np.dtype([("conn", "i8"), ("wait", "i8"), ("side", "i1")])
 
 Rows = NDArray[np.void]
 
@@ -145,7 +144,10 @@ def small_behind_small(rows: Timeline, known: Connections) -> Ints:
 
 
 def late_acks(rows: Timeline, known: Connections) -> Columns:
-    """Every new pure ACK that took at least :data:`LATE`: columns of :data:`LATE_ACK`. :func:`is_late` judges."""
+    """Every new pure ACK that took at least :data:`LATE`; :func:`is_late` judges them.
+
+    Columns of :data:`LATE_ACK`, and ``reaction``, the fastest of its side until now, in ns.
+    """
     acker, _, wait = rows.noticed.answers
     late = np.flatnonzero(wait >= LATE)
     late = late[rows.is_pure_ack_at(acker[late])]

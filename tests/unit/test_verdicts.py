@@ -190,6 +190,24 @@ def test_every_silence_has_its_cause(diagnose, story):
     assert {cause: silence.count for cause, silence in silences.items()} == CAUSES[story.__name__]
 
 
+@pytest.mark.parametrize(("think_ms", "ack_ms"), [(450, 45), (700, 45), (3_000, 45), (3_000, 800)])
+def test_who_thinks_for_long_thinks(diagnose, think_ms, ack_ms):
+    """However long an answer takes it is no round trip; nor is an ACK later than any timer sends it."""
+    c = Conversation()
+    c.handshake()
+    for _ in range(6):
+        c.client_sends(100)
+        c.server_acks(after_ns=ack_ms * MS)
+        c.server_sends(200, after_ns=think_ms * MS)
+        c.client_acks(after_ns=10 * US)
+        c.pause(MS)
+        c.client_sends(100)
+        c.server_sends(200, after_ns=think_ms * MS)
+        c.client_acks(after_ns=10 * US)
+    counts = {cause: silence.count for cause, silence in diagnose(c.segments).silences.items()}
+    assert counts == {"delayed_ack" if ack_ms < 500 else "unknown": 6, "server_think": 12}
+
+
 def test_a_hold_of_one_round_trip_is_not_a_delayed_ack(diagnose):
     silences = diagnose(talk(CLEAN[0], rtt_ns=30 * MS).seen_at("server")).silences
     assert silences["nagle_round_trip"].count == 20

@@ -43,7 +43,7 @@ def _keep_freed_memory() -> None:
 def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
     from nagle_lab.pair import match
 
-    pair = match(*(analyze(path) for path in paths))
+    pair = match(*(analyze(path, sha256=False) for path in paths))
     if as_json:
         sys.stdout.write(pair.to_json())
     else:

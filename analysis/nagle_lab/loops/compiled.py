@@ -44,10 +44,11 @@ def load(folder: Path) -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(found))
         library.source.restype = ctypes.c_int64
+        source = folder / "loops.c"
+        fits = not source.exists() or library.source() == crc32(source.read_bytes())
     except (OSError, AttributeError):  # made for another machine, or before it was asked for its source
         return None
-    source, made_from = folder / "loops.c", library.source()
-    return library if not made_from or not source.exists() or made_from == crc32(source.read_bytes()) else None
+    return library if fits else None
 
 
 LIBRARY = load(Path(__file__).parent)

@@ -91,7 +91,7 @@ struct ended { /* shapes.Ended */
 };
 
 #ifndef SOURCE
-#define SOURCE 0 /* unknown */
+#define SOURCE -1 /* unknown */
 #endif
 
 /* The CRC-32 of this file as it was compiled, from set-up: a library of another day must not be used. */
