@@ -193,7 +193,12 @@ class Result:
     exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
 
     def json_parts(self) -> Iterator[str]:
-        """The JSON object of the contract on one line, in parts; the same text for the same capture."""
+        """The JSON object of the contract on one line, in parts; the same text for the same capture.
+
+        Raises ValueError where the source has no SHA-256.
+        """
+        if not self.source.sha256:
+            raise ValueError("JSON tells the SHA-256 of the file: analyze it with that")
         rows_of = ("connections", "stalls", "exchanges")
         scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in rows_of}
         yield json_text(scalars)[:-1]

@@ -1,10 +1,12 @@
 """The command line: exit codes, one line of error, machine output alone on stdout."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from nagle_lab.analysis import analyze
 from nagle_lab.errors import Exit
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -29,6 +31,13 @@ def test_the_exit_code_is_the_verdict_against_the_expectation(run, capture, expe
     got, _, err = run("analyze", capture, *(["--expect", expect] if expect else []))
     assert got == code
     assert ("expected" in err) is (code is Exit.CONTRADICTED)
+
+
+def test_json_has_the_checksum_that_a_screen_does_without(run):
+    _, out, _ = run("analyze", "--json", STALLED)
+    assert json.loads(out)["source"]["sha256"] == sha256(STALLED.read_bytes()).hexdigest()
+    with pytest.raises(ValueError, match="SHA-256"):
+        analyze(STALLED, sha256=False).to_json()
 
 
 def test_json_is_alone_on_stdout_one_line_per_file(run):
