@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,7 +37,19 @@ markdown_option = click.option("--markdown", type=_FILE, metavar="F", help="Writ
 html_option = click.option("--html", type=_FILE, metavar="F", help="Write a report to F: one page with its plots.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _NoReaderError(Exception):
+    """A BrokenPipeError, of which click would make exit code 1: that is a verdict here."""
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _NoReaderError from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nagle-lab")
 def cli() -> None:
     """Reproduce and diagnose TCP's Nagle × delayed-ACK stall.
@@ -287,9 +300,9 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
         code = Exit.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away
-        sys.stderr.close()
-        code = Exit.OK
+    except (_NoReaderError, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed
+        code = Exit.NO_READER
     except OSError as e:  # a path that may not even be looked at, a full disk
         tell(f"{e.filename or 'output'}: {e.strerror}: check the path, its permissions and the room on the disk")
         code = Exit.UNUSABLE

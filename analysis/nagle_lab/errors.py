@@ -13,6 +13,7 @@ class Exit(IntEnum):
     UNUSABLE = 2  # unusable input or set-up, or wrong usage
     INCONCLUSIVE = 3
     INTERRUPTED = 130  # 128 + SIGINT
+    NO_READER = 141  # 128 + SIGPIPE: whoever read the output went away before its end
 
 
 class NagleLabError(Exception):

@@ -1,6 +1,9 @@
 """The command line: exit codes, one line of error, machine output alone on stdout."""
 
 import json
+import os
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -38,6 +41,19 @@ def test_json_has_the_checksum_that_a_screen_does_without(run):
     assert json.loads(out)["source"]["sha256"] == sha256(STALLED.read_bytes()).hexdigest()
     with pytest.raises(ValueError, match="SHA-256"):
         analyze(STALLED, sha256=False).to_json()
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["analyze", STALLED], ["analyze", "--json", STALLED, STALLED]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_who_goes_away_is_no_verdict(arguments, unbuffered):
+    """`nagle-lab analyze … | head -1`: neither the 1 of a contradiction nor the 0 of a pass, and not a word."""
+    command = [sys.executable, "-c", "from nagle_lab.cli import main; main()", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (Exit.NO_READER, b"")
 
 
 def test_json_is_alone_on_stdout_one_line_per_file(run):

@@ -31,11 +31,17 @@ _NEAR = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line: rich would end with exit code 1, a verdict."""
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
     """A console as wide as the terminal, at most ``at_most``; 100 columns where there is no terminal."""
     plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
-    c = Console(**plain)  # type: ignore[arg-type]
-    return Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
+    c = _Console(**plain)  # type: ignore[arg-type]
+    return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
 
 
 def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
