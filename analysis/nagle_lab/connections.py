@@ -124,9 +124,8 @@ class Connections:
 
     def client_side(self, place: Ints) -> Sides:
         """Which side is the client of those (n,): by handshake, else who sent data first, else side 0."""
-        syn = self.facts.syn
-        by_handshake = np.maximum(syn[place, 0], syn[place, 1]) >= 0
-        return np.where(by_handshake, 0, np.maximum(self.facts.opener[place], 0)).astype(np.int8)
+        sure = self.sure_client_side(place)
+        return np.where(sure >= 0, sure, np.maximum(self.facts.opener[place], 0)).astype(np.int8)
 
     def sure_client_side(self, place: Ints) -> Sides:
         """The same where no later packet can change it; else -1."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nagle_lab.columns import Columns, Ints, counted, picked, runs, table
+from nagle_lab.columns import Bools, Columns, Ints, counted, picked, runs, table
 from nagle_lab.distribution import Distribution
 from nagle_lab.exchanges import ExchangeLog
 from nagle_lab.ledger import Known, Ledger
@@ -64,9 +64,7 @@ class PutAside:
 
     def add_late_acks(self, late: Columns) -> None:
         """Put them aside, but for those of which the end of the capture can say nothing new: count these."""
-        wait, reaction = late["wait"], late["reaction"]
-        settled, delayed = is_settled(wait, reaction), is_late(wait, reaction)
-        early = delayed & is_before_timer(wait, reaction)
+        settled, (delayed, early) = is_settled(late["wait"], late["reaction"]), _timed(late["wait"], late["reaction"])
         for events, kept in ((self.delayed_acks, delayed & settled), (self.early_acks, early & settled)):
             events.add(late["conn"][kept], late["side"][kept])
         self.late_acks.append(table(LATE_ACK, late, ~settled))
@@ -77,6 +75,12 @@ class PutAside:
         known = {name: column[settled] for name, column in found.items()}
         add(self.totals, causes(known, known["reaction"], known["client"]))
         self.silences.append(table(SILENCE, found, ~settled))
+
+
+def _timed(wait: Ints, reaction: Ints) -> tuple[Bools, Bools]:
+    """Which ACKs were delayed, and which of these came too early for a timer."""
+    delayed = is_late(wait, reaction)
+    return delayed, delayed & is_before_timer(wait, reaction)
 
 
 class Findings:
@@ -152,9 +156,7 @@ class Findings:
         self.ledger.put(known.numbers, entry)
 
     def _count_late(self, late: Rows, known: Known) -> None:
-        reaction = known.side("reaction", late["side"])
-        delayed = is_late(late["wait"], reaction)
-        early = delayed & is_before_timer(late["wait"], reaction)
+        delayed, early = _timed(late["wait"], known.side("reaction", late["side"]))
         for name, kept in (("delayed_acks", delayed), ("early_acks", early)):
             counts = np.bincount(2 * known.of[kept] + late["side"][kept], minlength=2 * len(known.entries))
             known.entries[name] += counts.reshape(-1, 2).astype(np.int32)

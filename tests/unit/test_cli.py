@@ -36,9 +36,12 @@ def test_the_exit_code_is_the_verdict_against_the_expectation(run, capture, expe
     assert ("expected" in err) is (code is Exit.CONTRADICTED)
 
 
-def test_json_has_the_checksum_that_a_screen_does_without(run):
+def test_json_and_files_have_the_checksum_that_a_screen_does_without(run, tmp_path):
+    checksum, page = sha256(STALLED.read_bytes()).hexdigest(), tmp_path / "report.html"
     _, out, _ = run("analyze", "--json", STALLED)
-    assert json.loads(out)["source"]["sha256"] == sha256(STALLED.read_bytes()).hexdigest()
+    assert json.loads(out)["source"]["sha256"] == checksum
+    run("analyze", "--html", page, STALLED)
+    assert checksum in page.read_text()
     with pytest.raises(ValueError, match="SHA-256"):
         analyze(STALLED, sha256=False).to_json()
 
