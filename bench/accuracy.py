@@ -11,9 +11,9 @@ from collections import Counter
 from rich.console import Console
 from rich.table import Table
 
-from nagle_lab.analysis import analyze
-from nagle_lab.result import Result
-from nagle_lab.verdict import Verdict
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.verdict import Verdict
 from support.truth import MS, Labelled, Score, lookalikes, references, score
 
 PLACES = ("at the sender", "in the middle", "at the receiver")

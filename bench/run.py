@@ -105,7 +105,9 @@ def tools() -> list[Tool]:
 @cache
 def compiled() -> bool:
     """Whether the loops are; asked in a process of its own, for what this one holds is counted to those it starts."""
-    said = subprocess.check_output([sys.executable, "-c", "from nagle_lab.loops import COMPILED; print(COMPILED)"])
+    said = subprocess.check_output(
+        [sys.executable, "-c", "from nagle_lab.tcp.loops import COMPILED; print(COMPILED)"]
+    )
     return said.strip() == b"True"
 
 

@@ -8,7 +8,7 @@
 
 readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
 readonly STAMP=$VENV/nagle-lab.stamp
-readonly LOOPS=$checkout/analysis/nagle_lab/loops
+readonly LOOPS=$checkout/analysis/nagle_lab/tcp/loops
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }

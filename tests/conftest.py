@@ -6,7 +6,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from nagle_lab import cli
+from nagle_lab.cli import main as cli
 
 # The same examples every time, and no deadline: a busy machine must not fail a test.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

@@ -58,7 +58,9 @@ class Case:
     client: tuple[Step, ...]
     server: tuple[Step, ...]
     held_by: str | None = None
-    silence: str | None = None  # the cause (nagle_lab.silences.Cause) of a silence in every exchange, or every second
+    silence: str | None = (
+        None  # the cause (nagle_lab.diagnosis.silences.Cause) of a silence in every exchange, or every second
+    )
     exchanges: int = 40
     nodelay: bool = False  # TCP_NODELAY, both ends
     keepalive: bool = True  # False: a connection per exchange

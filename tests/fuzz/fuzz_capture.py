@@ -18,13 +18,13 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["nagle_lab"]):
-    from nagle_lab.analysis import Analysis
     from nagle_lab.capture import open_capture
+    from nagle_lab.diagnosis.analysis import Analysis
+    from nagle_lab.diagnosis.result import Result
+    from nagle_lab.diagnosis.summary import summarize
     from nagle_lab.errors import NagleLabError
-    from nagle_lab.loops import hash_pairs
-    from nagle_lab.packets import Tally, decode
-    from nagle_lab.result import Result
-    from nagle_lab.summary import summarize
+    from nagle_lab.packet import Tally, decode
+    from nagle_lab.tcp.loops import hash_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.stories import client_held, server_held, talk

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import zstandard
 
-from nagle_lab import findings
 from nagle_lab.capture.stored import Stored
+from nagle_lab.diagnosis import findings
 from nagle_lab.errors import Exit
 from support import schemas
 from support.stories import nodelay, server_held, talk
@@ -131,7 +131,7 @@ def test_a_stall_before_any_request_was_seen(run, tmp_path):
 
 MEASURED = """
 import pathlib, re
-from nagle_lab.cli import main
+from nagle_lab.cli.main import main
 try:
     main()
 finally:  # of this process alone; what wait4 tells includes the process it was forked from
@@ -228,7 +228,7 @@ def test_a_pipe_is_read_once_and_has_no_ladder(run, tmp_path):
 
 def test_standard_input(tmp_path):
     """As in: tcpdump -w - | nagle-lab analyze -"""
-    program = [sys.executable, "-c", "from nagle_lab.cli import main; main()", "analyze", "-"]
+    program = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", "analyze", "-"]
     for content, code in ((STALL, Exit.OK), (STALL[:-1], Exit.OK), (CLEAN[:-1], Exit.UNUSABLE), (b"", Exit.UNUSABLE)):
         done = subprocess.run(program, input=content, capture_output=True, check=False)
         assert done.returncode == code
@@ -341,7 +341,7 @@ def test_whoever_interrupts_does_not_wait_for_a_pipe_that_brings_nothing(tmp_pat
     records = pcap_bytes(talk(server_held, exchanges=400).segments)
     head, body = records[:24], records[24:]
     ended, begun = os.pipe()
-    command = [sys.executable, "-c", "from nagle_lab.cli import main; main()", "analyze", "-"]
+    command = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", "analyze", "-"]
     process = subprocess.Popen(command, stdin=ended, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     os.close(ended)
     with os.fdopen(begun, "wb") as pipe:

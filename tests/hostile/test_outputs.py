@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.cli import RUNS
+from nagle_lab.cli.main import RUNS
 from support import hostile
 
 STALLED = RUNS.parent / "reference" / "nginx-static-nodelay-off"
@@ -39,7 +39,7 @@ def place(tmp_path_factory) -> Path:
 def on_a_terminal(*arguments: object) -> tuple[int, str]:
     """Exit code of nagle-lab in a terminal of its own, and every byte that it sent there."""
     mine, its = pty.openpty()
-    program = [sys.executable, "-c", "from nagle_lab.cli import main; main()", *map(str, arguments)]
+    program = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LANG": "C.UTF-8"}
     process = subprocess.Popen(program, stdin=its, stdout=its, stderr=its, env=environment)
     os.close(its)

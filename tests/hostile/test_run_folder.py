@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nagle_lab import comparison, runs
-from nagle_lab.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.figures import figures_of
+from nagle_lab.experiments import comparison
 from nagle_lab.reports.html.capture import glance, masthead
 from nagle_lab.reports.html.evidence import provenance, witnesses
 from nagle_lab.reports.html.shown import shown_run
 from nagle_lab.reports.junit import junit, suite_of_run
 from nagle_lab.reports.page import page_of_run
 from nagle_lab.reports.run import show_run
-from nagle_lab.runs import judge, store
+from nagle_lab.runs import run as runs
+from nagle_lab.runs.figures import figures_of
+from nagle_lab.runs.run import judge, store
 from support.run_folders import change, reseal, sealed, write
 
 CAPTURES = Path(__file__).parents[2] / "captures"

@@ -14,7 +14,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record
 from nagle_lab.lab.images import BASE
 from nagle_lab.lab.scenario import CapturePoint, Listener, Option, Prepare, Requirement
-from nagle_lab.runs import judge
+from nagle_lab.runs.run import judge
 from support.rights import AS_ROOT, mount_refused
 
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}

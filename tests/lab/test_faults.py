@@ -27,9 +27,9 @@ from lab.recording import (
     within,
 )
 
-from nagle_lab.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.runs import judge
+from nagle_lab.runs.run import judge
 
 LOAD = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # 40 s where it stalls: the fault comes first
 SMALL = {"CONCURRENCY": "5", "REQUESTS": "20"}

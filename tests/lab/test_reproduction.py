@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds, left_on_engine
 
-from nagle_lab.checks import grown
 from nagle_lab.lab import find_scenario, record
-from nagle_lab.runs import judge
+from nagle_lab.runs.checks import grown
+from nagle_lab.runs.run import judge
 from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.recording import REPOSITORY, assert_never_wrong, docker
 
-from nagle_lab.soak import read
+from nagle_lab.experiments.soak import read
 
 COMMAND = [REPOSITORY / ".venv" / "bin" / "nagle-lab", "soak", "nginx-static", "--at-most", "1", "--only", "cpu"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nagle_lab.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze
 from support.truth import Labelled, lookalikes, references
 
 LOOKALIKES = lookalikes()

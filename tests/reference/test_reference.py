@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.analysis import analyze
-from nagle_lab.runs import judge
-from nagle_lab.verdict import Verdict
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.runs.run import judge
 from support.schemas import check
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.comparison import compare
+from nagle_lab.experiments.comparison import compare
 from nagle_lab.reports.html import report_page, shown_at
 from nagle_lab.reports.html.overview import comparison_page
 from support import hostile

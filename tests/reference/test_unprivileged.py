@@ -15,7 +15,7 @@ from support.rights import AS_ROOT, mount_refused
 REPOSITORY = Path(__file__).parents[2]
 CAPTURE = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
 NOBODY = "65534"
-PROGRAM = "from nagle_lab.cli import main; main()"
+PROGRAM = "from nagle_lab.cli.main import main; main()"
 LOOK = (  # what the process that analyses is, and what it can reach
     "import socket; s = dict(line.split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line);"
     "print([int(s[name], 16) for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb')], s['NoNewPrivs'].strip(),"

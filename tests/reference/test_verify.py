@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab import dissect
-from nagle_lab.dissect import verify
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence import tshark as dissect
+from nagle_lab.evidence.tshark import verify
 from support.stories import server_held, talk
 from support.synthetic import Frame, Segment, packet_bytes, pcap_bytes, pcapng_bytes
 

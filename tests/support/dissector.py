@@ -9,8 +9,8 @@ from typing import Any
 
 import pyshark
 
-from nagle_lab import dissect
-from nagle_lab.dissect import FIELDS, FILTER, PREFERENCES, Row, Tshark
+from nagle_lab.evidence import tshark as dissect
+from nagle_lab.evidence.tshark import FIELDS, FILTER, PREFERENCES, Row, Tshark
 
 
 def tshark_rows(path: Path) -> list[Row]:

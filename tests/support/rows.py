@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.capture import open_capture
-from nagle_lab.dissect import Ours, Row, compare, rows_of
-from nagle_lab.packets import Tally, decode
+from nagle_lab.evidence.tshark import Ours, Row, compare, rows_of
+from nagle_lab.packet import Tally, decode
 from support.synthetic import FLAG_BITS, Packet, Segment
 
 __all__ = ["Row", "differences", "our_rows", "rows_of", "truth"]

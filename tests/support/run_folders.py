@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.seal import SEAL, seal
+from nagle_lab.runs.checksum import SEAL, seal
 
 
 def change(run: Path, name: str, edit: Callable[[Any], object]) -> None:

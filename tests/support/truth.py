@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from nagle_lab.capture import open_capture
-from nagle_lab.columns import SYN
-from nagle_lab.packets import Tally, decode
-from nagle_lab.result import Result
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.packet import Tally, decode
+from nagle_lab.tcp.columns import SYN
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 MS = 1_000_000  # ns

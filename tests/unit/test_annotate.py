@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab import annotation
-from nagle_lab.analysis import analyze
-from nagle_lab.annotation import annotate, comments, frame_filter
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence import annotation
+from nagle_lab.evidence.annotation import annotate, comments, frame_filter
 from support.stories import nodelay, server_held, talk, three_writes
 from support.synthetic import merge, pcap_bytes, pcapng_bytes
 

@@ -17,7 +17,7 @@ from nagle_lab.capture import Trouble, TroubleKind, open_capture
 from nagle_lab.capture.pcapng import MOST_INTERFACES
 from nagle_lab.capture.stored import Stored
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.packets import Tally, decode
+from nagle_lab.packet import Tally, decode
 from support.rows import our_rows, rows_of, truth
 from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
 

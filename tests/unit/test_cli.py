@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -50,7 +50,7 @@ def test_json_and_files_have_the_checksum_that_a_screen_does_without(run, tmp_pa
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_who_goes_away_is_no_verdict(arguments, unbuffered):
     """`nagle-lab analyze … | head -1`: neither the 1 of a contradiction nor the 0 of a pass, and not a word."""
-    command = [sys.executable, "-c", "from nagle_lab.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", *map(str, arguments)]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     reader, writer = os.pipe()
     os.close(reader)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab import analysis
-from nagle_lab.analysis import analyze
 from nagle_lab.capture import open_capture
 from nagle_lab.capture.clock import DISORDER, MOST_INTERFACES, Clock
 from nagle_lab.capture.window import WINDOW_BYTES
+from nagle_lab.diagnosis import analysis
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.runs import judge
+from nagle_lab.runs.run import judge
 from support.stories import nodelay, prompt, server_held, talk
 from support.synthetic import MS, Frame, Interface, pcap_bytes, pcapng_bytes
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.comparison import QUANTITIES, Subject, comparison, gain
 from nagle_lab.errors import Exit
+from nagle_lab.experiments.comparison import QUANTITIES, Subject, comparison, gain
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes

@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from nagle_lab.capture import open_capture
-from nagle_lab.connections import Connections
-from nagle_lab.loops import hash_pairs
-from nagle_lab.packets import Tally, decode
+from nagle_lab.packet import Tally, decode
+from nagle_lab.tcp.connections import Connections
+from nagle_lab.tcp.loops import hash_pairs
 from support.synthetic import SECOND, Segment, pcap_bytes
 
 # MSS and window in the SYN of the client, then of the server (None: not seen), whether both have timestamps; the

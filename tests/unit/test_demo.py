@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nagle_lab.commands import demo as command
+from nagle_lab.cli import demo as command
 from nagle_lab.demo import Person, Prepared, Walk, prepared, workshop
 from nagle_lab.demo.answers import Quit
 from nagle_lab.demo.screens import WIDTH
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import scenarios
 from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.trials import Outcome
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")

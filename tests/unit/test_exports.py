@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from nagle_lab import trials
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments import trials
+from nagle_lab.experiments.matrix import fill, plan
+from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import find_scenario
-from nagle_lab.matrix import fill, plan
 from nagle_lab.reports.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.markup import escaped
-from nagle_lab.runs import judge
-from nagle_lab.trials import Outcome
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs.run import judge
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
@@ -279,7 +279,7 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nagle_lab.commands.analyze.analyze", interrupt)
+    monkeypatch.setattr("nagle_lab.cli.analyze.analyze", interrupt)
     files = ["--junit", captures / "o.xml", "--csv", captures / "o.csv", "--markdown", captures / "o.md"]
     before = sorted(captures.iterdir())
     assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED

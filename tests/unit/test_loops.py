@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab import columns, connections, exchanges, keytable, packets, timeline
+from nagle_lab import packet as packets
 from nagle_lab.capture import open_capture
 from nagle_lab.capture.records import PADDING, Records
-from nagle_lab.loops import KINDS, Framing, compiled, plain
-from nagle_lab.packets import Packets, Tally
-from nagle_lab.packets.table import DTYPES
+from nagle_lab.packet import Packets, Tally
+from nagle_lab.packet.table import DTYPES
+from nagle_lab.tcp import columns, connections, exchanges, keytable, timeline
+from nagle_lab.tcp.loops import KINDS, Framing, compiled, plain
 from support.truth import lookalikes, references
 
 needs_compiled = pytest.mark.skipif(compiled.LIBRARY is None, reason="there is no C compiler here: NumPy does it all")
@@ -79,7 +80,8 @@ def test_a_library_of_another_source_is_not_used(tmp_path):
 @needs_compiled
 def test_without_them_every_committed_capture_gives_the_same_bytes():
     program = (
-        "import hashlib, sys\nfrom nagle_lab import analysis, loops\nassert loops.COMPILED == (sys.argv[1] == '1')\n"
+        "import hashlib, sys\nfrom nagle_lab.diagnosis import analysis\nfrom nagle_lab.tcp import loops\n"
+        "assert loops.COMPILED == (sys.argv[1] == '1')\n"
         "digest = hashlib.sha256()\n"
         "for path in sys.argv[2:]: digest.update(analysis.analyze(path).to_json().encode())\n"
         "print(digest.hexdigest())"
@@ -187,7 +189,7 @@ def test_decoding(frames, link):
     both = []
     for way in (compiled, plain):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("nagle_lab.loops.usual_segments", way.usual_segments)
+            patched.setattr("nagle_lab.tcp.loops.usual_segments", way.usual_segments)
             tally = Tally()
             both.append((packets.decode(records, tally), tally.as_dict()))
     (ours, counted), (theirs, expected) = both
@@ -200,7 +202,7 @@ def test_tables_have_the_dtypes_that_the_loops_are_compiled_for():
         records = next(iter(capture))
     assert [column.dtype.str[1:] for column in records.columns] == ["u1", *["i8"] * 5, "u2", "i8"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("nagle_lab.loops.usual_segments", plain.usual_segments)
+        patched.setattr("nagle_lab.tcp.loops.usual_segments", plain.usual_segments)
         table = packets.decode(records, Tally())
     assert [column.dtype for column in table.columns] == [np.dtype(dtype) for dtype in DTYPES]
 
@@ -265,8 +267,8 @@ def followed(table: Packets, cuts: list[int], way) -> tuple[list[timeline.Timeli
             for name in ("by_pair", "lower", "sort_numbers", "unwrap", "find_keys"):
                 if hasattr(module, name):
                     patched.setattr(module, name, getattr(way, name))
-        patched.setattr("nagle_lab.loops.latest", way.latest)
-        patched.setattr("nagle_lab.loops.notice", way.notice)
+        patched.setattr("nagle_lab.tcp.loops.latest", way.latest)
+        patched.setattr("nagle_lab.tcp.loops.notice", way.notice)
         for begin, end in pairwise([0, *sorted(cuts), len(table)]):
             if begin < end:
                 window = table.take(np.arange(begin, end))

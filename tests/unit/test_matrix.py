@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nagle_lab import trials
-from nagle_lab.claims import Mark, weigh
-from nagle_lab.commands import matrix as command
+from nagle_lab.cli import matrix as command
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
-from nagle_lab.figures import Figures, figures_of, medians
+from nagle_lab.experiments import trials
+from nagle_lab.experiments.claims import Mark, weigh
+from nagle_lab.experiments.matrix import claims_of, fill, plan
+from nagle_lab.experiments.trials import Outcome, attempt, outcome_of
 from nagle_lab.lab import MEASURES, Claim, Scenario, find_scenario
-from nagle_lab.matrix import claims_of, fill, plan
 from nagle_lab.reports.figures import delayed_acks, number, share
 from nagle_lab.reports.matrix import markdown, show_matrix
-from nagle_lab.runs import judge
-from nagle_lab.trials import Outcome, attempt, outcome_of
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs.figures import Figures, figures_of, medians
+from nagle_lab.runs.run import judge
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 FIGURES = Figures(1.0, 43.2, 47.9, 2358.0, 42.4, 42.0, 48.0, 5.7, 1.4, 900, 900)

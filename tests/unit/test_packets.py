@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nagle_lab.capture import open_capture
-from nagle_lab.packets import Packets, Tally, decode
-from nagle_lab.packets.decode import LAYERS
-from nagle_lab.packets.kinds import REASON, name_of
+from nagle_lab.packet import Packets, Tally, decode
+from nagle_lab.packet.decode import LAYERS
+from nagle_lab.packet.kinds import REASON, name_of
 from support.rows import rows_of, truth
 from support.synthetic import ETHERNET, MS, NULL, RAW, SLL, Conversation, Frame, Segment, merge, pcap_bytes, tcp_bytes
 from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nagle_lab.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
-from nagle_lab.pair import match
+from nagle_lab.evidence.pair import match
 from support.stories import client_held, nodelay, server_held, talk, three_writes
 from support.synthetic import MS, pcap_bytes
 

@@ -13,24 +13,24 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nagle_lab.analysis import analyze
-from nagle_lab.claims import Mark
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Histogram, Spread
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.excerpt import Step, around
-from nagle_lab.figures import figures_of
+from nagle_lab.evidence.excerpt import Step, around
+from nagle_lab.experiments.claims import Mark
+from nagle_lab.experiments.matrix import claims_of, fill, plan
+from nagle_lab.experiments.sweep import Point, Series, run_through
+from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import find_scenario
-from nagle_lab.matrix import claims_of, fill, plan
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
 from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff, distributions, variants
 from nagle_lab.reports.html.ladder import _apart, ladder
 from nagle_lab.reports.html.markup import Html, each, lines, tag, text
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.shown import chosen, stretch_around
-from nagle_lab.result import Histogram, Spread
-from nagle_lab.runs import judge
-from nagle_lab.sweep import Point, Series, run_through
-from nagle_lab.trials import Outcome
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs.figures import figures_of
+from nagle_lab.runs.run import judge
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
 

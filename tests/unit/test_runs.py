@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab import noise, runs
-from nagle_lab.analysis import analyze
-from nagle_lab.checks import Traffic, delayed_acks_check, traffic
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.judged import Seen, part
-from nagle_lab.noise import Handshakes, Noise, Timers
-from nagle_lab.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
-from nagle_lab.runs import judge, store
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs import noise
+from nagle_lab.runs import run as runs
+from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
+from nagle_lab.runs.judged import Seen, part
+from nagle_lab.runs.noise import Handshakes, Noise, Timers
+from nagle_lab.runs.run import judge, store
 from support.run_folders import change, reseal
 from support.stories import SECOND, talk, thinks_then_one_write
 from support.synthetic import MS, Conversation, merge, pcap_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOOPS = Path("analysis/nagle_lab/loops")
+LOOPS = Path("analysis/nagle_lab/tcp/loops")
 REAL_TOOLS = """
     awk bash chmod cp cut date dirname env head mkdir mktemp rm sed setsid sha256sum sleep sort tail tar timeout touch
 """
@@ -370,7 +370,7 @@ case "$1 $2" in
   *EXT_SUFFIX*) echo .fake.so ;;
   "-m pip")
     echo "pip ${{*:3}}" >>"$FAKE/calls"
-    [[ "$*" != *--editable* || -e $FAKE/no-compiler ]] || touch "${{@:(-1)}}/nagle_lab/loops/_loops.fake.so"
+    [[ "$*" != *--editable* || -e $FAKE/no-compiler ]] || touch "${{@:(-1)}}/nagle_lab/tcp/loops/_loops.fake.so"
     ;;
 esac
 [[ ! -e $FAKE/no-index || $1 == -ISc ]] || {{ echo "ERROR: No matching distribution found for numpy"; exit 1; }}
@@ -438,7 +438,7 @@ def test_development_set_contains_the_run_set(pythonic: Host) -> None:
     assert pythonic.succeeds("python.sh", "dev") == []
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "nagle_lab/loops/loops.c"])
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "nagle_lab/tcp/loops/loops.c"])
 def test_changed_pins_are_installed(pythonic: Host, name: str) -> None:
     pythonic.succeeds("python.sh")
     with (pythonic.checkout / "analysis" / name).open("a") as file:

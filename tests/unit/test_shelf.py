@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nagle_lab import shelf
+from nagle_lab.tcp import shelf
 
 ROW = np.dtype([("number", "i8"), ("half", "f4"), ("flag", "?")])
 IN_MEMORY = 40 * ROW.itemsize

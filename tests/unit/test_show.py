@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.dissect import Ours, compare
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.tshark import Ours, compare
 from support.rows import truth
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes

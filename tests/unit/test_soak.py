@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nagle_lab.commands import soak as command
+from nagle_lab.cli import soak as command
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.soak import LOADS, Entry, Soak, Trial, plan, read, write
 from nagle_lab.lab import scenarios
 from nagle_lab.reports.soak import markdown, show_soak
-from nagle_lab.soak import LOADS, Entry, Soak, Trial, plan, read, write
 
 ALONE, FOUR = LOADS[-1], LOADS[-2]
 STALLED = Trial(ALONE, "nginx-static", "nodelay-off", "STALL")
@@ -230,8 +230,8 @@ def test_a_second_soak_in_the_same_folder_is_refused(stand_in: Path, monkeypatch
 
 INTERRUPTED = """
 import sys
-from nagle_lab.commands import soak as command
-from nagle_lab.soak import LOADS, Trial
+from nagle_lab.cli import soak as command
+from nagle_lab.experiments.soak import LOADS, Trial
 command._RUN = [sys.executable, sys.argv[1]]
 command.plan = lambda *_: [Trial(LOADS[-1], "nginx-static", name, "STALL") for name in ("fine", "slow")]
 from pathlib import Path

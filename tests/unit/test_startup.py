@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 
 STALLED = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-LAB = {"nagle_lab.lab", "nagle_lab.dissect", "nagle_lab.matrix", "nagle_lab.listing", "rich.progress", "subprocess"}
+LAB = {
+    "nagle_lab.lab",
+    "nagle_lab.evidence.tshark",
+    "nagle_lab.experiments.matrix",
+    "nagle_lab.reports.listing",
+    "rich.progress",
+    "subprocess",
+}
 
 
 def imported(*arguments: object) -> set[str]:
     """The modules in memory when the command is over."""
     program = (
-        "import sys\nfrom nagle_lab.cli import main\nsys.argv[0] = 'nagle-lab'\n"
+        "import sys\nfrom nagle_lab.cli.main import main\nsys.argv[0] = 'nagle-lab'\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "print('\\nMODULES', *sys.modules)"
     )
@@ -25,13 +32,13 @@ def imported(*arguments: object) -> set[str]:
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["matrix", "--help"], ["analyze", "--help"]])
 def test_version_and_help_import_nothing_that_works(arguments):
     found = imported(*arguments)
-    assert "nagle_lab.cli" in found
-    assert not found & {*LAB, "numpy", "rich", "concurrent.futures", "nagle_lab.analysis", "json"}
+    assert "nagle_lab.cli.main" in found
+    assert not found & {*LAB, "numpy", "rich", "concurrent.futures", "nagle_lab.diagnosis.analysis", "json"}
 
 
 def test_a_diagnosis_imports_no_lab():
     found = imported("analyze", STALLED)
-    assert "nagle_lab.analysis" in found
+    assert "nagle_lab.diagnosis.analysis" in found
     assert not found & {*LAB, "matplotlib", "nagle_lab.reports.html"}
 
 

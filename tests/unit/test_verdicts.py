@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nagle_lab.analysis import analyze
-from nagle_lab.result import Result
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Result
 from support.stories import (
     CLEAN,
     STALLED,

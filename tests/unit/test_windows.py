@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab import connections
-from nagle_lab.analysis import Analysis
 from nagle_lab.capture import open_capture
-from nagle_lab.loops import hash_pairs
-from nagle_lab.packets import Packets, Tally, decode
-from nagle_lab.stalls import is_before_timer, is_late, is_settled
+from nagle_lab.diagnosis.analysis import Analysis
+from nagle_lab.diagnosis.stalls import is_before_timer, is_late, is_settled
+from nagle_lab.packet import Packets, Tally, decode
+from nagle_lab.tcp import connections
+from nagle_lab.tcp.loops import hash_pairs
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
 
@@ -113,7 +113,9 @@ def test_what_is_counted_at_once_is_what_the_end_of_the_capture_says(delays, jit
     cuts = list(range(size, len(packets), size))
     at_once = found(packets, cuts)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("nagle_lab.findings.is_settled", lambda wait, reaction: np.zeros(len(wait), np.bool_))
+        patched.setattr(
+            "nagle_lab.diagnosis.findings.is_settled", lambda wait, reaction: np.zeros(len(wait), np.bool_)
+        )
         assert found(packets, cuts) == at_once
 
 

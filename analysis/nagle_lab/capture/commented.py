@@ -35,7 +35,7 @@ from nagle_lab.capture.records import Facts, Records, StoppedError
 from nagle_lab.capture.stored import Checksum, Stored
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
-from nagle_lab.loops import ByteOrder
+from nagle_lab.tcp.loops import ByteOrder
 
 COMMENT = 1  # opt_comment
 LONGEST_COMMENT = 60_000  # bytes; an option's length has 16 bits

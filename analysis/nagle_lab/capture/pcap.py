@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from nagle_lab.capture.gather import gather
 from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
-from nagle_lab.columns import Ints
 from nagle_lab.errors import NagleLabError
-from nagle_lab.loops import ByteOrder, Framing, walk
+from nagle_lab.tcp.columns import Ints
+from nagle_lab.tcp.loops import ByteOrder, Framing, walk
 
 MICROSECOND, NANOSECOND, MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
 MAGICS: dict[bytes, tuple[ByteOrder, int]] = {

@@ -15,9 +15,9 @@ from nagle_lab.capture.clock import MOST_INTERFACES
 from nagle_lab.capture.gather import gather
 from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
-from nagle_lab.columns import Ints
 from nagle_lab.errors import NagleLabError
-from nagle_lab.loops import ByteOrder, Framing, walk
+from nagle_lab.tcp.columns import Ints
+from nagle_lab.tcp.loops import ByteOrder, Framing, walk
 
 SECTION, INTERFACE, OBSOLETE_PACKET, SIMPLE_PACKET, STATISTICS, PACKET = 0x0A0D0D0A, 1, 2, 3, 5, 6
 MAGIC = SECTION.to_bytes(4, "big")

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import printable
-from nagle_lab.excerpt import around, packets_of
-from nagle_lab.figures import Figures
+from nagle_lab.evidence.excerpt import around, packets_of
 from nagle_lab.reports import figures as shown
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.reports.terminal import STYLE, shown_path
-from nagle_lab.result import Result
-from nagle_lab.runs import Run
+from nagle_lab.runs.figures import Figures
+from nagle_lab.runs.run import Run
 
 WIDTH = 78
 

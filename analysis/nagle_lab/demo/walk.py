@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
-from nagle_lab.analysis import analyze
 from nagle_lab.demo import screens
 from nagle_lab.demo.answers import Answers, Quit
 from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
-from nagle_lab.figures import Figures
+from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import Scenario, Variant
-from nagle_lab.runs import Run
-from nagle_lab.trials import Outcome
+from nagle_lab.runs.figures import Figures
+from nagle_lab.runs.run import Run
 
 Play = Callable[[Scenario, Variant, Mapping[str, str]], tuple[Run | None, Outcome]]
 

@@ -14,7 +14,7 @@ from nagle_lab.lab.docker import SERVICE_LABEL
 from nagle_lab.lab.images import Base
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
-from nagle_lab.seal import SEAL, seal
+from nagle_lab.runs.checksum import SEAL, seal
 
 NAME = "manifest.json"
 SCHEMA = "nagle-lab-manifest/3"

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
 from nagle_lab.errors import printable
+from nagle_lab.experiments.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
 from nagle_lab.reports.figures import NONE, number, ratio, share
 from nagle_lab.reports.markup import escaped, heading_line, table_line
 from nagle_lab.reports.terminal import STYLE

@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from nagle_lab.dissect import Comparison, Row, detail
+from nagle_lab.diagnosis.result import Stall
 from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.evidence.tshark import Comparison, Row, detail
 from nagle_lab.reports.terminal import WIDTH, facts
-from nagle_lab.result import Stall
 
 
 def dissections(path: Path, stall: Stall) -> Iterator[Text]:

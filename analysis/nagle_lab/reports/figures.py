@@ -1,6 +1,6 @@
 """Figures as they stand in tables, on the screen and in Markdown."""
 
-from nagle_lab.figures import Figures
+from nagle_lab.runs.figures import Figures
 
 NONE = "–"
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit, printable
-from nagle_lab.result import Result
-from nagle_lab.runs import Run
+from nagle_lab.runs.run import Run
 
 if TYPE_CHECKING:  # a diagnosis needs no lab
-    from nagle_lab.matrix import Matrix
+    from nagle_lab.experiments.matrix import Matrix
 
 NO_TIME = "1970-01-01T00:00:00"  # the schema demands a time; results of files must not depend on the clock
 _KINDS = {Exit.CONTRADICTED: "failure", Exit.UNUSABLE: "error", Exit.INCONCLUSIVE: "skipped"}

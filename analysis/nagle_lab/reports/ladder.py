@@ -2,8 +2,8 @@
 
 from rich.text import Text
 
-from nagle_lab.excerpt import Step
-from nagle_lab.result import Connection, Stall
+from nagle_lab.diagnosis.result import Connection, Stall
+from nagle_lab.evidence.excerpt import Step
 
 _INSIDE = 38  # columns between the two ends
 _LEFT = 20  # columns of frame number and time

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.claims import ClaimResult, Mark
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.matrix import Matrix, Row, claims_of
+from nagle_lab.experiments.claims import ClaimResult, Mark
+from nagle_lab.experiments.matrix import Matrix, Row, claims_of
 from nagle_lab.reports.figures import NONE, delayed_acks, number, ratio, share, wait
 from nagle_lab.reports.terminal import STYLE
-from nagle_lab.verdict import Verdict
 
 _HEADINGS = (
     ("variant", ""),

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nagle_lab.excerpt import around
+from nagle_lab.diagnosis.result import Result, Spread
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.evidence.excerpt import around
 from nagle_lab.reports.ladder import ladder
 from nagle_lab.reports.markup import escaped, heading_line, table_line
-from nagle_lab.result import Result, Spread
-from nagle_lab.runs import Run
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs.run import Run
 
 _SIGNS = {"STALL": "🔴", "CLEAN": "🟢", "INCONCLUSIVE": "🟡", "INVALID": "🟣"}
 

@@ -7,11 +7,11 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nagle_lab.checks import Traffic, grown, is_own, segments_sent
-from nagle_lab.judged import Seen, Share
+from nagle_lab.diagnosis.result import Spread
 from nagle_lab.reports.terminal import facts, headline, shown_path, typical, who
-from nagle_lab.result import Spread
-from nagle_lab.runs import Run
+from nagle_lab.runs.checks import Traffic, grown, is_own, segments_sent
+from nagle_lab.runs.judged import Seen, Share
+from nagle_lab.runs.run import Run
 
 _TIMES = (
     ("wait for the late ACK", "wait_ms"),

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, printable
+from nagle_lab.experiments.soak import Row, Soak, distinct
 from nagle_lab.reports.figures import NONE, number
-from nagle_lab.soak import Row, Soak, distinct
-from nagle_lab.verdict import Verdict
 
 _HEADINGS = (
     ("what", ""),

@@ -8,12 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.figures import Figures
+from nagle_lab.experiments.sweep import Edge, Point, Series, explanation
 from nagle_lab.reports.figures import NONE, number, share
 from nagle_lab.reports.terminal import STYLE
-from nagle_lab.sweep import Edge, Point, Series, explanation
-from nagle_lab.verdict import Verdict
+from nagle_lab.runs.figures import Figures
 
 
 def show_sweep(title: str, parameter: str, found: Sequence[Series], to: Console) -> None:

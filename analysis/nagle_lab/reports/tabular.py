@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import NagleLabError, printable
-from nagle_lab.result import Result
 
 Column = tuple[str, type, Callable[[Any], object]]
 

@@ -11,13 +11,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.result import Result, Spread, Stall
 from nagle_lab.errors import printable
-from nagle_lab.excerpt import around
+from nagle_lab.evidence.excerpt import around
 from nagle_lab.reports.ladder import ladder
-from nagle_lab.result import Result, Spread, Stall
 
 if TYPE_CHECKING:
-    from nagle_lab.pair import Pair
+    from nagle_lab.evidence.pair import Pair
 
 WIDTH = 100
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}

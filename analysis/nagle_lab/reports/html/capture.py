@@ -1,6 +1,7 @@
 """The parts of a report that show one capture, or the run it is of: proof, ladders and plots."""
 
-from nagle_lab.excerpt import around
+from nagle_lab.diagnosis.result import Stall
+from nagle_lab.evidence.excerpt import around
 from nagle_lab.reports.figures import number, share
 from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.evidence import provenance, witnesses
@@ -8,8 +9,7 @@ from nagle_lab.reports.html.ladder import ladder
 from nagle_lab.reports.html.markup import Child, Html, each, tag
 from nagle_lab.reports.html.page import figure, folded, section, table, tiles, verdict
 from nagle_lab.reports.html.shown import EXTREMES, Chosen, Shown, chosen, quiet_exchange, stretch_around
-from nagle_lab.result import Stall
-from nagle_lab.runs import Run
+from nagle_lab.runs.run import Run
 
 
 def masthead(of: Shown, level: str = "h1") -> Html:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from nagle_lab.excerpt import Step
+from nagle_lab.diagnosis.result import Histogram, Silence, Spread
+from nagle_lab.evidence.excerpt import Step
 from nagle_lab.reports.figures import number
 from nagle_lab.reports.html.ladder import said_of
 from nagle_lab.reports.html.markup import Html, lines
@@ -27,7 +28,6 @@ from nagle_lab.reports.html.plot import (
     short,
 )
 from nagle_lab.reports.html.shown import Stretch
-from nagle_lab.result import Histogram, Silence, Spread
 
 # ----------------------------------------------------------------------------------- time and sequence
 

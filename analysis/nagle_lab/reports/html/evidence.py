@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nagle_lab.diagnosis.result import Spread
 from nagle_lab.reports.figures import number
 from nagle_lab.reports.html.markup import Child, Html, tag
 from nagle_lab.reports.html.page import facts, folded, section, table, verdict
 from nagle_lab.reports.html.shown import Shown
-from nagle_lab.result import Spread
-from nagle_lab.runs import Run
+from nagle_lab.runs.run import Run
 
 _NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
 # What the stall, and the times in a report, depend on.

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from nagle_lab.excerpt import Step
+from nagle_lab.diagnosis.result import Connection, Stall
+from nagle_lab.evidence.excerpt import Step
 from nagle_lab.reports.html.markup import Html, each, lines, tag
-from nagle_lab.result import Connection, Stall
 
 _MICROSECOND = 1_000  # ns
 _LEAST, _MOST = 430, 1400  # height of the whole time, px

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.claims import ClaimResult
-from nagle_lab.comparison import QUANTITIES, Comparison
-from nagle_lab.matrix import Matrix, Row, claims_of
+from nagle_lab.experiments.claims import ClaimResult
+from nagle_lab.experiments.comparison import QUANTITIES, Comparison
+from nagle_lab.experiments.matrix import Matrix, Row, claims_of
+from nagle_lab.experiments.sweep import Point, Series
 from nagle_lab.reports.figures import NONE, number, share
 from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.capture import durations, masthead, over_time, stalls
@@ -13,7 +14,6 @@ from nagle_lab.reports.html.page import figure, page, section, table, verdict
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.matrix import COLUMNS, PREAMBLE, cells, machine, one_line, ours, summary, unexpected
 from nagle_lab.reports.sweep import edges_in_words, median, shown_points
-from nagle_lab.sweep import Point, Series
 
 _WORDS = 2
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from nagle_lab.analysis import analyze
-from nagle_lab.excerpt import Step, packets_of
-from nagle_lab.result import Connection, Result, Stall
-from nagle_lab.runs import Run, is_run, judge
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.evidence.excerpt import Step, packets_of
+from nagle_lab.runs.run import Run, is_run, judge
 
 EXTREMES = ("The longest", "The shortest")
 _WHOLE = 40  # packets up to which all of a connection is shown

@@ -1,0 +1,87 @@
+"""nagle-lab analyze: the diagnosis of any capture."""
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nagle_lab.cli.exports import Exports, Wanted
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.reports import terminal
+
+# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
+
+
+def analyze_files(
+    paths: tuple[Path, ...], expect: str | None, as_json: bool, *, rotated: bool, same_traffic: bool, wanted: Wanted
+) -> Exit:
+    """Diagnose captures, print each, and write the files wanted; the worst of them decides the exit code."""
+    _keep_freed_memory()
+    expected = Verdict(expect.upper()) if expect else None
+    captures = [paths] if rotated else [(path,) for path in paths]
+    if same_traffic:
+        if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
+            raise NagleLabError("--same-traffic takes two capture files, one from each end")
+        _show_pair(paths, as_json)
+    with Exports(wanted) as exports:
+        return worst([_analyze_or_tell(capture, expected, as_json, exports) for capture in captures])
+
+
+# Parameters of mallopt(3), and values.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31) - 1, 16 << 20
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc use a window's memory for the next one: given back, every page of it comes back as zeros."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_MMAP_THRESHOLD, _MORE_THAN_A_TABLE)
+        mallopt(_TRIM_THRESHOLD, _NEVER)
+
+
+def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
+    from nagle_lab.evidence.pair import match
+
+    pair = match(*(analyze(path, sha256=False) for path in paths))
+    if as_json:
+        sys.stdout.write(pair.to_json())
+    else:
+        terminal.show_pair(pair, terminal.console())
+
+
+def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
+    """Of several captures, one that is unusable costs only itself."""
+    try:
+        return _analyze_one(paths, expected, as_json, exports)
+    except NagleLabError as error:
+        tell(str(error))
+        exports.unusable(" ".join(path.name for path in paths), error)
+        return error.exit_code
+
+
+def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
+    if len(paths) == 1 and paths[0].is_dir():
+        from nagle_lab.cli.report import report
+        from nagle_lab.runs.run import is_run, judge
+
+        if is_run(paths[0]):
+            judged = judge(paths[0])
+            code = report(judged, as_json)
+            code = code if expected is None else exit_code(judged.verdict, expected)
+            exports.run(judged, code, expected)
+            return code
+    written = as_json or exports.wanted
+    result = analyze([str(path) for path in paths], exchanges=exports.with_tables, sha256=written)
+    files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
+    if as_json:
+        for part in result.json_parts():
+            sys.stdout.write(part)
+    else:
+        terminal.show_capture(files, result, terminal.console())
+    verdict = Verdict(result.verdict)
+    code = exit_code(verdict, expected)
+    exports.capture(files, result, code, expected)
+    if code is Exit.CONTRADICTED and not as_json:
+        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
+    return code

@@ -1,0 +1,57 @@
+"""nagle-lab annotate: the capture with the proof as packet comments, and display filters that select it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
+from nagle_lab.reports import terminal
+from nagle_lab.runs.run import is_run, judge
+
+
+def annotate_capture(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
+    """Annotate one capture (or rotated files, or a run's capture nearest the held end); print a display filter."""
+    if out is None and not with_filter:
+        raise NagleLabError("annotate: say -o OUT.pcapng, or --filter, or both")
+    if len(paths) > 1 and not rotated:
+        raise NagleLabError("annotate takes one FILE; several that are one capture: --rotated")
+    files, result = _analyzed(paths)
+    if out:
+        annotate(files, result, out, force=force)
+        _told(files, result, out)
+    if with_filter:
+        sys.stdout.write(f"{COMMENT_FILTER if out and result.stalls else _frames(result)}\n")
+    return Exit.OK
+
+
+def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
+    if len(paths) == 1 and is_run(paths[0]):
+        run = judge(paths[0])
+        return [run.capture(run.best)], run.results[run.best]
+    for path in paths:
+        if str(path) == "-" or path.is_fifo():
+            raise NagleLabError(f"{path}: annotate reads a capture twice: save it to a file first")
+    return paths, analyze([str(path) for path in paths])
+
+
+def _told(files: Sequence[Path], result: Result, out: Path) -> None:
+    """One line of what was written, and what of it to know."""
+    stalls = len(result.stalls)
+    about = f"{stalls:,} stalls commented; select them with {COMMENT_FILTER}" if stalls else "no stall in it"
+    names = " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
+    tell(f"{terminal.shown_path(out)}: {names}, {result.verdict}, {about}")
+    for damage in result.quality.damage:
+        tell(damage)
+
+
+def _frames(result: Result) -> str:
+    filter_, selected = frame_filter(result)
+    if selected < len(result.stalls):
+        tell(
+            f"the filter selects the first {selected:,} of {len(result.stalls):,} stalls, for a longer one fits no "
+            f"command line; to select all: annotate with -o OUT.pcapng, and there {COMMENT_FILTER}"
+        )
+    return filter_

@@ -1,0 +1,1 @@
+"""The frames behind a finding: excerpts, annotation, Wireshark's view."""

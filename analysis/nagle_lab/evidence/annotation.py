@@ -1,0 +1,142 @@
+"""The proof inside the capture: comments on its frames, and display filters that select them, for Wireshark."""
+
+import os
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from pathlib import Path
+
+from nagle_lab.capture.commented import copy_commented
+from nagle_lab.diagnosis.result import Endpoint, Result, Stall
+from nagle_lab.errors import NagleLabError, printable
+
+MARK = "nagle-lab stall"
+COMMENT_FILTER = f'frame.comment contains "{MARK}"'
+LONGEST_FILTER = 100_000  # bytes; Linux takes no longer argument than 131,071 (MAX_ARG_STRLEN)
+_AT_ONCE = 1 << 12  # stalls
+
+
+def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = False) -> None:
+    """Write the capture of ``paths``, which ``result`` is of, to ``out`` as commented pcapng, whole or not at all.
+
+    Raises
+    ------
+    NagleLabError
+        There is no packet; ``out`` exists and not ``force``, is one of ``paths``, or no file; the capture changed.
+    """
+    _require_free(out, paths, force)
+    if not result.source.packets:
+        raise NagleLabError(f"{paths[0]}: there is no packet in it to annotate: {result.reason}")
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as file:
+            copied = copy_commented(paths, file, verdict_comment(result), comments(result))
+        if (copied.packets, copied.sha256) != (result.source.packets, result.source.sha256):
+            raise NagleLabError(
+                f"{paths[0]}: changed between its analysis and its copy: copy the file, then annotate it"
+            )
+        _require_free(out, paths, force)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _require_free(out: Path, paths: Sequence[Path], force: bool) -> None:
+    if not out.name or not out.parent.is_dir():
+        raise NagleLabError(f"{out}: there is no folder {out.parent}: name a file in one that exists")
+    if not (out.exists() or out.is_symlink()):
+        return
+    if any(path.exists() and out.exists() and path.samefile(out) for path in paths):
+        raise NagleLabError(f"{out}: is the capture itself: name another file")
+    if not out.is_file():
+        raise NagleLabError(f"{out}: exists and is no file: name another one")
+    if not force:
+        raise NagleLabError(f"{out}: exists: name another file, or say --force to write over it")
+
+
+def verdict_comment(result: Result) -> str:
+    """One line: the verdict, its reason, and what removes the stall."""
+    remedy = f" Remedy: {result.summary.remedy}" if result.summary.remedy else ""
+    return printable(f"nagle-lab verdict: {result.verdict}: {result.reason}.{remedy}")
+
+
+def comments(result: Result) -> Iterator[tuple[int, str]]:
+    """(frame, comment) in order of frames: the verdict on the first, then three for every stall.
+
+    Stalls come in order of their release and each begins earlier, so those of one step are held until no later step
+    can begin before them; memory is bounded by the stalls of a step and those that go on at the same time.
+    """
+    yield 1, verdict_comment(result)
+    stalls, count = result.stalls, len(result.stalls)
+    steps = range(0, count, _AT_ONCE)
+    begins = [min(stall.trigger_frame for stall in stalls[at : at + _AT_ONCE]) for at in steps]
+    for i in range(len(begins) - 1, 0, -1):
+        begins[i - 1] = min(begins[i - 1], begins[i])
+    waiting: list[tuple[int, int, int, str]] = []
+    for step, at in enumerate(steps):
+        for number, stall in enumerate(stalls[at : at + _AT_ONCE], at + 1):
+            for role, (frame, text) in enumerate(_of_stall(stall, f"{MARK} {number} of {count}")):
+                heappush(waiting, (frame, number, role, text))
+        until = begins[step + 1] if step + 1 < len(begins) else None
+        while waiting and (until is None or waiting[0][0] < until):
+            frame, _, _, text = heappop(waiting)
+            yield frame, text
+
+
+def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
+    held, delaying = _end(stall.held_by), _end(stall.delayed_by)
+    trigger, ack = stall.trigger_frame, stall.ack_frame
+    yield (
+        trigger,
+        (
+            f"{name}, trigger: {stall.trigger_bytes} B from {held}, a small segment. Until its ACK (frame {ack}, "
+            f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds the next one (frame {stall.release_frame})."
+        ),
+    )
+    yield (
+        ack,
+        (
+            f"{name}, late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
+            f"It releases frame {stall.release_frame}."
+        ),
+    )
+    yield (
+        stall.release_frame,
+        (
+            f"{name}, release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
+            f"frame {trigger}; sent {stall.release_us:.1f} µs after the late ACK (frame {ack})."
+        ),
+    )
+
+
+def _end(end: Endpoint) -> str:
+    return f"the {end.role} ({end})"
+
+
+def frame_filter(result: Result) -> tuple[str, int]:
+    """A display filter of frame numbers, and how many stalls it selects: all, or the first ones that fit.
+
+    Raises NagleLabError where there is no stall to select.
+    """
+    if not result.stalls:
+        raise NagleLabError(f"{result.source.file}: there is no stall to select: {result.verdict}, {result.reason}")
+    frames: set[int] = set()
+    length = selected = 0
+    for stall in result.stalls:
+        new = {stall.trigger_frame, stall.ack_frame, stall.release_frame} - frames
+        length += sum(len(str(frame)) + 2 for frame in new)
+        if length > LONGEST_FILTER - len("frame.number in {}"):
+            break
+        frames |= new
+        selected += 1
+    return f"frame.number in {{{', '.join(_ranges(sorted(frames)))}}}", selected
+
+
+def _ranges(frames: Sequence[int]) -> Iterator[str]:
+    """Frames that follow each other as ``first..last``."""
+    first = last = frames[0]
+    for frame in [*frames[1:], None]:
+        if frame == last + 1:
+            last = frame
+            continue
+        yield str(first) if first == last else f"{first}..{last}"
+        first = last = frame if frame is not None else last

@@ -1,0 +1,79 @@
+"""Two captures of the same traffic: the ACK delay and the hold, each seen where it happens.
+
+Neither clock is compared with the other: the ACK delay runs from the trigger's arrival to the late ACK at the capture
+nearest the delaying end, the hold from trigger to release at any capture, both within one file.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
+from nagle_lab.errors import NagleLabError
+
+SCHEMA = "nagle-lab-pair/1"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What two captures of the same traffic show together; times in ms."""
+
+    files: list[str]
+    matched: int  # stalls that both captures show
+    only_in: list[int]  # stalls that only that capture shows, by file
+    ack_delay_ms: Spread | None  # trigger's arrival to late ACK, at the capture nearer the delaying end
+    hold_ms: Spread | None  # trigger to release: what was held waited at most this long
+    path_ms: Spread | None  # how much of the hold is not the ACK's delay: round trip, and reaction of the held end
+
+    def to_json(self) -> str:
+        """One line, ending in a newline."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def match(one: Result, two: Result) -> Pair:
+    """Match the stalls of two captures by connection, exchange and place within it.
+
+    Raises
+    ------
+    NagleLabError
+        The captures have no connection in common.
+    """
+    if not {_ends(c) for c in one.connections} & {_ends(c) for c in two.connections}:
+        raise NagleLabError(
+            f"{one.source.file} and {two.source.file} have no connection in common: not the same traffic "
+            "(or addresses were translated in between)"
+        )
+    left, right = dict(_keyed(one)), dict(_keyed(two))
+    common = [(left[key], right[key]) for key in left if key in right]
+    delay = np.array([min(a.wait_ms, b.wait_ms) for a, b in common])
+    hold = np.array([max(a.wait_ms + a.release_us / 1e3, b.wait_ms + b.release_us / 1e3) for a, b in common])
+    return Pair(
+        files=[one.source.file, two.source.file],
+        matched=len(common),
+        only_in=[len(left) - len(common), len(right) - len(common)],
+        ack_delay_ms=_spread(delay),
+        hold_ms=_spread(hold),
+        path_ms=_spread(hold - delay),
+    )
+
+
+def _ends(connection: Connection) -> tuple[str, str]:
+    return str(connection.client), str(connection.server)
+
+
+def _keyed(result: Result) -> Iterator[tuple[tuple[str, str, int, int], Stall]]:
+    """Each stall under what both captures know it by: the two ends, the exchange, the how-manieth in it."""
+    seen: dict[tuple[str, str, int], int] = {}
+    for stall in result.stalls:
+        place = (str(stall.held_by), str(stall.delayed_by), stall.exchange)
+        seen[place] = seen.get(place, 0) + 1
+        yield (*place, seen[place]), stall
+
+
+def _spread(values: NDArray[np.float64]) -> Spread | None:
+    if not len(values):
+        return None
+    return Spread(*(round(float(v), 3) for v in np.percentile(values, [50, 95, 99, 100], method="inverted_cdf")))

@@ -1,0 +1,364 @@
+"""Wireshark's view of a capture, through tshark: full detail of some frames, and its rows to hold our table against.
+
+Nothing here is needed to reach a verdict. tshark runs as a program, with default settings whatever the user's are.
+"""
+
+import io
+import ipaddress
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nagle_lab.capture import Capture, Records, open_capture
+from nagle_lab.errors import NagleLabError
+from nagle_lab.packet import Packets, kinds
+from nagle_lab.packet.decode import LAYERS
+from nagle_lab.packet.layers import Layers, peel
+from nagle_lab.packet.tcp import segments
+
+MISSING = "tshark is not installed: as root on Debian or Ubuntu: apt-get install tshark"
+
+# TCP, but not the header that an ICMP error quotes. And IPv6 that tells no length, into which tshark does not look.
+FILTER = "(tcp && !icmp && !icmpv6) || ipv6.plen == 0"
+# Every packet for itself: nothing put together from fragments or segments, nothing remembered.
+PREFERENCES = {
+    "ip.defragment": "FALSE",
+    "ipv6.defragment": "FALSE",
+    "tcp.analyze_sequence_numbers": "FALSE",
+    "tcp.desegment_tcp_streams": "FALSE",
+}
+FIELDS = (
+    "frame.number", "frame.time_epoch", "frame.protocols", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst",
+    "tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.flags", "tcp.window_size_value", "tcp.len",
+    "tcp.options.mss_val", "tcp.options.wscale.shift", "tcp.options.timestamp.tsval", "tcp.options.timestamp.tsecr",
+)  # fmt: skip
+
+OPTIONS = ("mss", "wscale", "tsval", "tsecr")
+ROW_ARGUMENTS = ("-Y", FILTER, "-T", "fields", "-E", "occurrence=l", *(a for name in FIELDS for a in ("-e", name)))
+NOISE = re.compile(
+    r"^ *(?:[01. ]{9,}= |Frame \d|Kind: |Length: |Protocol: |Header Checksum|Checksum: |TCP Option - No-Op"
+    r"|\[?(?:Source|Destination) (?:Port|Address|Host)|Urgent Pointer: 0$|Timestamp (?:value|echo reply): "
+    r"|\[(?:TCP Flags|Stream index|TCP Segment Len|Header checksum|Checksum Status|Next Sequence|Conversation compl"
+    r"|Window size scaling|Time since first frame|Bytes sent since))"
+)
+
+
+class Row(NamedTuple):
+    """One TCP segment. None: not there (options), or not told (by tshark, where it cannot read on)."""
+
+    frame: int
+    ts_ns: int
+    src: str
+    dst: str
+    sport: int | None
+    dport: int | None
+    seq: int | None
+    ack: int | None
+    flags: int | None
+    window: int | None
+    length: int | None
+    mss: int | None
+    wscale: int | None
+    tsval: int | None
+    tsecr: int | None
+
+
+# ------------------------------------------------------------------------------------------- our rows
+
+
+def rows_of(packets: Packets) -> list[Row]:
+    """A packet table as rows."""
+    p = packets
+    addresses = (_addresses(p.src_hi, p.src_lo), _addresses(p.dst_hi, p.dst_lo))
+    header = (c.tolist() for c in (p.sport, p.dport, p.seq, p.ack, p.flags, p.window, p.length))
+    options = (
+        [value or None for value in p.mss.tolist()],
+        [value if value >= 0 else None for value in p.wscale.tolist()],
+        _where(p.has_ts, p.tsval),
+        _where(p.has_ts, p.tsecr),
+    )
+    return list(map(Row, p.frame.tolist(), p.ts.tolist(), *addresses, *header, *options))
+
+
+def _where(there: NDArray[np.bool_], values: NDArray[np.uint32]) -> list[int | None]:
+    return [value if has else None for has, value in zip(there.tolist(), values.tolist(), strict=True)]
+
+
+def _addresses(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> list[str]:
+    """Each address (n,) in text, made once however often it occurs."""
+    known: dict[tuple[int, int], str] = {}
+    pairs = list(zip(high.tolist(), low.tolist(), strict=True))
+    for pair in set(pairs):
+        address = ipaddress.IPv6Address(pair[0] << 64 | pair[1])
+        known[pair] = str(address.ipv4_mapped or address)
+    return [known[pair] for pair in pairs]
+
+
+class Ours(NamedTuple):
+    """One frame as we see it, and what may let tshark see it differently."""
+
+    frame: int
+    row: Row | None
+    left_out: str = ""  # without a row: what the packet is
+    cut: bool = False  # fewer bytes captured than were on the wire
+    beyond: bool = False  # the IP header tells more bytes than the frame had on the wire
+
+
+def our_frames(capture: Capture) -> Iterator[Ours]:
+    """Every frame of an open capture, in file order."""
+    for records in capture:
+        layers = Layers(records)
+        peel(layers, LAYERS)
+        rows = list(_with_rows(segments(layers), records, layers))
+        yield from sorted([*rows, *_left_out(records, layers)], key=lambda ours: ours.frame)
+
+
+def _with_rows(packets: Packets, records: Records, layers: Layers) -> Iterator[Ours]:
+    at = np.searchsorted(records.frame, packets.frame)
+    cut = (records.captured < records.original)[at].tolist()
+    beyond = (layers.end > layers.wire_end)[at].tolist()
+    for row, *marks in zip(rows_of(packets), cut, beyond, strict=True):
+        yield Ours(row.frame, row, "", *marks)
+
+
+def _left_out(records: Records, layers: Layers) -> Iterator[Ours]:
+    at = np.flatnonzero(layers.kind != kinds.TCP)
+    for frame, kind in zip(records.frame[at].tolist(), layers.kind[at].tolist(), strict=True):
+        yield Ours(frame, None, kinds.name_of(kind))
+
+
+# -------------------------------------------------------------------------------------------- tshark
+
+
+class Tshark:
+    """A run of tshark over one file: a context manager that iterates over its lines; `complaint` tells how it ended.
+
+    Raises
+    ------
+    NagleLabError
+        tshark is not installed.
+    """
+
+    def __init__(self, path: Path, arguments: Sequence[str], preferences: dict[str, str]) -> None:
+        program = shutil.which("tshark")
+        if program is None:
+            raise NagleLabError(MISSING)
+        self.complaint = ""
+        self._folder = tempfile.TemporaryDirectory()  # an empty configuration; what it says on stderr
+        self._said = Path(self._folder.name) / "stderr"
+        options = [part for name, value in preferences.items() for part in ("-o", f"{name}:{value}")]
+        environment = {**os.environ, "WIRESHARK_CONFIG_DIR": self._folder.name, "LC_ALL": "C.UTF-8"}
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [program, "-n", "-r", str(path.absolute()), *options, *arguments],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment,
+            )  # fmt: skip
+        assert self._process.stdout
+        # Only a newline ends a line: a carriage return comes from the capture.
+        self._lines = io.TextIOWrapper(
+            self._process.stdout, encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            yield line.removesuffix("\n")
+        if self._process.wait():
+            said = [
+                line for line in self._said.read_text(errors="replace").splitlines() if line.startswith("tshark:")
+            ]
+            self.complaint = said[-1] if said else f"tshark: ended with code {self._process.returncode}"
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._lines.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def version() -> str:
+    """Such as "TShark (Wireshark) 4.0.17"."""
+    program = shutil.which("tshark") or "tshark"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
+
+
+def tshark_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """The TCP segments, innermost headers, from the lines of tshark with :data:`ROW_ARGUMENTS`."""
+    for line in lines:
+        yield row_from(dict(zip(FIELDS, line.split("\t"), strict=True)))
+
+
+def row_from(fields: dict[str, str]) -> Row:
+    """A row from the texts of Wireshark's fields; absent or empty: None."""
+
+    def number(name: str) -> int | None:
+        return int(fields[name], 0) if fields.get(name) else None
+
+    layers = fields["frame.protocols"].split(":")
+    before = layers[: layers.index("tcp")] if "tcp" in layers else layers
+    ip = next((layer for layer in reversed(before) if layer in ("ip", "ipv6")), "ip")
+    values = [number(name) for name in FIELDS[7:]]
+    ts_ns = int(Decimal(fields["frame.time_epoch"]) * 1_000_000_000)
+    return Row(int(fields["frame.number"]), ts_ns, fields[f"{ip}.src"], fields[f"{ip}.dst"], *values)
+
+
+def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+    """What Wireshark says of some frames of a capture file: (frame, lines indented as a tree).
+
+    Left out is what repeats another line (single bits, kinds and lengths of options, ports) and checksums, which
+    offload leaves to the card.
+
+    Raises
+    ------
+    NagleLabError
+        tshark is missing, or cannot read the file.
+    """
+    chosen = " || ".join(f"frame.number == {frame}" for frame in frames)
+    separator = secrets.token_hex(16)  # that no capture can contain
+    arguments = ("-c", str(max(frames)), "-Y", chosen, "-O", "ip,ipv6,tcp", "-V", "-S", separator)
+    with Tshark(path, arguments, {"tcp.track_bytes_in_flight": "TRUE"}) as lines:
+        packets: list[list[str]] = [[]]
+        for line in lines:
+            if line == separator:
+                packets.append([])
+            else:
+                packets[-1].append(line)
+    if not any(packets):
+        raise NagleLabError(lines.complaint or "tshark does not find these frames")
+    if any(map(_imitated, packets)):
+        raise NagleLabError("a name in this capture has lines that imitate it")
+    for frame, packet in zip(frames, packets, strict=False):
+        yield frame, [line for line in packet if line and not NOISE.search(line)]
+
+
+def _imitated(packet: Sequence[str]) -> bool:
+    """Whether the name of an interface goes on below its line, ``Frame 1: … on interface NAME, id 0``."""
+    about = [line for line in packet if re.search(r"^Frame \d+: |, id \d+$", line)]
+    return len(about) > 1
+
+
+# ---------------------------------------------------------------------------------------- comparison
+
+
+@dataclass
+class Comparison:
+    """What holding our rows against Wireshark's found."""
+
+    compared: int = 0  # frames that are a TCP segment for both
+    differing: int = 0  # frames that differ
+    columns: Counter[str] = field(default_factory=Counter)  # differences by column, and by who alone has a row
+    explained: Counter[str] = field(default_factory=Counter)  # differences by definition: no faults, by why
+    first: list[str] = field(default_factory=list)  # the first differences, in words
+    notes: list[str] = field(default_factory=list)  # what either reader says of the file
+    tshark: str = ""  # its version
+
+    @property
+    def equal(self) -> bool:
+        """Whether there is no difference but those by definition."""
+        return not self.differing
+
+
+def verify(path: Path, most: int = 10) -> Comparison:
+    """Hold our packet table of a capture file against tshark's, frame by frame, in bounded memory.
+
+    Raises
+    ------
+    NagleLabError
+        The file is unusable, cannot be read twice, or tshark is missing or cannot read it.
+    """
+    if str(path) == "-" or path.is_fifo():
+        raise NagleLabError(f"{path}: is read twice, by us and by tshark: save it to a file first")
+    with open_capture(path) as capture, Tshark(path, ROW_ARGUMENTS, PREFERENCES) as lines:
+        found = compare(our_frames(capture), tshark_rows(lines), most)
+        found.tshark = version()
+        found.notes = [*map(str, capture.trouble), *filter(None, [lines.complaint])]
+        if lines.complaint and not capture.trouble:
+            raise NagleLabError(f"{path}: cannot be compared: {lines.complaint}")
+    return found
+
+
+def compare(ours: Iterable[Ours], theirs: Iterable[Row], most: int = 10) -> Comparison:
+    """Compare two tables that are in order of frames."""
+    found = Comparison()
+    for our, their in _side_by_side(_rising(ours), _rising(theirs)):
+        faults = list(_faults(our, their, found.explained))
+        found.compared += bool(our and our.row and their)
+        found.differing += bool(faults)
+        found.columns.update(column for column, _ in faults)
+        frame = our.frame if our else their.frame if their else 0
+        found.first += [f"frame {frame}: {text}" for _, text in faults[: most - len(found.first)]]
+    return found
+
+
+def _side_by_side(ours: Iterator[Ours], theirs: Iterator[Row]) -> Iterator[tuple[Ours | None, Row | None]]:
+    """Both tables by frame; None for who has nothing of one."""
+    our, their = next(ours, None), next(theirs, None)
+    while our or their:
+        first = min(side.frame for side in (our, their) if side)
+        left, right = our if our and our.frame == first else None, their if their and their.frame == first else None
+        yield left, right
+        our, their = next(ours, None) if left else our, next(theirs, None) if right else their
+
+
+FrameT = TypeVar("FrameT", "Ours", Row)
+
+
+def _rising(rows: Iterable[FrameT]) -> Iterator[FrameT]:
+    last = 0
+    for row in rows:
+        if row.frame <= last:
+            raise NagleLabError(f"frame {row.frame} comes after frame {last}: a table is not in order of frames")
+        last = row.frame
+        yield row
+
+
+def _faults(our: Ours | None, their: Row | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The differences of one frame: (column, in words); those by definition are counted in `explained` instead."""
+    if their and their.sport is None:
+        their = None
+        if our and our.row:
+            explained["IPv6 that tells no length (segmentation offload): tshark does not look into it"] += 1
+            return
+    if not (our and our.row):
+        if their and our and our.left_out.startswith("TCP "):
+            explained[f"{our.left_out}: tshark shows what there is of it, ours leaves it out"] += 1
+        elif their:
+            yield "only in tshark's", "only in tshark's" + (f" (ours: {our.left_out})" if our else "")
+        return
+    if not their:
+        yield "only in ours", "only in ours"
+        return
+    for name, mine, other in zip(Row._fields, our.row, their, strict=True):
+        if mine == other:
+            continue
+        if why := _definition(name, our, mine, other):
+            explained[why] += 1
+        else:
+            yield name, f"{name} is {mine} in ours, {other} in tshark's"
+
+
+def _definition(column: str, our: Ours, mine: object, other: object) -> str:
+    """Why a difference is one of definition; empty if it is a fault."""
+    if column == "length":
+        if other is None:
+            return "length of a fragment: tshark gives none, ours is to the end of this fragment"
+        if our.beyond:
+            return "length, where the IP header tells more bytes than the frame had: ours believes the header"
+    if column in OPTIONS and mine is None and our.cut:
+        return f"{column} in options cut by the snaplen: tshark shows half of them, ours only whole ones"
+    return ""

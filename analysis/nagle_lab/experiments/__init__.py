@@ -1,0 +1,1 @@
+"""Many runs: the matrix, sweeps, comparisons, published claims."""

@@ -1,0 +1,326 @@
+"""Runs and captures side by side: their figures, what was gained over the first one, and what differs."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Result, Spread, json_text
+from nagle_lab.diagnosis.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, worst
+from nagle_lab.runs.figures import figures_of
+from nagle_lab.runs.judged import part
+from nagle_lab.runs.run import Run, is_run, judge
+
+SCHEMA = "nagle-lab-compare/1"
+# A relative difference up to this is told as none, for two runs of one variant differ by as much: what counts packets
+# or follows the delayed-ACK timer, and what depends on how busy the machine is (24,000 to 41,000 requests/s).
+COUNTED, BUSY = 0.05, 0.3
+TIMES_FROM = 2.0  # ratios from here on are told as "2.4×", smaller ones in percent
+MANY = 4  # link types, MSS and ports that are listed one by one
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One figure that is compared; ``less`` and ``more`` are how a change reads, as in "3.2× fewer"."""
+
+    name: str  # in JSON
+    words: str  # in tables
+    unit: str
+    less: str
+    more: str
+    noise: float = COUNTED
+
+
+QUANTITIES = (
+    Quantity("stalled_share", "stalled share", "", "less", "more"),
+    Quantity("wait_p50_ms", "wait, median", "ms", "shorter", "longer"),
+    Quantity("wait_p99_ms", "wait, 99th percentile", "ms", "shorter", "longer"),
+    Quantity("exchange_p50_ms", "exchange, median", "ms", "shorter", "longer", BUSY),
+    Quantity("exchange_p99_ms", "exchange, 99th percentile", "ms", "shorter", "longer", BUSY),
+    Quantity("requests_per_s", "requests per second", "per s", "fewer", "more", BUSY),
+    Quantity("request_p50_ms", "request, median", "ms", "shorter", "longer", BUSY),
+    Quantity("request_p99_ms", "request, 99th percentile", "ms", "shorter", "longer", BUSY),
+    Quantity("packets_per_request", "packets per request", "", "fewer", "more"),
+    Quantity("wire_bytes_per_payload_byte", "wire bytes per payload byte", "", "fewer", "more"),
+    Quantity("delayed_acks", "delayed ACKs", "", "fewer", "more"),
+    Quantity("kernel_delayed_acks", "… in the kernels' counters", "", "fewer", "more"),
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One run or capture; ``figures`` by name of :data:`QUANTITIES` (None: there is none)."""
+
+    name: str  # scenario / variant, or the file
+    source: str  # the run's folder, or the file
+    is_run: bool
+    verdict: str
+    reason: str
+    as_expected: bool | None  # None: nothing is expected of a capture
+    figures: dict[str, float | None]
+    facts: dict[str, dict[str, str]]  # configuration and environment: section → name → value
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How one figure of a subject stands to the first one's; None where a ratio or difference has no meaning."""
+
+    ratio: float | None  # subject / first
+    difference: float | None  # subject − first, in the quantity's unit
+    words: str  # empty: nothing to say
+    short: str = ""  # for narrow tables: ×16.3, ÷26.3, −16%; empty: about the same, or not to be told so
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One fact that is not the same for all; None: that subject has no such thing."""
+
+    section: str
+    name: str
+    values: list[str | None]  # in the order of the subjects
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Subjects in the order given, the gains of each after the first over the first, and what differs."""
+
+    subjects: list[Subject]
+    gains: list[dict[str, Gain]]  # by name of the quantity; one for each subject after the first
+    differences: list[Difference]
+    not_compared: list[str]  # sections that only some of the subjects tell of
+
+    @property
+    def code(self) -> Exit:
+        """2 with an INVALID one, 3 with an INCONCLUSIVE one, else 0."""
+        return worst(exit_code(Verdict(subject.verdict)) for subject in self.subjects)
+
+    def to_json(self) -> str:
+        """One line, ending in a newline; the same bytes for the same input."""
+        whole = {
+            "schema": SCHEMA,
+            "quantities": [{"name": q.name, "words": q.words, "unit": q.unit} for q in QUANTITIES],
+            "subjects": [asdict(subject) for subject in self.subjects],
+            "gains": [{name: asdict(gain) for name, gain in gains.items()} for gains in self.gains],
+            "differences": [asdict(difference) for difference in self.differences],
+            "not_compared": self.not_compared,
+        }
+        return json_text(whole) + "\n"
+
+
+def compare(paths: Sequence[Path]) -> Comparison:
+    """Analyse run folders and capture files, and hold them against each other.
+
+    Raises NagleLabError where there are fewer than two, or one is unusable.
+    """
+    if len(paths) < 2:
+        raise NagleLabError("compare takes two or more: run folders or capture files")
+    return comparison([_subject(path) for path in paths])
+
+
+def comparison(subjects: Sequence[Subject]) -> Comparison:
+    """Hold subjects against the first of them."""
+    first = subjects[0]
+    gains = [
+        {q.name: gain(q, first.figures[q.name], each.figures[q.name]) for q in QUANTITIES} for each in subjects[1:]
+    ]
+    sections = list(dict.fromkeys(section for subject in subjects for section in subject.facts))
+    shared = [section for section in sections if all(section in subject.facts for subject in subjects)]
+    differences = [found for section in shared for found in _differences(section, subjects)]
+    return Comparison(list(subjects), gains, differences, [s for s in sections if s not in shared])
+
+
+def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
+    """How ``value`` stands to ``first``."""
+    if first is None or value is None:
+        words = "none any more" if first is not None and quantity.name.startswith("wait_") else ""
+        return Gain(None, None, words)
+    ratio, difference = (value / first if first else None), value - first
+    if quantity.name == "stalled_share":
+        return Gain(ratio, difference, _points(first, value))
+    return Gain(ratio, difference, _change(quantity, first, value), _short(quantity, first, value))
+
+
+def _points(first: float, value: float) -> str:
+    if first and not value:
+        return "none stalls any more"
+    points = round(100 * (value - first), 1)
+    return f"{abs(points):g} points {'less' if points < 0 else 'more'}" if points else "the same"
+
+
+def _change(quantity: Quantity, first: float, value: float) -> str:
+    if first == value:
+        return "the same"
+    if not first or not value:  # of times and rates it is not zero, but less than the load tool tells
+        if quantity.unit:
+            return ""
+        return f"none any more ({first:,.4g} before)" if first else f"{value:,.4g} where there was none"
+    if abs(value - first) <= quantity.noise * first:
+        return "about the same"
+    word = quantity.less if value < first else quantity.more
+    factor = max(value / first, first / value)
+    return f"{_times(factor)}× {word}" if factor >= TIMES_FROM else f"{abs(value / first - 1):.0%} {word}"
+
+
+def _short(quantity: Quantity, first: float, value: float) -> str:
+    if not first or not value or abs(value - first) <= quantity.noise * first:
+        return ""
+    factor = max(value / first, first / value)
+    grown = value > first
+    if factor >= TIMES_FROM:
+        return f"{'×' if grown else '÷'}{_times(factor)}"
+    return f"{'+' if grown else '−'}{abs(value / first - 1):.0%}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}"
+
+
+# ------------------------------------------------------------------------------------------ subjects
+
+
+def _subject(path: Path) -> Subject:
+    if is_run(path):
+        return subject_of_run(judge(path))
+    if path.is_dir():
+        raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
+    return subject_of_capture(analyze(path))
+
+
+def subject_of_run(run: Run) -> Subject:
+    """A run as a subject: figures of its judged connections, in the capture nearest the held end."""
+    m, result = run.manifest, run.results[run.best]
+    return Subject(
+        name=f"{m['scenario']} / {m['variant']}",
+        source=run.folder.name,
+        is_run=True,
+        verdict=run.verdict,
+        reason=run.reason,
+        as_expected=not run.contradictions,
+        figures=_none() | (_of_figures(run) if _tells(run.verdict) else {}),
+        facts=_facts_of_run(run) | {"capture": _facts_of_capture(result)},
+    )
+
+
+def subject_of_capture(result: Result) -> Subject:
+    """A capture as a subject; its exchanges stand for requests."""
+    figures = _none()
+    if _tells(result.verdict):
+        s, mine = result.summary, part(result, None).judged
+        figures |= {
+            "stalled_share": mine.stalled_after_first,
+            **_middle_and_tail("wait", s.wait_ms),
+            **_middle_and_tail("exchange", s.exchange_ms),
+            "packets_per_request": mine.packets / mine.exchanges if mine.exchanges else None,
+            "wire_bytes_per_payload_byte": mine.wire_bytes / mine.payload_bytes if mine.payload_bytes else None,
+            "delayed_acks": mine.delayed_acks,
+        }
+    name = result.source.file
+    return Subject(
+        name, name, False, result.verdict, result.reason, None, figures, {"capture": _facts_of_capture(result)}
+    )
+
+
+def _none() -> dict[str, float | None]:
+    return dict.fromkeys(q.name for q in QUANTITIES)
+
+
+def _tells(verdict: str) -> bool:
+    """Whether the figures of something with this verdict may be believed."""
+    return verdict in (Verdict.STALL, Verdict.CLEAN)
+
+
+def _of_figures(run: Run) -> dict[str, float | None]:
+    figures, seen = figures_of(run), run.captures[run.best]
+    exchange = None if seen.elsewhere.exchanges else seen.result.summary.exchange_ms
+    own = asdict(figures)
+    found = {q.name: own[q.name] for q in QUANTITIES if q.name in own}
+    return found | {
+        **_middle_and_tail("exchange", exchange),
+        "request_p50_ms": figures.p50_ms,
+        "request_p99_ms": figures.p99_ms,
+    }
+
+
+def _middle_and_tail(name: str, spread: Spread | None) -> dict[str, float | None]:
+    return {f"{name}_p50_ms": spread.p50 if spread else None, f"{name}_p99_ms": spread.p99 if spread else None}
+
+
+# --------------------------------------------------------------------------- configuration, environment
+
+
+def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
+    m, w = run.manifest, run.witnesses
+    captures, homes = m["captures"], m["namespaces"]
+    load = {"command": w["load"]["command"]}
+    option = {"in effect": w["option"]["demanded"]} if w["option"] and w["option"]["in_effect"] else {}
+    return {
+        "lab": {"lab": m["lab"]},  # scenario and variant are its name
+        "setting": option,
+        "parameter": _texts(m["parameters"]),
+        "load": load,
+        "version": _texts(m["versions"]),
+        "image": dict(_images(m["images"])),
+        "network": {
+            **_collapsed({name: {"MTU": of["mtu"]} for name, of in captures.items() if "mtu" in of}),
+            **_collapsed({at: {"congestion control": of["congestion_control"]} for at, of in homes.items()}),
+        },
+        "sysctl": _collapsed({at: of["sysctls"] for at, of in homes.items()}),
+        "offload": _collapsed({name: of.get("offloads") or {} for name, of in captures.items()}),
+    }
+
+
+def _facts_of_capture(result: Result) -> dict[str, str]:
+    source, sizes, ports = result.source, set[int](), set[int]()
+    for connection in result.connections:
+        sizes.add(connection.mss)
+        ports.add(connection.server.port)
+        if len(sizes) > MANY and len(ports) > MANY:
+            break
+    return {
+        "format": source.format,
+        "link type": ", ".join(source.link_type),
+        "captured near": result.summary.captured_near or "not known",
+        "full segment": _few(sizes, "B"),
+        "server port": _few(ports, ""),
+    }
+
+
+def _few(values: set[int], unit: str) -> str:
+    return "several" if len(values) > MANY else ", ".join(f"{value} {unit}".strip() for value in sorted(values))
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def _images(images: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Image and base of every service, without tags, which tell of the recipe; checksums as short as Docker shows."""
+    for service, image in images.items():
+        yield service, f"{(image.get('name') or '').rpartition(':')[0]} {_digits(image.get('id'))}"
+        if base := image.get("base"):
+            yield f"{service}, base", f"{base['name']} {_digits(base['id'])}"
+
+
+def _digits(checksum: str | None) -> str:
+    return (checksum or "").removeprefix("sha256:")[:12]
+
+
+def _collapsed(by_place: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The values of several places by name: one where all have the same, else each with its place."""
+    names = dict.fromkeys(name for values in by_place.values() for name in values)
+    found = {}
+    for name in names:
+        values = {place: str(of[name]) for place, of in by_place.items() if name in of}
+        same = len(set(values.values())) == 1
+        found[name] = next(iter(values.values())) if same else ", ".join(f"{p} {v}" for p, v in values.items())
+    return found
+
+
+def _differences(section: str, subjects: Iterable[Subject]) -> Iterator[Difference]:
+    tables = [subject.facts[section] for subject in subjects]
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = [table.get(name) for table in tables]
+        if len(set(values)) > 1:
+            yield Difference(section, name, values)

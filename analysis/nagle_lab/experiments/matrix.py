@@ -1,0 +1,125 @@
+"""The matrix: every scenario × variant, run one after the other, and what came out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nagle_lab.errors import Exit, worst
+from nagle_lab.experiments.claims import ClaimResult, weigh
+from nagle_lab.experiments.trials import Outcome
+from nagle_lab.lab import Scenario, Variant
+from nagle_lab.runs.figures import Figures, medians
+
+SCHEMA = "nagle-lab-matrix/1"
+
+
+@dataclass
+class Row:
+    """One variant of a scenario, and what came of each of its runs."""
+
+    scenario: Scenario
+    variant: Variant
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> str:
+        """The verdict, or of runs that differ each with its number of runs."""
+        names = [outcome.name for outcome in self.outcomes]
+        if len(set(names)) < 2:
+            return "".join(names[:1])
+        return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+
+    @property
+    def as_expected(self) -> int:
+        """How many of the runs are."""
+        return sum(outcome.as_expected for outcome in self.outcomes)
+
+    @property
+    def figures(self) -> Figures | None:
+        """The medians over the runs that are STALL or CLEAN."""
+        return medians([outcome.figures for outcome in self.outcomes if outcome.figures])
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why runs are not as expected, each reason once."""
+        return list(dict.fromkeys(outcome.reason for outcome in self.outcomes if outcome.reason))
+
+
+@dataclass
+class Matrix:
+    """Rows in the order of the scenarios and their variants; ``repeat`` runs each."""
+
+    rows: list[Row]
+    repeat: int
+    about: dict[str, Any] = field(default_factory=dict)  # the machine and the time, for the reports
+
+    @property
+    def planned(self) -> int:
+        """Runs in all."""
+        return len(self.rows) * self.repeat
+
+    @property
+    def done(self) -> int:
+        """Runs made, whatever came of them."""
+        return sum(len(row.outcomes) for row in self.rows)
+
+    @property
+    def code(self) -> Exit:
+        """0 all as expected, 2 any error, 1 any contradiction, 3 the others only inconclusive."""
+        return worst(outcome.code for row in self.rows for outcome in row.outcomes)
+
+    def by_scenario(self) -> Iterator[tuple[Scenario, list[Row]]]:
+        """The rows that have been run, by scenario."""
+        for scenario in {row.scenario.name: row.scenario for row in self.rows}.values():
+            rows = [row for row in self.rows if row.scenario.name == scenario.name and row.outcomes]
+            if rows:
+                yield scenario, rows
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for ``--json``."""
+        return {
+            "schema": SCHEMA,
+            **self.about,
+            "repeat": self.repeat,
+            "runs": {"planned": self.planned, "done": self.done},
+            "exit_code": int(self.code),
+            "scenarios": [
+                {
+                    "scenario": scenario.name,
+                    "variants": [_row(row) for row in rows],
+                    "claims": [asdict(result) for result in claims_of(scenario, rows)],
+                }
+                for scenario, rows in self.by_scenario()
+            ],
+        }
+
+
+def plan(scenarios: Sequence[Scenario], repeat: int) -> Matrix:
+    """Every variant of those scenarios, not yet run."""
+    return Matrix(
+        [Row(scenario, variant) for scenario in scenarios for variant in scenario.variants.values()], repeat
+    )
+
+
+def fill(matrix: Matrix, carry_out: Callable[[Row], Outcome]) -> None:
+    """Run every row as often as planned, the whole matrix before any of it again."""
+    for _ in range(matrix.repeat):
+        for row in matrix.rows:
+            row.outcomes.append(carry_out(row))
+
+
+def claims_of(scenario: Scenario, rows: Sequence[Row]) -> list[ClaimResult]:
+    """The scenario's claims, held against the figures of its rows."""
+    figures: Mapping[str, Figures | None] = {row.variant.name: row.figures for row in rows}
+    return [weigh(claim, figures) for claim in scenario.claims]
+
+
+def _row(row: Row) -> dict[str, Any]:
+    figures = row.figures
+    return {
+        "variant": row.variant.name,
+        "expected": row.variant.expected.verdict,
+        "as_expected": row.as_expected,
+        "medians": asdict(figures) if figures else None,
+        "runs": [asdict(outcome) for outcome in row.outcomes],
+    }

@@ -1,0 +1,231 @@
+"""A sweep: one parameter run through, and the sizes at which the verdict changes, located exactly."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import Exit, NagleLabError, worst
+from nagle_lab.experiments.trials import Outcome
+from nagle_lab.lab import IntParameter, Scenario, Sweep
+from nagle_lab.runs.bursts import Bursts
+
+SCHEMA = "nagle-lab-sweep/1"
+SHARP = 0.9  # at the stalled side of a sharp edge, this much of the largest share that the doubling sizes show
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a series, with the swept parameter at ``size``.
+
+    ``bursts`` is what each end sent, by role; ``sizes`` are the parameters in bytes that were not swept.
+    """
+
+    size: int
+    outcome: Outcome
+    bursts: Mapping[str, Bursts]
+    sizes: Mapping[str, int]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """STALL or CLEAN; None where the run does not tell."""
+        return self.outcome.verdict if self.outcome.verdict in (Verdict.STALL, Verdict.CLEAN) else None
+
+    @property
+    def share(self) -> float:
+        """Stalled exchanges of those after a connection's first, 0 to 1."""
+        return self.outcome.figures.stalled_share if self.outcome.figures else 0.0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two neighbouring sizes with different verdicts; ``blurs`` says why it is no sharp edge, if it is not."""
+
+    below: Point
+    above: Point
+    blurs: list[str]
+
+    @property
+    def stalled(self) -> Point:
+        """The side that stalls."""
+        return self.below if self.below.verdict is Verdict.STALL else self.above
+
+
+@dataclass
+class Series:
+    """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search.
+
+    The connections to ``port`` are judged.
+    """
+
+    name: str
+    variant: str
+    port: int
+    points: list[Point] = field(default_factory=list)
+    doubled: int = 0
+    again: list[Point] = field(default_factory=list)  # both sides of each edge, run once more
+    edges: list[Edge] = field(default_factory=list)
+
+
+Measure = Callable[[int], Point]
+
+
+def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
+    """The parameter, the least and the largest size of ``NAME=LO..HI``, or of the scenario's own ``[sweep]``.
+
+    NAME is a whole-number parameter of the scenario, in upper or lower case, or ``size``: the one its ``[sweep]``
+    names. Raises NagleLabError for anything else.
+    """
+    own = swept(scenario)
+    if text is None:
+        return own.parameter, own.low, own.high
+    name, _, span = text.partition("=")
+    low, dots, high = span.partition("..")
+    whole = all(end.isascii() and end.isdigit() and len(end) < 19 for end in (low, high))
+    if not dots or not whole or not 0 < int(low) < int(high):
+        raise NagleLabError(f"{text}: not NAME=LO..HI with 0 < LO < HI, as in size=64..16384")
+    parameter = own.parameter if name.lower() == "size" else name.upper()
+    if not isinstance(scenario.parameters.get(parameter), IntParameter):
+        ints = [name for name, parameter in scenario.parameters.items() if isinstance(parameter, IntParameter)]
+        raise NagleLabError(
+            f"{name} is no whole number to sweep in {scenario.name}: size, or one of {', '.join(ints)}"
+        )
+    return parameter, int(low), int(high)
+
+
+def swept(scenario: Scenario) -> Sweep:
+    """The scenario's ``[sweep]``; NagleLabError where it has none."""
+    if scenario.sweep is None:
+        raise NagleLabError(f"{scenario.name} has no [sweep] in its scenario.toml: size does not matter there")
+    return scenario.sweep
+
+
+def doubled(low: int, high: int) -> list[int]:
+    """``low``, twice that, and so on, and at last ``high``."""
+    sizes = []
+    while low < high:
+        sizes.append(low)
+        low *= 2
+    return [*sizes, high]
+
+
+def run_through(
+    series: Series, low: int, high: int, measure: Measure, foresee: Callable[[int], None] = lambda _: None
+) -> None:
+    """Measure a series at doubling sizes, then halve the gap at each change of verdict until it is exact.
+
+    ``foresee`` is told how many runs an edge takes besides those at doubling sizes.
+    What happens between two doublings of one verdict is not looked at. A run that does not tell (INCONCLUSIVE,
+    INVALID, failed) is not run again; it stays among the points.
+    """
+    for size in doubled(low, high):
+        series.points.append(measure(size))
+        series.doubled += 1
+    telling = [point for point in series.points if point.verdict]
+    for below, above in pairwise(telling):
+        if below.verdict is not above.verdict:
+            foresee((above.size - below.size - 1).bit_length() + 2)
+            _locate(series, below, above, measure)
+
+
+def _locate(series: Series, below: Point, above: Point, measure: Measure) -> None:
+    """Find the edge between two points of different verdicts, and run both its sides once more."""
+    most = max(series.points[: series.doubled], key=lambda point: point.share)
+    mute = None
+    while above.size - below.size > 1 and mute is None:
+        middle = measure((below.size + above.size) // 2)
+        series.points.append(middle)
+        if middle.verdict is None:
+            mute = middle
+        elif middle.verdict is below.verdict:
+            below = middle
+        else:
+            above = middle
+    again = [measure(point.size) for point in (below, above)]
+    series.again += again
+    series.edges.append(Edge(below, above, list(_blurs(below, above, again, most, mute))))
+
+
+def _blurs(below: Point, above: Point, again: list[Point], most: Point, mute: Point | None) -> Iterator[str]:
+    if mute:
+        yield f"between {below.size} and {above.size}, not located: {mute.size} is {mute.outcome.name}"
+    for first, second in zip((below, above), again, strict=True):
+        if second.verdict is not first.verdict:
+            yield f"{first.size} was {first.outcome.name} at first and {second.outcome.name} when run again"
+    stalled = below if below.verdict is Verdict.STALL else above
+    if stalled.share < SHARP * most.share:
+        yield f"at {stalled.size} only {stalled.share:.1%} stall, at {most.size} {most.share:.1%}"
+
+
+def code_of(found: list[Series]) -> Exit:
+    """0 if every run tells, 2 for any that is INVALID or failed, 3 for any other that does not."""
+    points = [point for series in found for point in [*series.points, *series.again]]
+    return worst(Exit.OK if point.verdict else point.outcome.code for point in points)
+
+
+def explanation(edge: Edge, parameter: str) -> list[str]:
+    """What the captures on both sides of an edge show, in sentences; none where nothing was captured."""
+    held, at = edge.stalled, edge.stalled.size
+    role = next((role for role, sent in held.bursts.items() if sent.held_bytes is not None), None)
+    if role is None:
+        return []
+    lines = [
+        f"At {point.size} the {role} sends {_sizes(point, role, parameter)} ({point.verdict})."
+        for point in (edge.below, edge.above)
+        if role in point.bursts
+    ]
+    stalled, clean = held.bursts[role], (edge.above if held is edge.below else edge.below).bursts.get(role)
+    if clean is None or stalled.held_bytes is None or stalled.unacknowledged_bytes is None:
+        return lines
+    waiting, before = (_named(n, held, role, parameter) for n in (stalled.held_bytes, stalled.unacknowledged_bytes))
+    lines.append(f"At {at} the {waiting} wait behind {before} not yet acknowledged.")
+    if held is edge.above:
+        few, more = len(clean.usual), len(stalled.usual)
+        if more > few:
+            lines.append(
+                f"What leaves as {few} segment{'s' * (few > 1)} up to {edge.below.size} leaves as {more} then."
+            )
+    elif stalled.held_bytes < stalled.mss <= max(clean.usual[1:], default=0):
+        full = f"MSS {stalled.mss}" + (f", MTU {stalled.mtu}" if stalled.mtu else "")
+        lines.append(f"From {edge.above.size} on a full segment follows ({full}): Nagle's algorithm never holds one.")
+    return lines
+
+
+def _sizes(point: Point, role: str, parameter: str) -> str:
+    sent = point.bursts[role]
+    shown = " + ".join(_named(length, point, role, parameter) for length in sent.usual[:6])
+    more = f" + {len(sent.usual) - 6} more" if len(sent.usual) > 6 else ""
+    usually = "" if sent.share > 0.9 else f", in {sent.share:.0%} of its bursts"
+    return f"{shown}{more}{usually}"
+
+
+def _named(length: int, point: Point, role: str, parameter: str) -> str:
+    known = {"MSS": point.bursts[role].mss, parameter: point.size, **point.sizes}
+    names = [name for name, value in known.items() if value == length]
+    return f"{length} B ({', '.join(names)})" if names else f"{length} B"
+
+
+def to_json(scenario: str, parameter: str, low: int, high: int, found: list[Series]) -> dict[str, Any]:
+    """All of a sweep, for ``--json``."""
+    return {
+        "schema": SCHEMA,
+        "scenario": scenario,
+        "parameter": parameter,
+        "from": low,
+        "to": high,
+        "exit_code": int(code_of(found)),
+        "series": [
+            {
+                "name": series.name,
+                "variant": series.variant,
+                "points": [asdict(point) for point in sorted(series.points, key=lambda point: point.size)],
+                "again": [asdict(point) for point in series.again],
+                "edges": [
+                    {"below": edge.below.size, "above": edge.above.size, "sharp": not edge.blurs, "blurs": edge.blurs}
+                    for edge in series.edges
+                ],
+            }
+            for series in found
+        ],
+    }

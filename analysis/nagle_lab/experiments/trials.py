@@ -1,0 +1,70 @@
+"""One run of a variant, made, judged and stored; and what of it is kept where many are made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab import Scenario, Variant, record
+from nagle_lab.runs.figures import Figures, figures_of
+from nagle_lab.runs.run import Run, judge, store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one run.
+
+    ``verdict`` is None where there is no run to judge; ``reason`` says in one line why it is not as expected, and is
+    empty where it is. Only a run that is STALL or CLEAN has ``figures``: nothing in others may be believed.
+    """
+
+    code: Exit
+    verdict: Verdict | None
+    reason: str
+    folder: str | None
+    figures: Figures | None
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether verdict, ends and share are what the variant expects."""
+        return self.code is Exit.OK
+
+    @property
+    def name(self) -> str:
+        """The verdict; ``error`` where there is none."""
+        return self.verdict or "error"
+
+
+def make_run(
+    scenario: Scenario, variant: Variant, settings: Mapping[str, str], runs: Path, progress: Callable[[str], None]
+) -> Run:
+    """Run ``variant`` once (see :func:`nagle_lab.lab.record`), judge it, and store the result in its folder."""
+    folder = record(scenario, variant, settings, runs, progress)
+    progress("analysing")
+    run = judge(folder)
+    store(run)
+    return run
+
+
+def outcome_of(run: Run) -> Outcome:
+    """What is kept of a run."""
+    code, conclusive = run.exit_code(), run.verdict in (Verdict.STALL, Verdict.CLEAN)
+    reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
+    return Outcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)
+
+
+def attempt(make: Callable[[], Run]) -> tuple[Run | None, Outcome]:
+    """Make a run; whatever goes wrong becomes its outcome, so that the runs after it go on.
+
+    A machine that lacks what the variant needs makes it INCONCLUSIVE. KeyboardInterrupt is let through.
+    """
+    try:
+        run = make()
+        return run, outcome_of(run)
+    except NagleLabError as error:
+        verdict = Verdict.INCONCLUSIVE if error.exit_code is Exit.INCONCLUSIVE else None
+        return None, Outcome(error.exit_code, verdict, str(error), None, None)
+    except Exception as error:  # a mistake of ours, too: an hour of other runs must not be lost to it
+        said = f"{type(error).__name__}: {error}".rstrip(": ")
+        return None, Outcome(Exit.UNUSABLE, None, said, None, None)

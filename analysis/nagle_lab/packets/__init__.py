@@ -1,6 +1,0 @@
-"""The packet table: `decode` turns batches of captured records into columns of TCP segments."""
-
-from nagle_lab.packets.decode import decode
-from nagle_lab.packets.table import Packets, Rows, Tally
-
-__all__ = ["Packets", "Rows", "Tally", "decode"]

@@ -1,0 +1,1 @@
+"""A run folder: what is in it, and every witness held against its captures."""

@@ -1,0 +1,70 @@
+"""What one end of the judged connections sends at a time, and the sizes that rule it: MSS and MTU."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nagle_lab.diagnosis.result import Connection, Stall
+from nagle_lab.evidence.excerpt import Step, packets_of
+from nagle_lab.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """What one end sends in one run, at the capture nearest the held end.
+
+    ``usual`` is the commonest burst, the payload bytes of the segments that it sends on one connection without the
+    other end's data in between; ``share`` is its share of all, 0 to 1. Where this end was held, ``held_bytes`` waited
+    behind ``unacknowledged_bytes`` in a typical stall. ``mss`` is the payload of a full segment, ``mtu`` that of the
+    captured interface.
+    """
+
+    usual: tuple[int, ...]
+    share: float
+    unacknowledged_bytes: int | None
+    held_bytes: int | None
+    mss: int
+    mtu: int | None
+
+
+def bursts_of(run: Run) -> dict[str, Bursts]:
+    """What each end of a judged connection sends in a run, by role; empty where none was captured."""
+    seen = run.captures[run.best]
+    judged = [c for c in seen.connections if seen.port in (None, c.server.port)]
+    if not judged:
+        return {}
+    mine = {c.id for c in judged}
+    stalls = sorted((s for s in seen.result.stalls if s.connection in mine), key=lambda s: s.wait_ms)
+    typical = stalls[len(stalls) // 2] if stalls else None
+    shown = seen.result.connections[typical.connection] if typical else max(judged, key=_exchanges)
+    steps = list(packets_of(run.capture(run.best), shown))
+    mtu = run.manifest["captures"][run.best]["mtu"]
+    return {role: _sent(role, steps, typical, shown.mss, mtu) for role in ("client", "server")}
+
+
+def _sent(role: str, steps: list[Step], typical: Stall | None, mss: int, mtu: int | None) -> Bursts:
+    counted = Counter(_bursts(steps, from_client=role == "client"))
+    usual, times = counted.most_common(1)[0] if counted else ((), 0)
+    held = typical if typical and typical.held_by.role == role else None
+    return Bursts(
+        usual=usual,
+        share=times / max(1, counted.total()),
+        unacknowledged_bytes=held.trigger_bytes if held else None,
+        held_bytes=held.released_bytes if held else None,
+        mss=mss,
+        mtu=mtu,
+    )
+
+
+def _exchanges(connection: Connection) -> int:
+    return connection.exchanges
+
+
+def _bursts(steps: Iterable[Step], *, from_client: bool) -> list[tuple[int, ...]]:
+    found: list[list[int]] = [[]]
+    for step in steps:
+        if step.length and step.from_client == from_client:
+            found[-1].append(step.length)
+        elif step.length and found[-1]:
+            found.append([])
+    return [tuple(burst) for burst in found if burst]

@@ -1,0 +1,119 @@
+"""The witnesses of a run held against its captures: the load tool, tcpdump's counts, the kernel's counters."""
+
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nagle_lab.diagnosis.result import Connection
+from nagle_lab.diagnosis.verdict import Verdict
+
+# Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
+# a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
+# also counts ACKs of bare FINs that its timer sent, but did not delay (stalls.fin_acks_by_timer), and does not count
+# those that a program sent by reading late (stalls.is_before_timer).
+DELAYED_ACKS_APART = 2
+DELAYED_ACKS_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Check:
+    """One witness held against the captures; ``verdict`` is what the run becomes when it fails."""
+
+    name: str
+    ok: bool
+    detail: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What captures show of one network namespace: packets from its own addresses, and to them.
+
+    On loopback a packet is both: the kernel counts it once as sent and once as received.
+    """
+
+    segments_sent: int
+    packets_received: int
+    delayed_acks: int
+    fin_acks_by_timer: int
+    acks_before_timer: int
+
+
+def is_own(ip: str, addresses: Collection[str], *, inside: bool = True) -> bool:
+    """Whether ``ip``, in a capture taken ``inside`` a network namespace, is that namespace's own.
+
+    ``addresses`` are the namespace's; every namespace has the addresses of loopback to itself.
+    """
+    return ip in addresses or (inside and ipaddress.ip_address(ip).is_loopback)
+
+
+def traffic(connections: Iterable[Connection], addresses: Collection[str], *, inside: bool = True) -> Traffic:
+    """Add up what a namespace sent and received; see :func:`is_own`."""
+    sent = received = delayed = fins = early = 0
+    for c in connections:
+        for end, other in ((c.client, c.server), (c.server, c.client)):
+            if is_own(end.ip, addresses, inside=inside):
+                mine = c.sent[end.role]
+                sent += mine.segments
+                delayed += mine.delayed_acks
+                fins += mine.fin_acks_by_timer
+                early += mine.acks_before_timer
+                received += c.sent[other.role].packets
+    return Traffic(sent, received, delayed, fins, early)
+
+
+def load_check(load: dict[str, Any]) -> Check:
+    """Whether every request of the load was served."""
+    served = load["complete"] == load["requests"] and not load["failed"] and not load.get("non_2xx")
+    detail = f"{load['complete']} of {load['requests']} requests complete, {load['failed']} failed"
+    return Check("load", load["exit_code"] == 0 and served, detail, Verdict.INVALID)
+
+
+def option_check(option: dict[str, Any]) -> Check:
+    """Whether the setting that the variant is about took effect."""
+    where = "in effect" if option["in_effect"] else "not found"
+    detail = f"'{option['demanded']}' {where} in {option['file']}"
+    return Check("option", bool(option["in_effect"]), detail, Verdict.INVALID)
+
+
+def lossless_check(capture: str, c: dict[str, int]) -> Check:
+    """Whether tcpdump wrote every packet it received, and dropped none."""
+    dropped = c["dropped"] + c["dropped_by_interface"]
+    detail = f"{c['captured']} packets captured, {c['received']} received, {dropped} dropped"
+    if early := c.get("early", 0):  # recorded since its filter is waited for
+        detail += f"; {early} before the filter stood"
+    return Check(
+        f"lossless at the {capture}", c["captured"] == c["received"] and not dropped, detail, Verdict.INVALID
+    )
+
+
+def grown(counters: dict[str, dict[str, int]], name: str) -> int:
+    """How much a kernel counter grew over the load."""
+    return counters["after"][name] - counters["before"][name]
+
+
+def segments_sent(counters: dict[str, dict[str, int]]) -> int:
+    """Segments a namespace's kernel sent; OutSegs leaves out retransmissions (RFC 4022)."""
+    return grown(counters, "Tcp.OutSegs") + grown(counters, "Tcp.RetransSegs")
+
+
+def kernel_checks(namespace: str, counters: dict[str, dict[str, int]], seen: Traffic) -> Iterator[Check]:
+    """A namespace's kernel counters held against what the captures in it show of its own addresses."""
+    sent, received = seen.segments_sent, seen.packets_received
+    out, into = segments_sent(counters), grown(counters, "Tcp.InSegs")
+    detail = f"{sent} sent and {received} received in the capture, {out} and {into} in the kernel"
+    yield Check(f"segments at the {namespace}", (sent, received) == (out, into), detail, Verdict.INVALID)
+    yield delayed_acks_check(namespace, counters, seen)
+
+
+def delayed_acks_check(namespace: str, counters: dict[str, dict[str, int]], seen: Traffic) -> Check:
+    """Delayed ACKs that the captures in a namespace show, held against its kernel's counter."""
+    kernel = grown(counters, "TcpExt.DelayedACKs")
+    apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
+    least = seen.delayed_acks - seen.acks_before_timer
+    ok = least - apart <= kernel <= seen.delayed_acks + seen.fin_acks_by_timer + apart
+    fins = f" and {seen.fin_acks_by_timer} of a FIN sent by the timer at once" if seen.fin_acks_by_timer else ""
+    early = f", {seen.acks_before_timer} of them too soon for a timer" if seen.acks_before_timer else ""
+    detail = f"{seen.delayed_acks} in the capture{early}{fins}, {kernel} in the kernel"
+    return Check(f"delayed ACKs of the {namespace}", ok, detail, Verdict.INCONCLUSIVE)

@@ -1,0 +1,1 @@
+"""TCP: connections, and what happens on them."""
