@@ -96,8 +96,8 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../link ../docs ../setup
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../link ../docs ../setup
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../docs ../setup
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../docs ../setup
 	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
 	@MYPYPATH=setup $(bin)/mypy --config-file analysis/pyproject.toml setup/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR

@@ -128,7 +128,7 @@ def copy_of_the_lab(place: Path, *server_lines: str) -> Path:
 
     Returns the scenarios folder of the copy.
     """
-    for name in ("nginx", "client", "sidecar", "link", "scenarios/nginx-static"):
+    for name in ("nginx", "client", "scenarios/shared", "scenarios/nginx-static"):
         shutil.copytree(REPOSITORY / name, place / name)
     shutil.copy(REPOSITORY / "compose.yaml", place)
     with (place / "nginx" / "Dockerfile").open("a") as dockerfile:

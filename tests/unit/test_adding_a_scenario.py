@@ -15,10 +15,10 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 @pytest.fixture
 def load(tmp_path: Path):
     """Return a function that loads a text as the page's scenario."""
-    for name in ("compose.yaml", "nginx", "client", "sidecar"):
-        (tmp_path / name).symlink_to(REPOSITORY / name)
     folder = tmp_path / "scenarios" / "full-segment"
     folder.mkdir(parents=True)
+    for name in ("compose.yaml", "nginx", "client", "scenarios/shared"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
 
     def loaded(text: str) -> Scenario:
         (folder / "scenario.toml").write_text(text)

@@ -237,7 +237,7 @@ def test_a_mistake_in_the_data_is_named_by_file_and_key(tmp_path, file, change, 
             shutil.copytree(source, target)
         else:
             shutil.copy(source, target)
-    for name in ("compose.yaml", "nginx", "client", "sidecar", "link"):
+    for name in ("compose.yaml", "nginx", "client"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     assert len(workshop(tmp_path).questions) == 17
     text = (tmp_path / file).read_text()

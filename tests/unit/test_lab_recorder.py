@@ -1,4 +1,4 @@
-"""The recorder and sidecar/record together; a stand-in for tcpdump keeps its last block as the kernel does."""
+"""The recorder and the sidecar's record together; a stand-in for tcpdump keeps its last block as the kernel does."""
 
 import os
 import signal
@@ -48,10 +48,11 @@ while True:
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that starts a recorder; `docker exec` runs sidecar/record here, with the stand-in in PATH."""
+    """Return a function that starts a recorder; `docker exec` runs `record` here, with the stand-in in PATH."""
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
-    docker = f'#!/bin/sh\nPATH="{REPOSITORY}/sidecar:$PATH"\nshift 3\nexec "$@"\n'  # exec --interactive CONTAINER
+    sidecar = REPOSITORY / "scenarios" / "shared" / "sidecar"
+    docker = f'#!/bin/sh\nPATH="{sidecar}:$PATH"\nshift 3\nexec "$@"\n'  # exec --interactive CONTAINER
     started = []
 
     def start(

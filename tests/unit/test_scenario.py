@@ -9,6 +9,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab.parameters import rendered, resolve
 from nagle_lab.lab.scenario import (
     REPOSITORY,
+    SHARED_SERVICES,
     CapturePoint,
     Claim,
     IntParameter,
@@ -53,7 +54,9 @@ def test_every_scenario_can_be_run(scenario: Scenario):
 
 LABELS = ("nagle-lab.lock: ${NAGLE_LAB_LOCK", "nagle-lab.host: ${NAGLE_LAB_HOST")
 LABS = [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
-FILES = sorted({file for lab in LABS for file in lab.compose})
+EXTENDED = set((REPOSITORY / "scenarios").glob("*/services.yaml"))  # what Compose files of labs extend
+FILES = sorted({file for lab in LABS for file in lab.compose} | EXTENDED)
+STARTING = sorted({lab.compose[0] for lab in LABS} | EXTENDED - {SHARED_SERVICES})
 
 
 def named(file: Path) -> str:
@@ -66,10 +69,19 @@ def test_a_compose_file_publishes_nothing(file: Path):
     assert not re.search(forbidden, file.read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("file", sorted({lab.compose[0] for lab in LABS}), ids=named)
+@pytest.mark.parametrize("file", STARTING, ids=named)
 def test_what_a_lab_makes_is_labelled(file: Path):
-    """The files laid over the first one are seen in tests/lab, as Compose merges them."""
-    assert all(label in file.read_text() for label in LABELS)
+    """Services by what they extend, networks in the file itself. What Compose makes of all is seen in tests/lab."""
+    services, _, networks = file.read_text().partition("\nnetworks:\n")
+    extending = re.findall(r"^    extends: \{file: \S*services\.yaml, service: [a-z]+\}$", services, re.MULTILINE)
+    assert len(extending) == len(re.findall(r"^  [a-z-]+:$", services, re.MULTILINE)) > 0
+    assert not networks or all(label in networks for label in LABELS)
+
+
+def test_what_labs_share_is_labelled():
+    confined, _, services = SHARED_SERVICES.read_text().partition("\nservices:\n")
+    assert all(label in confined for label in LABELS)
+    assert services.count("    <<: *confined\n") == len(re.findall(r"^  [a-z]+:$", services, re.MULTILINE)) > 0
 
 
 def test_an_image_has_one_folder():
@@ -176,8 +188,8 @@ def edited(tmp_path: Path):
         assert old in text
         folder = tmp_path / "scenarios" / "edited"
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("nginx", "client", "sidecar"):
-            (tmp_path / name).mkdir()
+        for name in ("nginx", "client", "scenarios/shared/sidecar"):
+            (tmp_path / name).mkdir(parents=True)
         (tmp_path / "compose.yaml").touch()
         (folder / "scenario.toml").write_text(text.replace(old, new, 1))
         return load_scenario(folder / "scenario.toml")
@@ -276,7 +288,7 @@ def edited(tmp_path: Path):
             "labs.bridge.compose names compose.yml, which does not",
         ),
         ('compose = ["../../compose.yaml"]', "compose = []", "labs.bridge.compose must be a list of strings, not []"),
-        (', "../../sidecar"]', "]", "labs.bridge.images lacks the folder sidecar, whose image captures"),
+        (', "../shared/sidecar"]', "]", "labs.bridge.images lacks the folder sidecar, whose image captures"),
         ("[labs.bridge]", "[labs]\n[surprise]", "labs is empty: it needs at least one [labs.NAME]"),
         ("[server]", "captures = 1\n[server]", "labs.bridge.captures must be a table, not 1"),
         ("[server]", "captures = {}\n[server]", "labs.bridge.captures is empty"),
@@ -365,7 +377,7 @@ option = { service = "client", configuration = "show", line = "bytes {PAGE_BYTES
 
 [labs.plain]
 compose = ["../../compose.yaml", "overlay.yaml"]
-images = ["../../sidecar"]
+images = ["../shared/sidecar"]
 
 [sweep]
 parameter = "PAGE_BYTES"

@@ -13,7 +13,7 @@ from nagle_lab.lab.compose import Compose, complaint
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import run
-from nagle_lab.lab.scenario import REPOSITORY, SIDECAR, Lab
+from nagle_lab.lab.scenario import REPOSITORY, SHARED_SERVICES, SIDECAR, Lab
 
 BASE = "nagle-lab/base"
 _BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
@@ -76,11 +76,11 @@ def sidecar_image(tag: str) -> str:
 def image_tag(lab: Lab, bases: Mapping[str, str]) -> str:
     """Return a digest of what the images are made of.
 
-    That is: ``bases`` (name → id), the Compose files, and every file in the images' folders.
+    That is: ``bases`` (name → id), the Compose files, and every file in the folders of the images.
     """
     digest = hashlib.sha256("\n".join(f"{name} {id_}" for name, id_ in sorted(bases.items())).encode())
     files = [file for folder in lab.images for file in sorted(folder.rglob("*")) if file.is_file()]
-    for file in [*lab.compose, *files]:
+    for file in [SHARED_SERVICES, *lab.compose, *files]:
         name, content = os.path.relpath(file, lab.compose[0].parent), file.read_bytes()
         digest.update(f"\n{name} {os.access(file, os.X_OK)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:12]

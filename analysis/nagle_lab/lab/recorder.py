@@ -1,6 +1,6 @@
 """One capture: ``record`` runs in a sidecar, its pcap stream is written here, and it answers over its stdin.
 
-The commands and answers are those of ``sidecar/record``.
+The commands and answers are those of ``scenarios/shared/sidecar/record``.
 """
 
 import contextlib

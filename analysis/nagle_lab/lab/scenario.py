@@ -47,6 +47,7 @@ Verdict = Literal["STALL", "CLEAN"]
 Role = Literal["server", "client"]
 
 REPOSITORY = Path(__file__).parents[3]
+SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend
 SIDECAR = "sidecar"  # the folder of the image that captures, and that asks the machine what it can
 
 

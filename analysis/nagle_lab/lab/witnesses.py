@@ -48,7 +48,7 @@ class Lateness:
 
 
 def parse_lateness(lines: Sequence[str]) -> Lateness:
-    """Return what ``sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
+    """Return what ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
     words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
     if len(words) != len(fields(Lateness)):
         said = " / ".join(lines) or "no answer"
