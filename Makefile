@@ -41,10 +41,6 @@ matrix: lab-ready ## every scenario × variant, a table of each: REPEAT=3 times,
 sweep: scenario-to-sweep lab-ready ## where a stall begins and ends: make sweep SCENARIO=redis-proxy SIZE=64..16384
 	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
 
-.PHONY: soak
-soak: lab-ready ## hundreds of runs, alone and under load, and what came of them: AT_MOST=2 of each kind, FRESH=1 anew
-	@$(bin)/nagle-lab soak $${SCENARIO:-} $${AT_MOST:+--at-most "$$AT_MOST"} $(if $(FRESH),--fresh)
-
 .PHONY: demo
 demo: $(if $(WITHOUT_LAB),,lab-ready) ## the workshop: SCENARIO=redis-proxy for one incident, WITHOUT_LAB=1 where there is no Docker
 	@setup/python.sh
@@ -96,21 +92,10 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../captures ../scenarios ../docs ../setup
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../captures ../scenarios ../docs ../setup
-	@$(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab
-	@MYPYPATH=setup $(bin)/mypy --config-file analysis/pyproject.toml setup/*.py
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance
+	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
-
-.PHONY: sbom
-sbom: lab-ready ## write a software bill of materials of each image, and of the analyzer, into sbom/ (CycloneDX)
-	@$(bin)/python setup/sbom.py sbom
-
-.PHONY: setup-twice
-setup-twice: ## is set-up reproducible? make everything twice from nothing, compare the packages, remove it again
-	@setup/engine.sh
-	@setup/python.sh
-	@$(bin)/python setup/twice.py
 
 .PHONY: docs
 docs: ## write the output shown in the pages again, from the commands that made it

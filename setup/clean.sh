@@ -47,4 +47,4 @@ fi
 
 cd "$checkout"
 rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
-find analysis tests bench captures scenarios setup -name __pycache__ -type d -prune -exec rm -rf {} +
+find analysis tests bench scenarios maintenance -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,12 +1,18 @@
-"""Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
+"""Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`.
+
+The maintainers' tools, which are no part of the package, are reached in the same way.
+"""
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from nagle_lab.cli import main as cli
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
 
 # The same examples every time, and no deadline: a busy machine must not fail a test.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

@@ -8,7 +8,8 @@ from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.images import image_names, ready_images
 from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.lab.scenario_file import find_scenario
-from support.supply import check_bill, packages, sbom
+from supply_chain import packages, sbom
+from support.supply import check_bill
 
 
 def test_the_bill_of_the_nginx_image_names_the_nginx_that_runs():

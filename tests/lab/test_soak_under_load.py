@@ -2,15 +2,17 @@
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 from lab.recording import REPOSITORY, assert_never_wrong, docker
 
-from nagle_lab.experiments.soak import read
+from soak.plan import read
 
-COMMAND = [REPOSITORY / ".venv" / "bin" / "nagle-lab", "soak", "nginx-static", "--at-most", "1", "--only", "cpu"]
+COMMAND = [sys.executable, "-m", "soak", "nginx-static", "--at-most", "1", "--only", "cpu"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "maintenance")}
 
 
 def stress(runs: Path) -> list[str]:
@@ -32,7 +34,9 @@ def test_two_runs_under_load(tmp_path: Path):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    done = subprocess.run([*COMMAND, "--runs", tmp_path], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*COMMAND, "--runs", tmp_path], env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+    )
     over.set()
     watcher.join()
     assert done.returncode == 0, done.stderr

@@ -1,15 +1,10 @@
-"""The scripts of setup/ that are Python, imported as they import each other; and the schema of their bills."""
+"""The schema of bills of materials."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "setup"))
-packages, sbom, twice = map(importlib.import_module, ("packages", "sbom", "twice"))
 
 _SCHEMA = json.loads(Path(__file__).with_name("sbom.schema.json").read_text())
 

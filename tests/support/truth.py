@@ -2,7 +2,7 @@
 
 A capture's truth comes from how it was made: for captures/lookalikes the truth.json its recorder wrote, for
 captures/reference what the run's manifest expected. A segment's truth comes from the programs that made it: when they
-wrote its bytes, and when the kernel let it go (writes.json, see captures/lookalikes/programs.py).
+wrote its bytes, and when the kernel let it go (writes.json, see maintenance/recorder/programs.py).
 """
 
 import json

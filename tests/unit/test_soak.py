@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nagle_lab.cli import soak as command
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.experiments.soak import LOADS, Entry, Soak, Trial, plan, read, write
 from nagle_lab.lab import scenarios
-from nagle_lab.reports.soak import markdown, show_soak
+from soak import command
+from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
+from soak.table import markdown, show_soak
 
 ALONE, FOUR = LOADS[-1], LOADS[-2]
 STALLED = Trial(ALONE, "nginx-static", "nodelay-off", "STALL")
@@ -230,8 +230,9 @@ def test_a_second_soak_in_the_same_folder_is_refused(stand_in: Path, monkeypatch
 
 INTERRUPTED = """
 import sys
-from nagle_lab.cli import soak as command
-from nagle_lab.experiments.soak import LOADS, Trial
+sys.path.insert(0, sys.argv[3])
+from soak import command
+from soak.plan import LOADS, Trial
 command._RUN = [sys.executable, sys.argv[1]]
 command.plan = lambda *_: [Trial(LOADS[-1], "nginx-static", name, "STALL") for name in ("fine", "slow")]
 from pathlib import Path
@@ -242,7 +243,7 @@ sys.exit(command.run_soak((), Path(sys.argv[2]), at_most=None, only=(), fresh=Fa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_an_interrupted_soak_ends_its_run_and_goes_on_later(stand_in: Path, number: signal.Signals):
     process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, stand_in.parent / "run.py", stand_in],
+        [sys.executable, "-c", INTERRUPTED, stand_in.parent / "run.py", stand_in, Path(command.__file__).parents[1]],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

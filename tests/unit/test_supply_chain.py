@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.lab.scenario import REPOSITORY
-from support.supply import check_bill, packages, sbom, twice
+from supply_chain import packages, sbom, twice
+from support.supply import check_bill
 
 DOCKERFILES = sorted({image / "Dockerfile" for lab in packages.labs() for image in lab.images})
 LOCKED = sorted((REPOSITORY / "analysis").glob("requirements*.txt"))
@@ -63,6 +64,7 @@ def test_every_python_package_is_locked_by_version_and_hash(path: Path):
 def test_python_packages_are_installed_by_hash_or_are_our_own():
     scripts = [
         REPOSITORY / "Makefile",
+        REPOSITORY / "maintenance" / "Makefile",
         *(REPOSITORY / "setup").glob("*.sh"),
         *(REPOSITORY / "ci").iterdir(),
         *(REPOSITORY / ".ci").iterdir(),

@@ -37,7 +37,7 @@ markdown_option = click.option("--markdown", type=_FILE, metavar="F", help="Writ
 html_option = click.option("--html", type=_FILE, metavar="F", help="Write a report to F: one page with its plots.")
 
 
-class _NoReaderError(Exception):
+class NoReaderError(Exception):
     """A BrokenPipeError, of which click would make exit code 1: that is a verdict here."""
 
 
@@ -46,7 +46,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise _NoReaderError from error
+            raise NoReaderError from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -146,35 +146,6 @@ def sweep_(
     from nagle_lab.cli.sweep import run_sweep
 
     return run_sweep(scenario, span, only=only, settings=settings, as_json=as_json, runs=runs, html_file=html)
-
-
-@cli.command("soak")
-@click.argument("names", nargs=-1, metavar="[SCENARIO]…")
-@click.option("--at-most", type=click.IntRange(1), metavar="N", help="No more than N runs of each kind.")
-@click.option("--only", multiple=True, metavar="LOAD", help="Only under this load of the machine.")
-@click.option("--fresh", is_flag=True, help="Forget the runs made so far, and begin another soak.")
-@markdown_option
-@runs_option(RUNS / "soak")
-def soak_(
-    names: tuple[str, ...],
-    at_most: int | None,
-    only: tuple[str, ...],
-    *,
-    fresh: bool,
-    markdown: Path | None,
-    runs: Path,
-) -> Exit:
-    """Run the stalled and the fixed variant of the SCENARIOs, or of all, again and again, and print what came of it.
-
-    First with the CPUs, the memory and the disk kept busy and four labs at once (the loads cpu, memory, disk, "four
-    at once"), then alone (none). Interrupted, the same command goes on; runs that are not as expected are kept.
-
-    Exit codes: 0 all as expected (under load a run may be inconclusive), 1 a verdict contradicts, 2 a run failed or
-    is INVALID, 3 a run is inconclusive.
-    """
-    from nagle_lab.cli.soak import run_soak
-
-    return run_soak(names, runs, at_most=at_most, only=only, fresh=fresh, markdown_file=markdown)
 
 
 @cli.command("analyze")
@@ -281,15 +252,15 @@ def demo_(parts: tuple[str, ...], answers: str | None, without_lab: bool, outlin
     return demo(parts, answers, without_lab, outline, runs)
 
 
-def main() -> None:
-    """Entry point: every way to end has its exit code and at most one line on stderr."""
+def main(command: click.Command = cli) -> None:
+    """Entry point of ``command``: every way to end has its exit code and at most one line on stderr."""
     gc.set_threshold(50_000)  # what is imported would be gone through for garbage a hundred times
     if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
         sys.stdout.reconfigure(errors="backslashreplace")
     # NumPy's linear algebra, which nothing here uses, would start a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        code = cli(standalone_mode=False)
+        code = command(standalone_mode=False)
         sys.stdout.flush()
     except NagleLabError as e:
         tell(str(e))
@@ -300,7 +271,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
         code = Exit.INTERRUPTED
-    except (_NoReaderError, BrokenPipeError):
+    except (NoReaderError, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed
         code = Exit.NO_READER
     except OSError as e:  # a path that may not even be looked at, a full disk

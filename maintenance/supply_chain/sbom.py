@@ -1,4 +1,6 @@
-"""sbom.py [FOLDER]: write a software bill of materials for each image of the lab, and one for the analyzer.
+"""Write a software bill of materials for each image of the lab, and one for the analyzer, into a folder.
+
+    python -m supply_chain.sbom [FOLDER]
 
 CycloneDX 1.5 in JSON, which trivy, grype and osv-scanner read. The same images give the same bytes: there is no time
 in it, and the serial number is made of the content. docs/supply-chain.md says how to use it.
@@ -14,14 +16,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from packages import Content, Package, content_of, labs, python_packages
-
 from nagle_lab import __version__
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.compose import ComposeSearch
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.images import BASE, image_names, ready_images
 from nagle_lab.lab.scenario import REPOSITORY
+from supply_chain.packages import Content, Package, content_of, labs, python_packages
 
 SCHEMA = "http://cyclonedx.org/schema/bom-1.5.schema.json"
 Component = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Record the look-alikes, as root: `python3 captures/lookalikes/record.py [--into FOLDER] [CASE …]`.
+"""Record the look-alikes, as root: `python3 maintenance/recorder/record.py [--into FOLDER] [CASE …]`.
 
 Each case runs in network namespaces of its own, which are removed afterwards: two programs (programs.py, told what to
 do by cases.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the server, at the client
@@ -22,6 +22,7 @@ from typing import IO
 from cases import CASES, Case, Drop
 
 HERE = Path(__file__).parent
+LOOKALIKES = HERE.parents[1] / "captures" / "lookalikes"
 PORT = 7000
 ADDRESSES = {False: {"client": "10.77.0.1", "server": "10.77.0.2"}, True: {"client": "fd77::1", "server": "fd77::2"}}
 QUIET_S = 0.3  # after the programs have ended: their last ACKs
@@ -186,7 +187,7 @@ def compress(file: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, default=HERE, metavar="FOLDER")
+    parser.add_argument("--into", type=Path, default=LOOKALIKES, metavar="FOLDER")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     arguments = parser.parse_args()
     for name in arguments.cases or CASES:

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, printable
-from nagle_lab.experiments.soak import Row, Soak, distinct
 from nagle_lab.reports.figures import NONE, number
+from soak.plan import Row, Soak, distinct
 
 _HEADINGS = (
     ("what", ""),
@@ -102,7 +102,7 @@ def _page(soak: Soak) -> Iterator[str]:
     machines = ", ".join(distinct(entry.machine for entry in soak.of_plan()))
     revisions = ", ".join(_short(revision) for revision in distinct(entry.revision for entry in soak.of_plan()))
     yield from ("# The soak: the same runs again and again", "")
-    yield f"The table is written by `nagle-lab soak --markdown`. {machines}. Revisions: {revisions}."
+    yield f"Written by `make -C maintenance soak MARKDOWN=docs/soak.md`. {machines}. Revisions: {revisions}."
     yield from ("", PREAMBLE, "")
     yield _line([" ".join(filter(None, heading)).replace("ex- ", "ex") for heading in _HEADINGS])
     yield _line(["---" if heading[0] in _WORDS else "---:" for heading in _HEADINGS])

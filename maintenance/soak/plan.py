@@ -1,4 +1,4 @@
-"""The soak: the same runs again and again, on a machine kept busy and on one left alone, and what came of them."""
+"""The runs of a soak, on a machine kept busy and on one left alone, and what came of them."""
 
 import json
 from collections import Counter
@@ -10,14 +10,14 @@ from typing import Any
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.lab import Scenario
-from nagle_lab.lab.pressure import PRESSURE
+from soak.pressure import PRESSURE
 
 MAIN = "nginx-static"  # the lab of the README, which is run most
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the machine has to do besides one run: ``pressure`` (see ``lab.pressure``), or more runs ``at_once``."""
+    """What the machine has to do besides one run: ``pressure`` (see ``soak.pressure``), or more runs ``at_once``."""
 
     name: str
     pressure: str | None = None

@@ -1,4 +1,4 @@
-"""nagle-lab soak: the same runs again and again, on a machine left alone and on one kept busy."""
+"""The command: the same runs again and again, on a machine left alone and on one kept busy."""
 
 import fcntl
 import json
@@ -12,23 +12,56 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import click
+
 from nagle_lab.cli.exports import require_writable, write_whole
+from nagle_lab.cli.main import RUNS, NoReaderError, markdown_option, runs_option
 from nagle_lab.cli.matrix import chosen
 from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.experiments.soak import LOADS, Entry, Soak, Trial, plan, read, write
 from nagle_lab.lab.folder import claimed, disk_problem
 from nagle_lab.lab.interrupts import deferred, interruptible
-from nagle_lab.lab.pressure import pressure
 from nagle_lab.lab.process import Child, Finished
 from nagle_lab.reports import terminal
-from nagle_lab.reports.soak import markdown, show_soak
 from nagle_lab.runs.folder import MANIFEST, WITNESSES
+from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
+from soak.pressure import pressure
+from soak.table import markdown, show_soak
 
 _LOG = "soak.jsonl"
 _ENOUGH = 3  # runs in a row without a verdict: something is the matter with the lab itself
 _RUN = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", "run"]
+
+
+@click.command("soak", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("names", nargs=-1, metavar="[SCENARIO]…")
+@click.option("--at-most", type=click.IntRange(1), metavar="N", help="No more than N runs of each kind.")
+@click.option("--only", multiple=True, metavar="LOAD", help="Only under this load of the machine.")
+@click.option("--fresh", is_flag=True, help="Forget the runs made so far, and begin another soak.")
+@markdown_option
+@runs_option(RUNS / "soak")
+def soak(
+    names: tuple[str, ...],
+    at_most: int | None,
+    only: tuple[str, ...],
+    *,
+    fresh: bool,
+    markdown: Path | None,
+    runs: Path,
+) -> Exit:
+    """Run the stalled and the fixed variant of the SCENARIOs, or of all, again and again, and print what came of it.
+
+    First with the CPUs, the memory and the disk kept busy and four labs at once (the loads cpu, memory, disk, "four
+    at once"), then alone (none). Interrupted, the same command goes on; runs that are not as expected are kept.
+
+    Exit codes: 0 all as expected (under load a run may be inconclusive), 1 a verdict contradicts, 2 a run failed or
+    is INVALID, 3 a run is inconclusive.
+    """
+    try:
+        return run_soak(names, runs, at_most=at_most, only=only, fresh=fresh, markdown_file=markdown)
+    except BrokenPipeError as error:
+        raise NoReaderError from error
 
 
 def run_soak(
@@ -42,7 +75,7 @@ def run_soak(
 ) -> Exit:
     """Make what is left of the soak in the folder ``runs``, print its table, and write it to ``markdown_file``.
 
-    ``names`` are the scenarios, all where it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan`.
+    ``names`` are the scenarios, all where it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan.plan`.
     """
     if markdown_file:
         require_writable(markdown_file)

@@ -1,4 +1,6 @@
-"""twice.py: is set-up reproducible? Make everything that it makes twice, from nothing, and compare what is installed.
+"""Is set-up reproducible? Make everything that it makes twice, from nothing, and compare what is installed.
+
+    python -m supply_chain.twice
 
 The base image and the images built on it get names of their own and are removed again; so are the two Python
 environments. 0: the same packages both times, 1: a package differs, 2: something could not be made.
@@ -13,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from packages import Package, content_of, labs, python_packages
-
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.compose import complaint
 from nagle_lab.lab.interrupts import deferred, interruptible
 from nagle_lab.lab.process import Child, Finished
 from nagle_lab.lab.scenario import REPOSITORY
+from supply_chain.packages import Package, content_of, labs, python_packages
 
 Lists = dict[str, tuple[Package, ...]]
 ENVIRONMENT = ".venv"

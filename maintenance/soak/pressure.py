@@ -8,7 +8,7 @@ from nagle_lab.lab.compose import ComposeSearch
 from nagle_lab.lab.images import ready_images
 from nagle_lab.lab.leftovers import labels, variables
 from nagle_lab.lab.live import LiveLab
-from nagle_lab.lab.scenario import REPOSITORY, Lab
+from nagle_lab.lab.scenario import Lab
 
 # What stress-ng is asked for: a worker for every CPU; nine tenths of the free memory, written over and over; files
 # written, read and removed on the disk of Docker's volumes.
@@ -17,7 +17,7 @@ PRESSURE = {
     "memory": "--vm 2 --vm-bytes 90%",
     "disk": "--hdd 2 --hdd-bytes 512m",
 }
-_FOLDER = REPOSITORY / "stress"
+_FOLDER = Path(__file__).with_name("stress")
 LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), None)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab import pressure
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
+from soak import pressure
 
 # Of dpkg-query; a Dockerfile whose first stage leaves files of packages in the image lists them so in COPIED.
 FORMAT = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Version}\n"
