@@ -34,7 +34,7 @@ out=$(cd "$out" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly nagle_lab=.venv/bin/nagle-lab
 
-declare -A told=() # variant → how each of its runs ended
+declare -A outcomes=() # variant → how each of its runs ended
 
 # One run. Prints green, red or noisy; ends the script where there is nothing to judge.
 attempt() {
@@ -50,14 +50,14 @@ attempt() {
   rm -f "$result"
 }
 
-# Runs of one variant until they tell: 0 green at once, 1 red twice, 3 anything else.
+# Runs of one variant until its outcome is sure: 0 green at once, 1 red twice, 3 anything else.
 settle() {
   local outcome reds=0 code=0
   for ((n = 1; n <= ATTEMPTS; n++)); do
     say "$SCENARIO $1, run $n of at most $ATTEMPTS"
     outcome=$(attempt "$1") || code=$?
     (( code == 0 )) || { say "$SCENARIO $1 could not be run"; exit "$code"; }
-    told[$1]+="${told[$1]:+, }$outcome"
+    outcomes[$1]+="${outcomes[$1]:+, }$outcome"
     case $outcome in
       green) return $((reds ? 3 : 0)) ;;
       red) (( ++reds < 2 )) || return 1 ;;
@@ -71,7 +71,7 @@ summarize() {
   local -A words=([0]="🟢 as expected" [1]="🔴 the behaviour changed" [3]="🟡 too noisy to say")
   echo "## $SCENARIO: ${words[$1]}"
   echo
-  for variant in "${variants[@]}"; do echo "- \`$variant\`: ${told[$variant]:-not run}"; done
+  for variant in "${variants[@]}"; do echo "- \`$variant\`: ${outcomes[$variant]:-not run}"; done
   echo
   cat "$out"/runs.md
   if [[ -s $out/compare.md ]]; then cat "$out/compare.md"; fi
@@ -103,7 +103,7 @@ for variant in "${variants[@]}"; do
 done
 report "$verdict"
 if (( verdict == 0 )) && [[ ${KEEP:-} != 1 ]]; then rm -rf "$out/runs"; fi
-for variant in "${variants[@]}"; do say "$variant: ${told[$variant]}"; done
+for variant in "${variants[@]}"; do say "$variant: ${outcomes[$variant]}"; done
 case $verdict in
   0) say "as expected; the reports are in $out" ;;
   1) say "RED: the behaviour changed; captures and reports are in $out" ;;

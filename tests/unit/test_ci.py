@@ -1,6 +1,7 @@
 """ci/nagle-regression.sh with a nagle-lab that ends as it is told: green, red, too noisy, unusable, and what is kept.
 
-And the workflow around it: it calls that script, and every action in it is pinned by commit.
+And the workflow around it: it calls that script, and every action in it is pinned by commit. The project's own CI is
+.ci/run, and its workflow calls that.
 """
 
 import os
@@ -143,6 +144,14 @@ def test_the_workflow_calls_the_script_and_nothing_else_decides():
     text = (WORKFLOWS / "nagle-regression.yml").read_text()
     assert "workflow_call:" in text
     assert re.findall(r"ci/nagle-regression\.sh", text)
+
+
+def test_the_project_s_own_ci_is_one_script():
+    script = REPOSITORY / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert re.findall(r"^make .*", script.read_text(), re.MULTILINE) == ["make lint", "make test"]
+    runs = re.findall(r"run: (.*)", (WORKFLOWS / "ci.yml").read_text())
+    assert [run for run in runs if "apt-get" not in run] == [".ci/run"]
 
 
 @pytest.mark.parametrize("workflow", sorted(path.name for path in WORKFLOWS.glob("*.yml")))
