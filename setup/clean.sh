@@ -6,15 +6,15 @@
 readonly LABELS='{{.ID}}|{{.Label "nagle-lab.host"}}|{{.Label "nagle-lab.lock"}}'
 in_use=no
 
-# over LOCK HOST: true when the run is known to have ended; not when it was started by hand or on another host.
-over() { [[ -n $1 && $2 == "$(uname -n)" ]] && { [[ ! -e $1 ]] || flock --nonblock "$1" true; }; }
+# has_ended LOCK HOST: true when the run is known to have ended; not when it was started by hand or on another host.
+has_ended() { [[ -n $1 && $2 == "$(uname -n)" ]] && { [[ ! -e $1 ]] || flock --nonblock "$1" true; }; }
 
 # Read lines of LABELS; leave the ids of what has ended in $ended.
 find_ended() {
   local id host lock
   ended=()
   while IFS='|' read -r id host lock; do
-    if over "$lock" "$host"; then ended+=("$id"); else in_use=yes; fi
+    if has_ended "$lock" "$host"; then ended+=("$id"); else in_use=yes; fi
   done
 }
 

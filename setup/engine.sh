@@ -9,7 +9,7 @@
 readonly LOG=${NAGLE_LAB_DOCKERD_LOG:-/var/log/nagle-lab-dockerd.log}
 readonly START_SECONDS=60
 
-# Leaves what the client said in $engine_said. A client without a daemon is no engine.
+# True when a daemon answers; what the client said is in $engine_said.
 engine_answers() { engine_said=$(timeout 10 docker version --format '{{.Server.Version}}' 2>&1 </dev/null); }
 
 compose_present() {

@@ -44,7 +44,7 @@ one_at_a_time() {
   flock --timeout 1800 "$lock_fd" || die "another set-up has held $1 for 30 minutes. End it and try again."
 }
 
-# Root changes the whole host, anybody else at most what this checkout uses.
+# Root's set-up changes the whole host, so it locks that; anybody else's changes this checkout only.
 lock_host() {
   local file=$checkout/setup/lib.sh
   if [[ -w /run ]]; then

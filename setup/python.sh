@@ -26,7 +26,7 @@ identity() {
 
 stamp_says() { grep -Fqsx "$1" "$STAMP"; }
 
-# The larger set satisfies who asks for the smaller.
+# dev holds everything that run holds.
 holds() {
   stamp_says "$(identity)" || return
   stamp_says "dev $(digest dev)" || { [[ $1 == run ]] && stamp_says "run $(digest run)"; }
