@@ -9,7 +9,8 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, printable
-from nagle_lab.reports.figures import NONE, number
+from nagle_lab.reports.markdown import table
+from nagle_lab.reports.numbers import NONE, number
 from soak.plan import Row, Soak, distinct
 
 _HEADINGS = (
@@ -38,9 +39,9 @@ PREAMBLE = (
 
 def show_soak(soak: Soak, to: Console) -> None:
     """The table, what was not as expected, and the sum."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for heading in _HEADINGS:
-        table.add_column(
+        made.add_column(
             "\n".join(heading),
             justify="left" if heading[0] in _WORDS else "right",
             overflow="fold",
@@ -49,8 +50,8 @@ def show_soak(soak: Soak, to: Console) -> None:
         )
     for row in soak.rows():
         style = "bold red" if row.wrong else "yellow" if row.as_expected < len(row.entries) else ""
-        table.add_row(*(Text(cell, style) for cell in cells(row)))
-    to.print("", table)
+        made.add_row(*(Text(cell, style) for cell in cells(row)))
+    to.print("", made)
     for line in unexpected(soak):
         to.print(Text(printable(line), "yellow"))
     to.print("", Text(summary(soak), "bold"))
@@ -104,9 +105,9 @@ def _page(soak: Soak) -> Iterator[str]:
     yield from ("# The soak: the same runs again and again", "")
     yield f"Written by `make -C maintenance soak MARKDOWN=docs/soak.md`. {machines}. Revisions: {revisions}."
     yield from ("", PREAMBLE, "")
-    yield _line([" ".join(filter(None, heading)).replace("ex- ", "ex") for heading in _HEADINGS])
-    yield _line(["---" if heading[0] in _WORDS else "---:" for heading in _HEADINGS])
-    yield from (_line(cells(row)) for row in soak.rows())
+    headings = [" ".join(filter(None, heading)).replace("ex- ", "ex") for heading in _HEADINGS]
+    words = [i for i, heading in enumerate(_HEADINGS) if heading[0] in _WORDS]
+    yield from table(headings, ([_cell(cell) for cell in cells(row)] for row in soak.rows()), words)
     yield from ("", f"**{summary(soak)}.**")
     if surprises := list(unexpected(soak)):
         yield ""
@@ -117,5 +118,5 @@ def _short(revision: str) -> str:
     return revision[:10] + ("-dirty" if revision.endswith("-dirty") else "")
 
 
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", ", ") for cell in cells) + " |"
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|").replace("\n", ", ")

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.examples import Examples
 from nagle_lab.experiments import comparison
-from nagle_lab.reports.html.capture import glance, masthead
-from nagle_lab.reports.html.evidence import provenance, witnesses
-from nagle_lab.reports.html.shown import shown_run
+from nagle_lab.reports.html import Shown, report_page
 from nagle_lab.reports.junit import junit, suite_of_run
-from nagle_lab.reports.page import page_of_run
+from nagle_lab.reports.markdown import page_of_run
 from nagle_lab.reports.run import show_run
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
@@ -251,6 +251,7 @@ def report_everywhere(folder: Path) -> None:
         figures_of(run)
     both = comparison.comparison([comparison.subject_of_run(run)] * 2)
     both.to_json()
-    shown = shown_run(run)
-    for html in (masthead(shown), glance(shown), witnesses(run), provenance(shown)):
-        assert "\x1b" not in html
+    result = run.results[run.best]
+    plain = replace(result, silences={}, summary=replace(result.summary, exchange_ms=None, wait_ms=None))
+    name = f"{run.manifest['scenario']} / {run.manifest['variant']}"
+    assert "\x1b" not in report_page([Shown(name, run.verdict, run.reason, plain, Examples(), run)])

@@ -16,7 +16,7 @@ from nagle_lab.experiments.matrix import fill, plan
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import find_scenario
 from nagle_lab.reports.junit import Case, Suite, junit, suites_of_matrix
-from nagle_lab.reports.markup import escaped
+from nagle_lab.reports.markdown import escaped
 from nagle_lab.runs.run import judge
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes

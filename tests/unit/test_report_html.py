@@ -12,23 +12,27 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from jinja2 import UndefinedError
 
+from nagle_lab.capture import open_capture
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Histogram, Spread
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.evidence.excerpt import Step, around
+from nagle_lab.evidence.examples import chosen, examples
+from nagle_lab.evidence.excerpt import Excerpt, Step
+from nagle_lab.evidence.ladder import ladder, ladder_of
+from nagle_lab.evidence.sequence import time_sequence
 from nagle_lab.experiments.claims import Mark
 from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.sweep import Point, Series, run_through
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab import find_scenario
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
-from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff, distributions, variants
-from nagle_lab.reports.html.ladder import _apart, ladder
-from nagle_lab.reports.html.markup import Html, each, lines, tag, text
+from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff_plot, distribution_plot, variant_plot
+from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
-from nagle_lab.reports.html.shown import chosen, stretch_around
+from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge
 from support.stories import client_held, nodelay, server_held, talk
@@ -94,7 +98,7 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
     assert run.results["server"].summary.remedy in said
 
 
-def test_every_stall_shown_has_its_three_frames_marked_twice(page):
+def test_every_stall_shown_has_its_three_frames_marked_once(page):
     tree = Tree(page)
     stalls = [one.stall for one in chosen(judge(STALLED).results["server"])]
     for kind, frames in (
@@ -103,7 +107,7 @@ def test_every_stall_shown_has_its_three_frames_marked_twice(page):
         ("release", [s.release_frame for s in stalls]),
     ):
         marked = Counter(int(a["data-frame"] or 0) for a in tree.of("g", kind))
-        assert marked == Counter(frames * 2)  # for wide screens and for phones
+        assert marked == Counter(frames)
 
 
 def test_what_can_be_pointed_at_says_its_frame(page):
@@ -113,7 +117,7 @@ def test_what_can_be_pointed_at_says_its_frame(page):
     assert tips[0].split("\n")[:2] == [f"frame {stall.ack_frame}", "late ACK"]
     assert "client → server" in tips[0] and "no data, ACK" in tips[0]
     marks = [a for a in Tree(page).of("g", "mark") if a.get("data-frame") == str(stall.release_frame)]
-    assert len(marks) == 2 and all("server's bytes" in (a["data-tip"] or "") for a in marks)
+    assert len(marks) == 1 and all("server's bytes" in (a["data-tip"] or "") for a in marks)
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in marks)
 
 
@@ -133,7 +137,7 @@ def test_nothing_is_loaded_and_only_our_script_runs(page):
 
 def test_drawings_are_well_formed_and_take_the_pages_colours(page):
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(drawings) == 12
+    assert len(drawings) == 6
     assert "font-family" not in "".join(drawings)
     for drawing in drawings:
         ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns:xlink="x"', 1))
@@ -148,16 +152,18 @@ def test_time_is_to_scale():
     run = judge(STALLED)
     result = run.results["server"]
     stall = result.stalls.typical()
-    steps = around(run.folder / "server.pcap", result, stall)
-    wide, _ = re.findall(r"<svg.*?</svg>", ladder(steps, result.connections[stall.connection], stall), re.DOTALL)
-    leaders = [tuple(map(float, m)) for m in re.findall(r'd="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)" class="leader"', wide)]
-    assert len(leaders) == len(steps)
+    rows = ladder_of([run.folder / "server.pcap"], result, stall).rows
+    drawn = ladder_drawing(ladder_of([run.folder / "server.pcap"], result, stall))
+    leaders = [
+        tuple(map(float, m)) for m in re.findall(r'd="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)" class="leader"', drawn)
+    ]
+    assert len(leaders) == len(rows)
     top, bottom = leaders[0][0], leaders[-1][0]
-    span = steps[-1].ts - steps[0].ts
-    for (exact, _), step in zip(leaders, steps, strict=True):
-        assert exact == pytest.approx(top + (bottom - top) * (step.ts - steps[0].ts) / span, abs=0.02)
+    span = rows[-1].ns
+    for (exact, _), row in zip(leaders, rows, strict=True):
+        assert exact == pytest.approx(top + (bottom - top) * row.ns / span, abs=0.02)
     assert all(b - a >= 42 - 0.02 for (_, a), (_, b) in pairwise(leaders))
-    wait = re.search(r'y="([\d.]+)" width="6" height="([\d.]+)" class="scaled"', wide)
+    wait = re.search(r'y="([\d.]+)" width="6" height="([\d.]+)" class="scaled"', drawn)
     assert wait and float(wait[2]) == pytest.approx((bottom - top) * stall.wait_ms * 1e6 / span, abs=0.05)
 
 
@@ -165,7 +171,7 @@ def test_the_unit_fits_and_a_clock_set_back_stands_still():
     connection = analyze(STALLED / "server.pcap").connections[0]
 
     def drawn(*times: int) -> str:
-        return ladder([Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)], connection)
+        return ladder_drawing(ladder(connection, [Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)]))
 
     for times, unit, last in (
         ((0, 15_000), "µs", "15.0"),
@@ -173,15 +179,15 @@ def test_the_unit_fits_and_a_clock_set_back_stands_still():
         ((0, 5 * 10**9), "s", "5.000"),
     ):
         assert f">{unit}</text>" in drawn(*times) and f">{last}</text>" in drawn(*times)
-    places = [float(y) for y in re.findall(r'd="M70 ([-\d.]+)L', drawn(0, 10**6, 3, 2 * 10**6))]
+    places = [float(y) for y in re.findall(r'd="M46 ([-\d.]+)L', drawn(0, 10**6, 3, 2 * 10**6))]
     assert places == [108, 323, 323, 538]
     assert drawn(7, 7) and drawn(7, 3) and drawn(7)
 
 
 def test_rows_lie_as_near_to_their_time_as_they_can():
-    assert _apart([0, 100, 200], 42) == [0, 100, 200]
-    assert _apart([0, 300, 300, 300], 42) == [0, 258, 300, 342]
-    assert _apart([0, 1, 2, 500], 42) == [0, 42, 84, 500]  # the first has no room above it
+    assert apart([0, 100, 200], 42) == [0, 100, 200]
+    assert apart([0, 300, 300, 300], 42) == [0, 258, 300, 342]
+    assert apart([0, 1, 2, 500], 42) == [0, 42, 84, 500]  # the first has no room above it
 
 
 def test_stalls_of_both_ends_are_chosen(both):
@@ -197,11 +203,40 @@ def test_stalls_of_both_ends_are_chosen(both):
 
 def test_a_stretch_holds_the_whole_stall_and_says_where_it_begins():
     of = shown_at(STALLED)
-    for stall in (of.result.stalls[0], of.result.stalls.typical(), of.result.stalls[-1]):
-        stretch = stretch_around(of, stall)
-        assert stall in stretch.stalls
-        assert stretch.first >= 1
-        assert stretch.first + len(stretch.steps) - 1 <= stretch.connection.packets
+    stall, shown = of.result.stalls.typical(), of.examples.over_time
+    assert shown is not None and shown.held == stall.held_by.role
+    parts = {point.frame: point.part for point in shown.points if point.part}
+    for frame, part in ((stall.trigger_frame, "trigger"), (stall.ack_frame, "late ACK")):
+        assert parts[frame] == part
+    assert parts[stall.release_frame] in ("release", "trigger")
+    at = {point.frame: point for point in shown.points}
+    held = [hold for hold in shown.holds if hold.from_ms == at[stall.trigger_frame].ms]
+    assert [hold.end - hold.begin for hold in held] == [stall.released_bytes]
+    assert held[0].to_ms - held[0].from_ms == pytest.approx(stall.wait_ms + stall.release_us / 1e3, abs=0.001)
+    assert 1 <= shown.first <= shown.last <= shown.connection.packets
+    assert shown.last - shown.first + 1 == min(40, shown.connection.packets)
+
+
+def test_examples_are_read_in_one_pass_and_are_those_read_alone(both, monkeypatch):
+    result, opened = analyze(both), []
+    monkeypatch.setattr(
+        "nagle_lab.evidence.excerpt.open_capture", lambda *a, **k: opened.append(a) or open_capture(*a, **k)
+    )
+    found = examples([both], result)
+    assert len(opened) == 1 and len(found.stalls) > 1
+    for choice, drawn in found.stalls:
+        assert drawn == ladder_of([both], result, choice.stall)
+        assert drawn.row("late ACK").frame == choice.stall.ack_frame
+
+
+def test_sequence_numbers_that_wrap_go_on(tmp_path):
+    path = tmp_path / "wraps.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held, 6).segments))
+    result = analyze(path)
+    connection, start = result.connections[0], (1 << 32) - 100
+    sent = [Step(i, i, False, 60, "ACK", (start + 60 * i) % (1 << 32), 0) for i in range(4)]
+    shown = time_sequence(Excerpt(connection, sent, 1), [])
+    assert [(point.begin, point.end) for point in shown.points] == [(0, 60), (60, 120), (120, 180), (180, 240)]
 
 
 def test_histograms_hold_everything_that_is_counted():
@@ -285,16 +320,16 @@ def test_a_hostile_file_name_is_only_text(run, tmp_path):
 
 @pytest.mark.parametrize("value", [EVIL, "a\nb", "\ud800", "</svg>"])
 def test_what_is_not_markup_is_text(value):
-    made = tag("p", value, title=value, data_tip=lines(value, value))
+    template = ENVIRONMENT.from_string('<p title="{{ v }}" data-tip="{{ [v, v] | attribute_lines }}">{{ v ~ v }}</p>')
+    made = template.render(v=value)
     assert ElementTree.fromstring(made.replace("&#10;", " ")).tag == "p"
-    assert text(value) in made and "\x1b" not in made and "\ud800" not in made
+    assert made == f'<p title="{text(value)}" data-tip="{attribute_lines([value, value])}">{text(value) * 2}</p>'
+    assert made.isprintable() and made.count("<") == 2
 
 
-def test_markup_is_built_as_it_says():
-    assert tag("a", "x", None, Html("<b></b>"), 3, class_="k", data_tip=1.5, hidden=True, x=None, y=False) == (
-        '<a class="k" data-tip="1.5" hidden>x<b></b>3</a>'
-    )
-    assert each("<", tag("br")) == "&lt;<br>"
+def test_a_template_that_asks_for_what_is_not_there_fails():
+    with pytest.raises(UndefinedError):
+        ENVIRONMENT.from_string("{{ missing }}").render()
 
 
 def test_the_same_input_gives_the_same_bytes_anywhere(page, run, tmp_path):
@@ -354,7 +389,7 @@ def test_a_matrix_has_its_tables_and_claims():
     (scenario, of), *_ = found.by_scenario()
     assert all(" ".join(claim.claim.published.split()) in " ".join(said.split()) for claim in claims_of(scenario, of))
     assert {str(claim.mark) for claim in claims_of(scenario, of)} <= {str(m) for m in Mark} & set(said.split("\n"))
-    assert len(Tree(page).of("g", "mark")) == 2 * (rows - 1)
+    assert len(Tree(page).of("g", "mark")) == rows - 1
 
 
 def test_a_sweep_marks_its_cliff():
@@ -371,9 +406,9 @@ def test_a_sweep_marks_its_cliff():
     run_through(series, 64, 16384, measure)
     page = sweep_page(EVIL, "VALUE_BYTES", [series, Series("empty", "nagle", 1)])
     harmless(page)
-    assert page.count("1387 | 1388") == page.count("2834 | 2835") == 2
+    assert page.count("1387 | 1388") == page.count("2834 | 2835") == 1
     assert "begins to stall at VALUE_BYTES=1388" in page
-    assert len(Tree(page).of("g", "mark")) == 2 * len(series.points)
+    assert len(Tree(page).of("g", "mark")) == len(series.points)
 
 
 def axis_labels(drawing: str) -> list[float]:
@@ -384,8 +419,8 @@ def axis_labels(drawing: str) -> list[float]:
 
 @pytest.mark.parametrize(("low", "high"), [(1300, 1500), (64, 300), (64, 16384), (700, 701)])
 def test_a_sweep_of_any_span_has_an_axis_to_read(low, high):
-    points = [SizePoint(size, "CLEAN", 0.0, Html("x")) for size in (low, high)]
-    for drawing in re.findall(r"<svg.*?</svg>", cliff(points, [], "SIZE"), re.DOTALL):
+    points = [SizePoint(size, "CLEAN", 0.0) for size in (low, high)]
+    for drawing in re.findall(r"<svg.*?</svg>", cliff_plot(points, [], "SIZE"), re.DOTALL):
         assert len(set(re.findall(r">([\d,]+)</text>", drawing.split("stalled")[0])) - {"0", "20", "40", "60"}) >= 2
 
 
@@ -395,14 +430,14 @@ def test_a_sweep_of_any_span_has_an_axis_to_read(low, high):
 def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
     histogram = Histogram(sum(count for *_, count in bins), 1.0, bins)
     spread = Spread(bins[0][0], bins[-1][0], bins[-1][0], bins[-1][0])
-    drawn = distributions([Durations("exchanges", histogram, spread)], "x")
+    drawn = distribution_plot([Durations("exchanges", histogram, spread)], "x")
     for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
         assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
 
 
 def test_variants_of_any_span_have_an_axis_to_read():
     for values in ((2.1, 4.0), (43.0, 44.0), (0.05, 250.0)):
-        drawn = variants([Bar("a", "CLEAN", values[0]), Bar("b", "STALL", values[1])], "x", "ms")
+        drawn = variant_plot([Bar("a", "CLEAN", values[0]), Bar("b", "STALL", values[1])], "x", "ms")
         for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
             assert [tick for tick in axis_labels(drawing) if values[0] / 2 <= tick <= values[1] * 2]
 

@@ -99,7 +99,7 @@ class Exports:
 
             self._cases.append(case_of_capture(result, code, expected))
         if self._wanted.markdown:
-            from nagle_lab.reports.page import page_of_capture
+            from nagle_lab.reports.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
             self._pages.append(page_of_capture(files, result, against))
@@ -120,7 +120,7 @@ class Exports:
 
             self._suites.append(suite_of_run(judged, code, unlike))
         if self._wanted.markdown:
-            from nagle_lab.reports.page import page_of_run
+            from nagle_lab.reports.markdown import page_of_run
 
             self._pages.append(page_of_run(judged, unlike))
         if self._wanted.html:
@@ -140,7 +140,7 @@ class Exports:
             verdict = "INCONCLUSIVE" if error.exit_code is Exit.INCONCLUSIVE else "unusable"
             self._cases.append(Case(name, error.exit_code, verdict, str(error)))
         if self._wanted.markdown:
-            from nagle_lab.reports.markup import escaped
+            from nagle_lab.reports.markdown import escaped
 
             self._pages.append(f"### ⚠️ unusable · {escaped(name)}\n\n{escaped(str(error))}\n")
 

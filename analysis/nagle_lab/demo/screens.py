@@ -11,9 +11,10 @@ from rich.text import Text
 from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import printable
-from nagle_lab.evidence.excerpt import around, packets_of
-from nagle_lab.reports import figures as shown
-from nagle_lab.reports.ladder import ladder
+from nagle_lab.evidence.excerpt import Window, excerpts
+from nagle_lab.evidence.ladder import ladder, ladder_of
+from nagle_lab.reports import numbers as shown
+from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.terminal import STYLE, shown_path
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
@@ -23,7 +24,7 @@ WIDTH = 78
 _ROWS = (
     ("stalled, of the requests that can", lambda f: shown.share(f.stalled_share)),
     ("wait for the late ACK, ms p50 / p99", shown.wait),
-    ("median time of a request, ms", lambda f: "< 1" if f.p50_ms == 0 else shown.number(f.p50_ms)),  # ab rounds
+    ("median time of a request, ms", shown.request_median),
     ("requests per second", lambda f: shown.number(f.requests_per_s)),
     ("packets per request", lambda f: shown.number(f.packets_per_request)),
     ("delayed ACKs, in capture / in kernel", shown.delayed_acks),
@@ -119,12 +120,10 @@ def answer(asked: Question, chosen: int, to: Console) -> None:
 
 def mystery(part: Mystery, number: int, of: int, result: Result, to: Console) -> None:
     """A capture's story and some of its packets, without a word on what they are."""
-    connection = result.connections[0]
-    first, last = part.frames
-    steps = [step for step in packets_of(part.capture, connection) if first <= step.frame <= last]
+    (shown,) = excerpts([part.capture], [Window(result.connections[0], *part.frames)])
     to.print(Rule(f"Mystery {number} of {of}", style="dim"))
     to.print(f"{part.story}\n")
-    to.print(ladder(steps, connection))
+    to.print(ladder_text(ladder(shown.connection, shown.steps)))
 
 
 def diagnosis(part: Mystery, result: Result, to: Console) -> None:
@@ -153,6 +152,5 @@ def _verdict(verdict: str, title: str, reason: str, to: Console) -> None:
 
 
 def _typical(capture: Path, result: Result, to: Console) -> None:
-    stall = result.stalls.typical()
     to.print(Text(f"\nA typical stall, in {capture.name}:", "dim"))
-    to.print(ladder(around(capture, result, stall), result.connections[stall.connection], stall))
+    to.print(ladder_text(ladder_of([capture], result, result.stalls.typical())))

@@ -1,4 +1,4 @@
-"""The packets around one stall, read again from the capture: what a ladder diagram shows."""
+"""Packets of chosen connections, read again from the capture: whatever shows packets gets them here."""
 
 import ipaddress
 from collections import deque
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.capture import open_capture
-from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result import Connection
 from nagle_lab.packet import Packets, Tally, decode
 from nagle_lab.tcp.columns import ACK, FIN, PSH, RST, SYN
 
-_BEFORE, _AFTER = 6, 1  # rows of the connection to look back at and to show on
-_WINDOW = 1 << 20  # bytes; mostly it is found near the beginning
+_AT_ONCE = 1 << 20  # bytes read at a time; mostly what is wanted is near the beginning
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One packet of the excerpt."""
+    """One packet of a connection."""
 
     frame: int
     ts: int  # ns since the epoch
@@ -29,44 +28,90 @@ class Step:
     ack: int
 
 
-def around(path: Path | Sequence[Path], result: Result, stall: Stall) -> list[Step]:
-    """The packets of the stalled connection from what the held side answers to what follows the release.
+@dataclass(frozen=True)
+class Excerpt:
+    """Consecutive packets of one connection."""
 
-    ``path`` is the capture file, or the rotated ones, that ``result`` is of.
+    connection: Connection
+    steps: Sequence[Step]
+    first: int  # which of the connection's packets the first one is, from 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """The packets to read of a connection: frames ``start`` to ``end``, and some on either side.
+
+    ``before`` and ``after`` are how many at most; ``at_most`` is the limit of all.
     """
-    connection = result.connections[stall.connection]
-    before: deque[Step] = deque(maxlen=_BEFORE)
-    steps: list[Step] = []
-    after = 0
-    for step in packets_of(path, connection):
-        if step.frame < stall.trigger_frame:
-            before.append(step)
-        elif step.frame <= stall.release_frame:
-            steps.append(step)
-        elif after < _AFTER:
-            steps.append(step)
-            after += 1
-        else:
+
+    connection: Connection
+    start: int
+    end: int
+    before: int = 0
+    after: int = 0
+    at_most: int = 1 << 30
+
+
+def excerpts(files: Sequence[Path], windows: Sequence[Window]) -> list[Excerpt]:
+    """One excerpt for each window, in one reading that ends with the last packet wanted.
+
+    ``files`` is the capture, or the rotated ones that are read as one.
+    """
+    readers = [_Reader(window) for window in windows]
+    connections = {window.connection.id: window.connection for window in windows}
+    for connection, step in _packets(files, list(connections.values())):
+        for reader in readers:
+            if reader.window.connection.id == connection.id:
+                reader.take(step)
+        if all(reader.done for reader in readers):
             break
-    return [*_asked(before, stall), *steps]
+    return [reader.excerpt() for reader in readers]
 
 
-def _asked(before: deque[Step], stall: Stall) -> list[Step]:
-    """From the latest data of the delaying side on: what the trigger answers."""
-    rows = list(before)
-    from_client = stall.delayed_by.role == "client"
-    for i in range(len(rows) - 1, -1, -1):
-        if rows[i].length and rows[i].from_client == from_client:
-            return rows[i:]
-    return []
-
-
-def packets_of(path: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
+def packets_of(files: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
-    with open_capture(path, window_bytes=_WINDOW, sha256=False) as capture:
+    return (step for _, step in _packets(files, [connection]))
+
+
+class _Reader:
+    """Picks the packets of one window from those of its connection."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.done = False
+        self._before: deque[Step] = deque(maxlen=window.before)
+        self._steps: list[Step] = []
+        self._passed = self._after = 0
+
+    def take(self, step: Step) -> None:
+        """The next packet of the connection."""
+        if self.done:
+            return
+        if step.frame < self.window.start:
+            self._before.append(step)
+            self._passed += 1
+            return
+        if step.frame > self.window.end:
+            if self._after == self.window.after:
+                self.done = True
+                return
+            self._after += 1
+        self._steps.append(step)
+        self.done = len(self._before) + len(self._steps) >= self.window.at_most
+
+    def excerpt(self) -> Excerpt:
+        """What has been picked."""
+        first = self._passed - len(self._before) + 1
+        return Excerpt(self.window.connection, [*self._before, *self._steps], first)
+
+
+def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) -> Iterator[tuple[Connection, Step]]:
+    """The packets of some connections; those of each in capture order."""
+    with open_capture(files, window_bytes=_AT_ONCE, sha256=False) as capture:
         for records in capture:
             packets = decode(records, Tally())
-            yield from _of_connection(packets, connection)
+            for connection in connections:
+                yield from ((connection, step) for step in _of_connection(packets, connection))
 
 
 def _of_connection(p: Packets, connection: Connection) -> Iterator[Step]:

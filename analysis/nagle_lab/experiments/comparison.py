@@ -18,6 +18,7 @@ SCHEMA = "nagle-lab-compare/1"
 # or follows the delayed-ACK timer, and what depends on how busy the machine is (24,000 to 41,000 requests/s).
 COUNTED, BUSY = 0.05, 0.3
 TIMES_FROM = 2.0  # ratios from here on are told as "2.4×", smaller ones in percent
+_SAME, _ABOUT_THE_SAME = "the same", "about the same"
 MANY = 4  # link types, MSS and ports that are listed one by one
 
 
@@ -72,6 +73,11 @@ class Gain:
     words: str  # empty: nothing to say
     short: str = ""  # for narrow tables: ×16.3, ÷26.3, −16%; empty: about the same, or not to be told so
 
+    @property
+    def notable(self) -> bool:
+        """Whether there is a change to speak of."""
+        return self.words not in ("", _SAME, _ABOUT_THE_SAME)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -114,9 +120,17 @@ def compare(paths: Sequence[Path]) -> Comparison:
 
     Raises NagleLabError where there are fewer than two, or one is unusable.
     """
-    if len(paths) < 2:
+    return compare_opened([opened(path) for path in paths])
+
+
+def compare_opened(sources: Sequence[Run | Result]) -> Comparison:
+    """The same of judged runs and diagnosed captures."""
+    if len(sources) < 2:
         raise NagleLabError("compare takes two or more: run folders or capture files")
-    return comparison([_subject(path) for path in paths])
+    runs_and_captures = (
+        subject_of_run(source) if isinstance(source, Run) else subject_of_capture(source) for source in sources
+    )
+    return comparison(list(runs_and_captures))
 
 
 def comparison(subjects: Sequence[Subject]) -> Comparison:
@@ -146,18 +160,18 @@ def _points(first: float, value: float) -> str:
     if first and not value:
         return "none stalls any more"
     points = round(100 * (value - first), 1)
-    return f"{abs(points):g} points {'less' if points < 0 else 'more'}" if points else "the same"
+    return f"{abs(points):g} points {'less' if points < 0 else 'more'}" if points else _SAME
 
 
 def _change(quantity: Quantity, first: float, value: float) -> str:
     if first == value:
-        return "the same"
+        return _SAME
     if not first or not value:  # of times and rates it is not zero, but less than the load tool tells
         if quantity.unit:
             return ""
         return f"none any more ({first:,.4g} before)" if first else f"{value:,.4g} where there was none"
     if abs(value - first) <= quantity.noise * first:
-        return "about the same"
+        return _ABOUT_THE_SAME
     word = quantity.less if value < first else quantity.more
     factor = max(value / first, first / value)
     return f"{_times(factor)}× {word}" if factor >= TIMES_FROM else f"{abs(value / first - 1):.0%} {word}"
@@ -180,12 +194,13 @@ def _times(factor: float) -> str:
 # ------------------------------------------------------------------------------------------ subjects
 
 
-def _subject(path: Path) -> Subject:
+def opened(path: Path) -> Run | Result:
+    """The judged run, or the diagnosed capture there; raises NagleLabError where it is neither."""
     if is_run(path):
-        return subject_of_run(judge(path))
+        return judge(path)
     if path.is_dir():
         raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
-    return subject_of_capture(analyze(path))
+    return analyze(path)
 
 
 def subject_of_run(run: Run) -> Subject:

@@ -67,6 +67,12 @@ class Series:
     again: list[Point] = field(default_factory=list)  # both sides of each edge, run once more
     edges: list[Edge] = field(default_factory=list)
 
+    def to_show(self) -> list[Point]:
+        """The doubling sizes, both sides of each edge, and what does not tell; no other steps of the search."""
+        edges = {point.size for edge in self.edges for point in (edge.below, edge.above)}
+        steps = (point for point in self.points[self.doubled :] if point.size in edges or point.verdict is None)
+        return sorted([*self.points[: self.doubled], *steps], key=lambda point: point.size)
+
 
 Measure = Callable[[int], Point]
 

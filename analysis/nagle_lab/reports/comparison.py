@@ -1,6 +1,8 @@
 """Runs and captures side by side: on the screen, and as Markdown."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 from rich import box
 from rich.console import Console
@@ -9,8 +11,8 @@ from rich.text import Text
 
 from nagle_lab.errors import printable
 from nagle_lab.experiments.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
-from nagle_lab.reports.figures import NONE, number, ratio, share
-from nagle_lab.reports.markup import escaped, heading_line, table_line
+from nagle_lab.reports.markdown import escaped, table
+from nagle_lab.reports.numbers import NONE, number, ratio, share, thousands
 from nagle_lab.reports.terminal import STYLE
 
 BESIDE = 3  # subjects beside the first in one table of the screen
@@ -43,7 +45,7 @@ def show_comparison(found: Comparison, to: Console) -> None:
 def sentences(found: Comparison) -> Iterator[str]:
     """The gain of each subject over the first in one sentence, in words that claim nothing for equal figures."""
     for subject, gains in zip(found.subjects[1:], found.gains, strict=True):
-        said = [f"{gains[name].words}{what}" for name, what in _IN_A_SENTENCE.items() if _notable(gains[name])]
+        said = [f"{gains[name].words}{what}" for name, what in _IN_A_SENTENCE.items() if gains[name].notable]
         if said:
             yield f"{name_of(found, subject)} against {name_of(found, found.subjects[0])}: {', '.join(said)}"
 
@@ -62,19 +64,47 @@ def name_of(found: Comparison, subject: Subject) -> str:
     return subject.name.partition(" / ")[2] or subject.name if len(scenarios) == 1 else subject.name
 
 
-def value_of(quantity: Quantity, value: float | None) -> str:
+@dataclass(frozen=True)
+class FigureRow:
+    """A figure of several subjects; ``gains`` of those after the first over it."""
+
+    name: str
+    values: list[str]
+    gains: list[Gain]
+
+    def cells(self) -> list[str]:
+        """The row of a table: with the gain in words at its end, or of more than two subjects each with its own."""
+        if len(self.gains) == 1:
+            return [self.name, *self.values, self.gains[0].words]
+        short = ["", *(f" ({gain.short})" if gain.short else "" for gain in self.gains)]
+        return [self.name, *(value + gain for value, gain in zip(self.values, short, strict=True))]
+
+
+def figure_rows(found: Comparison, chosen: Sequence[int]) -> Iterator[FigureRow]:
+    """Every figure that any of the ``chosen`` subjects has; the first of all is among them, in front."""
+    for quantity in QUANTITIES:
+        figures = [found.subjects[i].figures[quantity.name] for i in chosen]
+        if any(figure is not None for figure in figures):
+            name = f"{quantity.words}, {quantity.unit}" if quantity.unit == "ms" else quantity.words
+            gains = [found.gains[i - 1][quantity.name] for i in chosen[1:]]
+            yield FigureRow(name, [_value(quantity, figure) for figure in figures], gains)
+
+
+def difference_rows(found: Comparison) -> Iterator[list[str]]:
+    """What differs, and its value for each subject."""
+    for difference in found.differences:
+        yield [_fact(difference), *(NONE if value is None else value for value in difference.values)]
+
+
+def _value(quantity: Quantity, value: float | None) -> str:
     """A figure as it stands in tables; its unit is in the row's name."""
     if value is None:
         return NONE
     if quantity.name == "stalled_share":
         return share(value)
     if quantity.name in _COUNTS:
-        return f"{value:,.0f}"
+        return thousands(value)
     return ratio(value) if quantity.name in _TWO_DECIMALS else number(value)
-
-
-def _notable(gain: Gain) -> bool:
-    return bool(gain.words) and not gain.words.startswith(("the same", "about the same"))
 
 
 def _sources(found: Comparison, chosen: Sequence[int]) -> Iterator[Text]:
@@ -87,45 +117,29 @@ def _sources(found: Comparison, chosen: Sequence[int]) -> Iterator[Text]:
 
 
 def _table(found: Comparison, chosen: Sequence[int]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("", no_wrap=True)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    made.add_column("", no_wrap=True)
     for i in chosen:
-        table.add_column(printable(name_of(found, found.subjects[i])), justify="right", overflow="fold")
-    alone = len(chosen) == 2
-    if alone:
-        table.add_column("", overflow="fold", style="cyan")
-    for quantity in QUANTITIES:
-        if all(found.subjects[i].figures[quantity.name] is None for i in chosen):
-            continue
-        cells = [Text(_cell(found, quantity, i, with_gain=not alone)) for i in chosen]
-        words = [Text(found.gains[chosen[1] - 1][quantity.name].words)] if alone else []
-        table.add_row(_row_name(quantity), *cells, *words)
-    return table
-
-
-def _row_name(quantity: Quantity) -> str:
-    return f"{quantity.words}, {quantity.unit}" if quantity.unit == "ms" else quantity.words
-
-
-def _cell(found: Comparison, quantity: Quantity, i: int, *, with_gain: bool) -> str:
-    """A figure; with how it stands to the first one's where that is to be told."""
-    value = value_of(quantity, found.subjects[i].figures[quantity.name])
-    short = found.gains[i - 1][quantity.name].short if i and with_gain else ""
-    return f"{value} ({short})" if short else value
+        made.add_column(printable(name_of(found, found.subjects[i])), justify="right", overflow="fold")
+    if len(chosen) == 2:
+        made.add_column("", overflow="fold", style="cyan")
+    for row in figure_rows(found, chosen):
+        made.add_row(*map(Text, row.cells()))
+    return made
 
 
 def _differences(found: Comparison) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("", overflow="fold", style="dim")
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    made.add_column("", overflow="fold", style="dim")
     for subject in found.subjects:
-        table.add_column(printable(name_of(found, subject)), overflow="fold")
-    for difference in found.differences[:_MOST]:
-        table.add_row(_fact(difference), *(Text(printable(value or NONE)) for value in difference.values))
-    return table
+        made.add_column(printable(name_of(found, subject)), overflow="fold")
+    for row in islice(difference_rows(found), _MOST):
+        made.add_row(*(Text(printable(cell)) for cell in row))
+    return made
 
 
 def _fact(difference: Difference) -> str:
-    section, name = difference.section, printable(difference.name)
+    section, name = difference.section, difference.name
     return name if name in (section, "in effect") and section != "setting" else f"{section}: {name}"
 
 
@@ -133,20 +147,15 @@ def _page(found: Comparison, level: int) -> Iterator[str]:
     names = [escaped(name_of(found, subject)) for subject in found.subjects]
     yield from (f"{'#' * level} {' · '.join(names)}", "")
     yield from (f"- **{escaped(line)}**" for line in sentences(found))
-    alone = len(names) == 2
     yield ""
-    yield from heading_line(["", *names, *([""] if alone else [])], words=1)
-    yield table_line(["verdict", *(f"**{subject.verdict}**" for subject in found.subjects), *([""] if alone else [])])
-    for quantity in QUANTITIES:
-        if any(subject.figures[quantity.name] is not None for subject in found.subjects):
-            cells = [_cell(found, quantity, i, with_gain=not alone) for i in range(len(names))]
-            words = [found.gains[0][quantity.name].words] if alone else []
-            yield table_line([_row_name(quantity), *cells, *words])
+    alone = [""] if len(names) == 2 else []
+    verdicts = ["verdict", *(f"**{subject.verdict}**" for subject in found.subjects), *alone]
+    figures = (row.cells() for row in figure_rows(found, range(len(names))))
+    yield from table(["", *names, *alone], [verdicts, *figures], words=[0])
     yield ""
     if found.differences:
-        yield from heading_line(["what differs", *names], words=1 + len(names))
-        for difference in found.differences:
-            yield table_line([escaped(_fact(difference)), *(escaped(value or NONE) for value in difference.values)])
+        rows = ([escaped(cell) for cell in row] for row in difference_rows(found))
+        yield from table(["what differs", *names], rows)
     else:
         yield "Nothing that was recorded differs."
     yield ""

@@ -1,6 +1,7 @@
 """The matrix and its claims: tables on the screen, and as a page of Markdown."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
@@ -11,7 +12,8 @@ from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.claims import ClaimResult, Mark
 from nagle_lab.experiments.matrix import Matrix, Row, claims_of
-from nagle_lab.reports.figures import NONE, delayed_acks, number, ratio, share, wait
+from nagle_lab.reports.markdown import table
+from nagle_lab.reports.numbers import NONE, delayed_acks, number, ratio, share, wait
 from nagle_lab.reports.terminal import STYLE
 
 _HEADINGS = (
@@ -34,8 +36,7 @@ def show_matrix(matrix: Matrix, to: Console) -> None:
     """A table for each scenario, with its claims, and at last what is not as expected."""
     for scenario, rows in matrix.by_scenario():
         to.print("", Text.assemble((scenario.name, "bold"), f": {scenario.title}"), _table(rows, to.width), sep="\n")
-        results = claims_of(scenario, rows)
-        if results:
+        if results := claims_of(scenario, rows):
             to.print("", _claims(results), sep="\n")
     to.print(Text(f"\n{summary(matrix)}", "bold"))
     for line in unexpected(matrix):
@@ -48,15 +49,15 @@ def markdown(matrix: Matrix) -> str:
 
 
 def _table(rows: Sequence[Row], width: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, int(width > _NARROW)), pad_edge=False, show_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, int(width > _NARROW)), pad_edge=False, show_edge=False)
     for i, heading in enumerate(_HEADINGS):
         words = i < _WORDS
-        table.add_column("\n".join(heading), justify="left" if words else "right", overflow="fold", no_wrap=words)
+        made.add_column("\n".join(heading), justify="left" if words else "right", overflow="fold", no_wrap=words)
     for row in rows:
         name, verdicts, *figures = cells(row)
         style = "bold red" if row.as_expected < len(row.outcomes) else ""
-        table.add_row(name, _verdict(row, verdicts), Text(figures[0], style), *figures[1:])
-    return table
+        made.add_row(name, _verdict(row, verdicts), Text(figures[0], style), *figures[1:])
+    return made
 
 
 def _verdict(row: Row, verdicts: str) -> Text:
@@ -90,33 +91,36 @@ def _as_expected(row: Row) -> str:
 
 
 def _claims(results: Sequence[ClaimResult]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    table.add_column("published", ratio=5, overflow="fold")
-    table.add_column("ours", ratio=5, overflow="fold")
-    table.add_column("", no_wrap=True)
-    table.add_column("why", ratio=6, overflow="fold")
-    for result in results:
-        figure, *rest = ours(result)
-        told = Text.assemble((figure, "bold"), *(f"\n{line}" for line in rest))
-        mark = Text(result.mark, _MARKS[result.mark])
-        table.add_row(result.claim.published, told, mark, one_line(result.claim.why), end_section=True)
-    return table
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for heading, width in (("published", 5), ("ours", 5), ("", None), ("why", 6)):
+        made.add_column(heading, ratio=width, no_wrap=not heading, overflow="fold")
+    for claim in map(claim_in_words, results):
+        ours = Text.assemble((claim.figure, "bold"), f"\n{claim.what}\n{claim.asked}")
+        made.add_row(claim.published, ours, Text(claim.mark, _MARKS[claim.mark]), claim.why, end_section=True)
+    return made
 
 
-def ours(result: ClaimResult) -> list[str]:
-    """Our figure; what it is; and which figure would count as reproduced."""
+@dataclass(frozen=True)
+class ClaimInWords:
+    """A published figure, ours and what it is, which would count as reproduced, how far ours does, and why."""
+
+    published: str
+    figure: str
+    what: str
+    asked: str
+    mark: Mark
+    why: str
+
+
+def claim_in_words(result: ClaimResult) -> ClaimInWords:
+    """How a claim stands in tables."""
     claim, measure = result.claim, result.measure
     asked = f"reproduced: {_span(claim.reproduced)}" + (f", partly: {_span(claim.partly)}" if claim.partly else "")
-    of = _figure(result.of, measure.unit)
-    if claim.against is None:
-        return [of, f"{measure.words}, {claim.of}", asked]
-    against = _figure(result.against, measure.unit)
-    return [number(result.figure), f"{measure.words}: {of} {claim.of}, {against} {claim.against}", asked]
-
-
-def _ours_in_a_line(result: ClaimResult) -> str:
-    figure, what, asked = ours(result)
-    return f"**{figure}** ({what}; {asked})"
+    figure, what = _figure(result.of, measure.unit), f"{measure.words}, {claim.of}"
+    if claim.against is not None:
+        against = _figure(result.against, measure.unit)
+        figure, what = number(result.figure), f"{measure.words}: {figure} {claim.of}, {against} {claim.against}"
+    return ClaimInWords(claim.published, figure, what, asked, result.mark, " ".join(claim.why.split()))
 
 
 def _span(span: tuple[float, float]) -> str:
@@ -125,11 +129,6 @@ def _span(span: tuple[float, float]) -> str:
 
 def _figure(value: float | None, unit: str) -> str:
     return f"{number(value)} {unit}".rstrip() if value is not None else NONE
-
-
-def one_line(text: str) -> str:
-    """The text without its line breaks."""
-    return " ".join(text.split())
 
 
 def summary(matrix: Matrix) -> str:
@@ -155,16 +154,10 @@ def _page(matrix: Matrix) -> Iterator[str]:
     yield PREAMBLE
     for scenario, rows in matrix.by_scenario():
         yield from ("", f"## {scenario.name}", "", scenario.title, "")
-        yield from _lines([" ".join(filter(None, heading)) for heading in COLUMNS], _WORDS)
-        yield from (_line(cells(row)) for row in rows)
-        results = claims_of(scenario, rows)
-        if results:
+        yield from table(COLUMNS, ([_cell(cell) for cell in cells(row)] for row in rows), range(_WORDS))
+        if results := claims_of(scenario, rows):
             yield ""
-            yield from _lines(["published", "ours", "", "why"], 4)
-            yield from (
-                _line([r.claim.published, _ours_in_a_line(r), f"**{r.mark}**", one_line(r.claim.why)])
-                for r in results
-            )
+            yield from table(["published", "ours", "", "why"], map(_claim_line, results))
     surprises = list(unexpected(matrix))
     yield from ("", f"**{summary(matrix)}.**")
     if surprises:
@@ -173,8 +166,8 @@ def _page(matrix: Matrix) -> Iterator[str]:
 
 
 COLUMNS = (
-    ("variant",), ("verdict",), ("as expected",), ("stalled",), ("wait, ms (p50 / p99)",), ("requests per s",),
-    ("packets per request",), ("wire bytes per byte",), ("delayed ACKs (seen / kernel)",),
+    "variant", "verdict", "as expected", "stalled", "wait, ms (p50 / p99)", "requests per s", "packets per request",
+    "wire bytes per byte", "delayed ACKs (seen / kernel)",
 )  # fmt: skip
 PREAMBLE = (
     "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
@@ -197,10 +190,11 @@ def machine(matrix: Matrix) -> str:
     return f"{str(about.get('started', ''))[:10]}, {kernel}{docker}{about.get('cpus')} CPUs.{repeat}"
 
 
-def _lines(headings: Sequence[str], words: int) -> Iterator[str]:
-    yield _line(headings)
-    yield _line(["---" if i < words else "---:" for i in range(len(headings))])
+def _claim_line(result: ClaimResult) -> list[str]:
+    claim = claim_in_words(result)
+    ours = f"**{claim.figure}** ({claim.what}; {claim.asked})"
+    return [_cell(cell) for cell in (claim.published, ours, f"**{claim.mark}**", claim.why)]
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")

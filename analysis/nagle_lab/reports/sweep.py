@@ -11,9 +11,8 @@ from rich.text import Text
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.sweep import Edge, Point, Series, explanation
-from nagle_lab.reports.figures import NONE, number, share
+from nagle_lab.reports.numbers import NONE, number, request_median, share
 from nagle_lab.reports.terminal import STYLE
-from nagle_lab.runs.figures import Figures
 
 
 def show_sweep(title: str, parameter: str, found: Sequence[Series], to: Console) -> None:
@@ -32,25 +31,19 @@ def _table(parameter: str, series: Series) -> Table:
     for heading in (parameter, "stalled", "requests/s", "median ms"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
-    for point in shown_points(series):
-        figures = point.outcome.figures
-        cells = [share(point.share), number(figures.requests_per_s), median(figures)] if figures else [NONE] * 3
-        verdict = Text(point.outcome.name, STYLE.get(point.outcome.name, "bold magenta"))
-        table.add_row(str(point.size), *cells, verdict)
+    for point in series.to_show():
+        size, verdict, *figures = cells(point)
+        table.add_row(size, *figures, Text(verdict, STYLE.get(verdict, "bold magenta")))
     return table
 
 
-def median(figures: Figures) -> str:
-    """Of the requests' times, ms."""
-    return "< 1" if figures.p50_ms == 0 else number(figures.p50_ms)  # ab tells whole milliseconds
-
-
-def shown_points(series: Series) -> list[Point]:
-    """The doubling sizes, both sides of each edge, and what does not tell; not the steps of the search between."""
-    edges = {point.size for edge in series.edges for point in (edge.below, edge.above)}
-    doubling = series.points[: series.doubled]
-    steps = [point for point in series.points[series.doubled :] if point.size in edges or point.verdict is None]
-    return sorted([*doubling, *steps], key=lambda point: point.size)
+def cells(point: Point) -> list[str]:
+    """A size, its verdict, stalled share, requests per second, and their median."""
+    figures = point.outcome.figures
+    measured = (
+        [share(point.share), number(figures.requests_per_s), request_median(figures)] if figures else [NONE] * 3
+    )
+    return [str(point.size), point.outcome.name, *measured]
 
 
 def _edges(parameter: str, series: Series) -> Iterator[RenderableType]:

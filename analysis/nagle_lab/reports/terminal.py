@@ -13,8 +13,9 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result import Result, Spread, Stall
 from nagle_lab.errors import printable
-from nagle_lab.evidence.excerpt import around
-from nagle_lab.reports.ladder import ladder
+from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.numbers import percentiles
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -56,9 +57,8 @@ def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
 
 def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Console) -> None:
     """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the late ACK."""
-    to.print(
-        _title([path], stall, f"Stall {number} of {len(result.stalls)}"), *_ladder([path], result, stall), sep="\n"
-    )
+    title = f"Stall {number} of {len(result.stalls)}"
+    to.print(*_ladder([path], result, stall, title), sep="\n")
     to.print(
         facts(
             [
@@ -79,12 +79,12 @@ def show_pair(pair: "Pair", to: Console) -> None:
 def _pair_facts(pair: "Pair") -> list[tuple[str, str]]:
     rows = [
         ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
-        ("ACK delay", f"{_spread(pair.ack_delay_ms, 'ms')}, at the capture nearer the delaying end"),
-        ("hold", f"at most {_spread(pair.hold_ms, 'ms')}, of which the path took p50 {pair.path_ms.p50:.2f} ms")
-        if pair.path_ms
-        else ("", ""),
     ]
-    return rows if pair.matched else rows[:1]
+    if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
+        delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
+        rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
+        rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
+    return rows
 
 
 def shown_path(path: Path) -> str:
@@ -125,8 +125,8 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
         ("exchanges", f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%})"),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
-        ("wait", _spread(s.wait_ms, "ms")),
-        ("exchange", _spread(s.exchange_ms, "ms")),
+        ("wait", _spread(s.wait_ms)),
+        ("exchange", _spread(s.exchange_ms)),
     ]
     if q.damage:
         rows.append(("damage", "; ".join(q.damage)))
@@ -150,20 +150,13 @@ def who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> l
 
 def typical(files: Sequence[Path], result: Result) -> list[RenderableType]:
     """The ladder of a typical stall of a capture that lies in ``files``."""
-    return [
-        _title(files, result.stalls.typical(), "A typical stall"),
-        *_ladder(files, result, result.stalls.typical()),
-    ]
+    return _ladder(files, result, result.stalls.typical(), "A typical stall")
 
 
-def _title(files: Sequence[Path], stall: Stall, what: str) -> Text:
+def _ladder(files: Sequence[Path], result: Result, stall: Stall, what: str) -> list[RenderableType]:
     names = printable(" … ".join(dict.fromkeys((files[0].name, files[-1].name))))
-    return Text(f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {names}\n", "bold")
-
-
-def _ladder(files: Sequence[Path], result: Result, stall: Stall) -> list[RenderableType]:
-    connection = result.connections[stall.connection]
-    return [ladder(around(files, result, stall), connection, stall), Text("")]
+    title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {names}\n"
+    return [Text(title, "bold"), ladder_text(ladder_of(files, result, stall)), Text("")]
 
 
 def _role_name(role: str | None) -> str:
@@ -174,5 +167,5 @@ def _by_role(counts: dict[str, int]) -> str:
     return ", ".join(f"{n} by the {role}" for role, n in counts.items() if n) or "none"
 
 
-def _spread(s: Spread | None, unit: str) -> str:
-    return f"p50 {s.p50:.2f}, p95 {s.p95:.2f}, p99 {s.p99:.2f}, max {s.max:.2f} {unit}" if s else ""
+def _spread(spread: Spread | None) -> str:
+    return percentiles(spread, "p50", "p95", "p99", "max") if spread else ""

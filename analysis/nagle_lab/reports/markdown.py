@@ -1,16 +1,37 @@
-"""A run or a capture as Markdown, for a pull request or a job summary."""
+"""Markdown: text and tables in it, and the page of a run or a capture, for a pull request or a job summary."""
 
-from collections.abc import Iterator, Sequence
+import html
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from nagle_lab.diagnosis.result import Result, Spread
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.evidence.excerpt import around
-from nagle_lab.reports.ladder import ladder
-from nagle_lab.reports.markup import escaped, heading_line, table_line
+from nagle_lab.errors import printable
+from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.numbers import percentiles
 from nagle_lab.runs.run import Run
 
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 _SIGNS = {"STALL": "🔴", "CLEAN": "🟢", "INCONCLUSIVE": "🟡", "INVALID": "🟣"}
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no mention, no line break."""
+    harmless = _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))
+    return harmless.replace("@", "@\u200b")  # a mention is made of the page's text, whatever escapes it
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Container[int] = range(99)) -> Iterator[str]:
+    """The lines of a table of cells that are Markdown; columns other than ``words`` are figures."""
+    yield _line(headings)
+    yield _line(["---" if i in words else "---:" for i in range(len(headings))])
+    yield from map(_line, rows)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def page_of_capture(files: Sequence[Path], result: Result, against: str = "") -> str:
@@ -20,7 +41,7 @@ def page_of_capture(files: Sequence[Path], result: Result, against: str = "") ->
         *_contradictions([against] if against else []),
     ]
     rows = [*_figures(result), *(("damage", damage) for damage in result.quality.damage)]
-    lines += [*heading_line(["", ""], words=2), *(table_line([escaped(a), escaped(b)]) for a, b in rows), ""]
+    lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
     return "\n".join([*lines, *_proof(files, result)]) + "\n"
 
 
@@ -39,7 +60,7 @@ def page_of_run(run: Run, unlike: Sequence[str]) -> str:
         ("on", f"Linux {m['versions']['kernel']}, Docker {m['versions']['docker']}"),
         ("run", run.folder.name),
     ]
-    lines += [*heading_line(["", ""], words=2), *(table_line([escaped(a), escaped(b)]) for a, b in rows), ""]
+    lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
     lines += [f"- **witness disagrees**: {escaped(c.name)}: {escaped(c.detail)}" for c in run.checks if not c.ok]
     return "\n".join([*lines, *_proof([run.capture(run.best)], result)]) + "\n"
 
@@ -57,20 +78,16 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
         if spread:
-            yield name, _spread(spread)
+            yield name, percentiles(spread, "p50", "p99", "max")
     if s.held_by and s.remedy:
         yield "held by, delayed by", f"{s.held_by}, {s.delayed_by}"
         yield "remedy", s.remedy
-
-
-def _spread(spread: Spread) -> str:
-    return f"p50 {spread.p50:.2f}, p99 {spread.p99:.2f}, max {spread.max:.2f} ms"
 
 
 def _proof(files: Sequence[Path], result: Result) -> Iterator[str]:
     if not (files and result.stalls):
         return
     stall = result.stalls.typical()
-    drawn = ladder(around(files, result, stall), result.connections[stall.connection], stall).plain
+    drawn = ladder_text(ladder_of(files, result, stall)).plain
     yield "<details><summary>a typical stall, frame by frame</summary>"
     yield from ("", "```text", *(line.rstrip() for line in drawn.splitlines()), "```", "", "</details>", "")

@@ -1,0 +1,105 @@
+"""The packets that a report shows of one capture: chosen stalls and their connection over time, or an exchange."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.evidence.excerpt import Step, Window, excerpts, packets_of
+from nagle_lab.evidence.ladder import Ladder, ladder, stall_ladder, stall_window
+from nagle_lab.evidence.sequence import TimeSequence, time_sequence
+
+_WHOLE = 40  # packets up to which all of a connection is shown over time
+_BEFORE = 11  # of a longer one, that many before the trigger
+_MOST_ROWS = 16  # of an exchange without a stall
+_LONGEST, _SHORTEST = "The longest", "The shortest"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A stall to show: why this one, and its number from 1 in the result."""
+
+    why: str
+    number: int
+    stall: Stall
+
+    @property
+    def extreme(self) -> bool:
+        """Whether it is shown only for its wait, the longest or the shortest."""
+        return self.why in (_LONGEST, _SHORTEST)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What there is to draw; nothing of a capture that cannot be read again."""
+
+    stalls: Sequence[tuple[Choice, Ladder]] = ()
+    over_time: TimeSequence | None = None
+    exchange: Ladder | None = None  # where there is no stall
+
+
+def examples(files: Sequence[Path], result: Result, port: int | None = None) -> Examples:
+    """Read the capture in ``files`` once more; ``port`` is the server's where others are not judged."""
+    if not files:
+        return Examples()
+    if not result.stalls:
+        return Examples(exchange=_exchange(files, result, port))
+    choices = chosen(result)
+    typical = choices[0].stall
+    wanted = [stall_window(result, choice.stall) for choice in choices]
+    over_time, *around = excerpts(files, [_over_time(result.connections[typical.connection], typical), *wanted])
+    ladders = [stall_ladder(excerpt, one.stall) for one, excerpt in zip(choices, around, strict=True)]
+    same = [stall for stall in result.stalls if stall.connection == typical.connection]
+    return Examples(list(zip(choices, ladders, strict=True)), time_sequence(over_time, same))
+
+
+def chosen(result: Result) -> list[Choice]:
+    """The typical stall; one held by the other end, if there is one; the longest and the shortest."""
+    if not result.stalls:
+        return []
+    typical = result.stalls.typical()
+    choices: dict[str, Choice] = {}
+    for number, stall in enumerate(result.stalls, 1):
+        if stall == typical:
+            choices["A typical stall"] = Choice("A typical stall", number, stall)
+        elif stall.held_by.role != typical.held_by.role:
+            why = f"Held by the {stall.held_by.role}"
+            choices.setdefault(why, Choice(why, number, stall))
+        for why, sign in ((_LONGEST, 1), (_SHORTEST, -1)):
+            if why not in choices or sign * stall.wait_ms > sign * choices[why].stall.wait_ms:
+                choices[why] = Choice(why, number, stall)
+    once: dict[int, Choice] = {}
+    for choice in sorted(choices.values(), key=lambda choice: (choice.extreme, choice.why)):
+        once.setdefault(choice.number, choice)
+    return list(once.values())
+
+
+def _over_time(connection: Connection, stall: Stall) -> Window:
+    """All packets of a short connection; of a longer one those around the trigger."""
+    before = _BEFORE if connection.packets > _WHOLE else _WHOLE - 1
+    return Window(connection, stall.trigger_frame, 1 << 62, before, at_most=_WHOLE)
+
+
+def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:
+    """An exchange of the connection that has most of them: its second where it has two."""
+    answered = [c for c in result.connections if c.exchanges and port in (None, c.server.port)]
+    if not answered:
+        return None
+    connection = max(answered, key=lambda c: c.exchanges)
+    steps = list(islice(_of_exchange(packets_of(files, connection), min(2, connection.exchanges)), _MOST_ROWS))
+    return ladder(connection, steps) if steps else None
+
+
+def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:
+    """The packets of one exchange, counted from 1: it begins with the client's first data after an answer."""
+    number, answered = 0, True
+    for step in steps:
+        if step.length and step.from_client and answered:
+            number, answered = number + 1, False
+        elif step.length and not step.from_client:
+            answered = True
+        if number > wanted:
+            return
+        if number == wanted:
+            yield step

@@ -1,0 +1,106 @@
+"""What a ladder diagram shows: its rows, and what is said of each; the views draw it and add nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
+
+_BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
+
+
+@dataclass(frozen=True)
+class Row:
+    """One packet; ``part`` is "trigger", "late ACK" or "release", empty where it is none of them."""
+
+    frame: int
+    ns: int  # since the first row
+    from_client: bool
+    label: str  # "615 B PSH,ACK"
+    part: str
+    words: Sequence[str]  # all there is to say of it
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Who waits for whom between trigger and late ACK."""
+
+    held: str  # role of the end that holds
+    delaying: str  # role of the end that acknowledges late
+    wait: str  # "43.2 ms"
+    holds: str  # "server holds 615 B"
+    delays: str  # "client delays its ACK"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Packets of one connection in capture order; ``wait`` is None where no stall is shown, or none may be told."""
+
+    connection: Connection
+    rows: Sequence[Row]
+    wait: Wait | None = None
+
+    def row(self, part: str) -> Row:
+        """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
+        return next(row for row in self.rows if row.part == part)
+
+
+def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None) -> Ladder:
+    """The ladder of these packets; without a ``stall`` nothing is said of what they are."""
+    rows = [_row(step, steps[0].ts, part_of(step, stall)) for step in steps]
+    return Ladder(connection, rows, _wait(stall) if stall else None)
+
+
+def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
+    """The ladder of one stall of the capture in ``files``, read as far as needed."""
+    (excerpt,) = excerpts(files, [stall_window(result, stall)])
+    return stall_ladder(excerpt, stall)
+
+
+def stall_window(result: Result, stall: Stall) -> Window:
+    """The packets that the ladder of a stall is made of."""
+    connection = result.connections[stall.connection]
+    return Window(connection, stall.trigger_frame, stall.release_frame, _BEFORE, _AFTER)
+
+
+def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
+    """From the latest data of the delaying side, which the trigger answers, to what follows the release."""
+    from_client = stall.delayed_by.role == "client"
+    steps = excerpt.steps
+    trigger = next(i for i, step in enumerate(steps) if step.frame >= stall.trigger_frame)
+    asked = (i for i in range(trigger - 1, -1, -1) if steps[i].length and steps[i].from_client == from_client)
+    return ladder(excerpt.connection, steps[next(asked, trigger) :], stall)
+
+
+def part_of(step: Step, stall: Stall | None) -> str:
+    """What a packet is in a stall."""
+    if stall is None:
+        return ""
+    parts = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
+    return parts.get(step.frame, "")
+
+
+def words_of(step: Step, ns: int, part: str, *more: str) -> list[str]:
+    """A packet in words: frame, what it is, time since the first shown, direction, bytes and flags."""
+    way = "client → server" if step.from_client else "server → client"
+    size = f"{step.length} B of data" if step.length else "no data"
+    said = [f"frame {step.frame}", part, f"{ns / 1e6:.6f} ms", way, f"{size}, {step.flags}", *more]
+    return [line for line in said if line]
+
+
+def _row(step: Step, origin: int, part: str) -> Row:
+    ns = step.ts - origin
+    label = f"{step.length} B {step.flags}" if step.length else step.flags
+    return Row(step.frame, ns, step.from_client, label, part, words_of(step, ns, part))
+
+
+def _wait(stall: Stall) -> Wait:
+    held, delaying = stall.held_by.role, stall.delayed_by.role
+    return Wait(
+        held,
+        delaying,
+        f"{stall.wait_ms:.1f} ms",
+        f"{held} holds {stall.released_bytes} B",
+        f"{delaying} delays its ACK",
+    )

@@ -1,0 +1,75 @@
+"""The page of captures and runs, and what its template calls."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nagle_lab.reports.html import charts
+from nagle_lab.reports.html.ladder_drawing import ladder_drawing
+from nagle_lab.reports.html.shown import Shown
+from nagle_lab.reports.html.template import ENVIRONMENT, render
+
+_NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
+# What the stall, and the times in a report, depend on.
+_SYSCTLS = (
+    "tcp_autocorking", "tcp_congestion_control", "tcp_pingpong_thresh", "tcp_backlog_ack_defer", "tcp_timestamps",
+    "tcp_sack", "tcp_slow_start_after_idle", "tcp_rto_min_us", "tcp_limit_output_bytes", "tcp_notsent_lowat",
+    "tcp_min_tso_segs", "tcp_comp_sack_delay_ns", "tcp_mtu_probing", "tcp_rmem", "tcp_wmem",
+)  # fmt: skip
+_OFFLOADS = (
+    "MTU", "tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload",
+    "large-receive-offload",
+)  # fmt: skip
+
+
+def report_page(shown: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
+    """One capture or run in full, or several, one below the other: a whole document.
+
+    ``unusable`` are the names of others that could not be read, and why.
+    """
+    names = dict.fromkeys([f"{of.verdict} {of.name}" for of in shown] + [name for name, _ in unusable])
+    return render("report.html.j2", title=", ".join(names), shown=shown, unusable=unusable)
+
+
+def _durations(several: Sequence[Shown]) -> list[charts.Durations]:
+    """The exchange times of each; of a single one its waits, too."""
+    drawn = []
+    for of in several:
+        summary, histograms = of.result.summary, of.result.histograms
+        name = of.name if len(several) > 1 else "exchanges"
+        if summary.exchange_ms:
+            drawn.append(charts.Durations(name, histograms["exchange_ms"], summary.exchange_ms))
+        if summary.wait_ms and len(several) == 1:
+            waits = histograms["wait_ms"]
+            drawn.append(charts.Durations("waits for a late ACK", waits, summary.wait_ms, stalled=True))
+    return drawn
+
+
+def _versions(manifest: Any) -> list[tuple[str, object]]:
+    return [(_NAMES.get(name, name), value) for name, value in manifest["versions"].items()]
+
+
+def _environment_tables(manifest: Any) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Sysctls of each network namespace, and offloads of each interface that was captured."""
+    namespaces, interfaces = manifest["namespaces"], manifest.get("ends") or manifest["captures"]
+    yield "sysctl", [*namespaces], _settings([of.get("sysctls") or {} for of in namespaces.values()], _SYSCTLS)
+    offloads = [{**(of.get("offloads") or {}), "MTU": of.get("mtu")} for of in interfaces.values()]
+    yield "interface", [*interfaces], _settings(offloads, _OFFLOADS)
+
+
+def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[list[str]]:
+    """A row for each of the ``names`` that is set in any place; sysctls go by the last part of their name."""
+    short = [{key.rpartition(".")[2]: value for key, value in of.items() if value is not None} for of in places]
+    return [[name, *(str(of.get(name, "–")) for of in short)] for name in names if any(name in of for of in short)]
+
+
+ENVIRONMENT.globals |= {
+    "cause_plot": charts.cause_plot,
+    "cliff_plot": charts.cliff_plot,
+    "distribution_plot": charts.distribution_plot,
+    "durations_of": _durations,
+    "environment_tables": _environment_tables,
+    "ladder_drawing": ladder_drawing,
+    "time_sequence_plot": charts.time_sequence_plot,
+    "variant_plot": charts.variant_plot,
+    "versions": _versions,
+}

@@ -1,0 +1,60 @@
+"""The templates of the pages: whatever is put into one is text, but for the drawings made here."""
+
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from nagle_lab import __version__
+from nagle_lab.errors import printable
+from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
+
+
+def text(value: object) -> Markup:
+    """Text: nothing in it is markup, and control characters are shown as a terminal report shows them, ``\\x1b``."""
+    return escape(_printable(value))
+
+
+def attribute_lines(lines: Iterable[str]) -> Markup:
+    """Lines of text, as an attribute can hold them."""
+    return Markup("&#10;").join(text(line) for line in lines)
+
+
+def render(template: str, /, **values: object) -> str:
+    """A template filled in; raises UndefinedError where it asks for what is not there."""
+    return ENVIRONMENT.get_template(template).render(**values)
+
+
+def _printable(value: object) -> object:
+    """A value as it stands in a page, before markup in it is escaped."""
+    if isinstance(value, Markup):
+        return value
+    return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("nagle_lab.reports.html", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = (attribute_lines, cause_name, middle_and_tail, number, seconds, share, thousands)
+    made.filters |= {f.__name__: f for f in filters}
+    style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    made.globals |= {
+        "version": __version__,
+        "style": Markup(style),
+        "script": Markup(script),
+        "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
+    }
+    return made
+
+
+ENVIRONMENT = _environment()

@@ -1,0 +1,35 @@
+"""The ladder diagram for the terminal: client left, server right, time downwards."""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from nagle_lab.evidence.ladder import Ladder, Row
+
+_INSIDE = 38  # columns between the two ends
+_LEFT = 20  # columns of frame number and time
+_STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
+
+
+def ladder_text(ladder: Ladder) -> Text:
+    """Lines of at most 100 columns: frame, ms since the first row, arrow with size and flags, what it is."""
+    return Text("\n").join(_lines(ladder))
+
+
+def _lines(ladder: Ladder) -> Iterator[Text]:
+    client, server = str(ladder.connection.client), str(ladder.connection.server)
+    yield Text(f"{'frame':>8} {'ms':>9}  {'client':<{_INSIDE - 4}}server", style="dim")
+    width = max(_INSIDE + 2 - len(server), len(client) + 1)
+    yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
+    for row in ladder.rows:
+        if ladder.wait and row.part == "late ACK":
+            for words in (f"{ladder.wait.wait}: {ladder.wait.holds},", ladder.wait.delays):
+                yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
+        yield _arrow(row, dim=ladder.wait is not None and not row.part)
+
+
+def _arrow(row: Row, *, dim: bool) -> Text:
+    style, label, width = _STYLES[row.part], f" {row.label} ", _INSIDE - 1
+    line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
+    text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")
+    return text.append(line, style=style).append("│").append(f"  {row.part}", style=style)
