@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit, printable
@@ -81,55 +81,45 @@ def suites_of_matrix(matrix: "Matrix") -> list[Suite]:
 
 def junit(suites: Iterable[Suite]) -> str:
     """The XML document; the same text for the same suites."""
-    parts = ['<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n']
+    root = Element("testsuites")
     for number, suite in enumerate(suites):
-        parts += _suite(suite, number)
-    return "".join([*parts, "</testsuites>\n"])
+        _suite(root, suite, number)
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _suite(suite: Suite, number: int) -> Iterable[str]:
+def _suite(root: Element, suite: Suite, number: int) -> None:
     kinds = [_KINDS.get(case.code) for case in suite.cases]
-    counts = {name: kinds.count(kind) for name, kind in (("failures", "failure"), ("errors", "error"))}
-    attributes = {
-        "name": _token(suite.name),
-        "package": "nagle-lab",
-        "id": str(number),
-        "timestamp": _time(suite.started),
-        "hostname": "localhost",
-        "tests": str(len(kinds)),
-        **{name: str(count) for name, count in counts.items()},
-        "skipped": str(kinds.count("skipped")),
-        "time": _seconds(sum(case.took_s for case in suite.cases)),
-    }
-    yield f"  <testsuite{_attributes(attributes)}>\n    <properties>\n"
+    into = _element(
+        root,
+        "testsuite",
+        name=_token(suite.name),
+        package="nagle-lab",
+        id=number,
+        timestamp=_time(suite.started),
+        hostname="localhost",
+        tests=len(kinds),
+        failures=kinds.count("failure"),
+        errors=kinds.count("error"),
+        skipped=kinds.count("skipped"),
+        time=_seconds(sum(case.took_s for case in suite.cases)),
+    )
+    properties = _element(into, "properties")
     for name, value in suite.properties.items():
-        yield f"      <property{_attributes({'name': _token(name), 'value': value})}/>\n"
-    yield "    </properties>\n"
-    for case in suite.cases:
-        yield from _case(case, suite)
+        _element(properties, "property", name=_token(name), value=value)
+    for case, kind in zip(suite.cases, kinds, strict=True):
+        classname = _token(f"nagle-lab.{suite.name}")
+        made = _element(into, "testcase", name=_token(case.name), classname=classname, time=_seconds(case.took_s))
+        if kind:
+            about = {} if kind == "skipped" else {"type": case.verdict}
+            _element(made, kind, message=f"{case.verdict}: {case.reason}", **about)
     said = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.said]
-    lines = "\n".join(escape(printable(line)) for line in said)
-    yield f"    <system-out>{lines}</system-out>\n    <system-err/>\n"
-    yield "  </testsuite>\n"
+    _element(into, "system-out").text = "\n".join(map(printable, said))
+    _element(into, "system-err")
 
 
-def _case(case: Case, suite: Suite) -> Iterable[str]:
-    attributes = {
-        "name": _token(case.name),
-        "classname": _token(f"nagle-lab.{suite.name}"),
-        "time": _seconds(case.took_s),
-    }
-    kind = _KINDS.get(case.code)
-    if kind is None:
-        yield f"    <testcase{_attributes(attributes)}/>\n"
-        return
-    about = {"message": f"{case.verdict}: {case.reason}"}
-    about |= {} if kind == "skipped" else {"type": case.verdict}
-    yield f"    <testcase{_attributes(attributes)}>\n      <{kind}{_attributes(about)}/>\n    </testcase>\n"
-
-
-def _attributes(values: dict[str, str]) -> str:
-    return "".join(f" {name}={quoteattr(printable(value))}" for name, value in values.items())
+def _element(parent: Element, tag: str, /, **attributes: object) -> Element:
+    return SubElement(parent, tag, {name: printable(str(value)) for name, value in attributes.items()})
 
 
 def _token(text: str) -> str:
