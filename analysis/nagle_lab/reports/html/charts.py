@@ -9,26 +9,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from nagle_lab.diagnosis.result import Histogram, Silence, Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
-from nagle_lab.reports.html.plot import (
-    ACKS,
-    CLEAN,
-    DATA,
-    GRID,
-    HOLD,
-    INK,
-    LATE,
-    MUTED,
-    OTHER,
-    RELEASE,
-    STALL,
-    Plot,
-    plot,
-    short,
-)
+from nagle_lab.reports.html.plot import Ink, Plot, plot, short
 from nagle_lab.reports.numbers import cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
-_COLOUR_OF = {"STALL": STALL, "CLEAN": CLEAN}
+_COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
 
 # ----------------------------------------------------------------------------------- time and sequence
 
@@ -38,9 +23,9 @@ def time_sequence_plot(shown: TimeSequence) -> Markup:
     with plot("Time-sequence plot", 440) as drawing:
         ax = drawing.axes[0]
         for hold in shown.holds:
-            ax.fill_between([hold.from_ms, hold.to_ms], hold.begin, hold.end, facecolor=HOLD, alpha=0.45, lw=0)
+            ax.fill_between([hold.from_ms, hold.to_ms], hold.begin, hold.end, facecolor=Ink.HOLD, alpha=0.45, lw=0)
         acked = [point for point in shown.points if not point.sent]
-        ax.step([p.ms for p in acked], [p.end for p in acked], where="post", color=ACKS, lw=2)
+        ax.step([p.ms for p in acked], [p.end for p in acked], where="post", color=Ink.ACKS, lw=2)
         for point in shown.points:
             _point(drawing, point)
         _key(ax, shown.held)
@@ -54,23 +39,25 @@ def time_sequence_plot(shown: TimeSequence) -> Markup:
 def _point(drawing: Plot, point: Point) -> None:
     ax, late = drawing.axes[0], point.part == "late ACK"
     if point.sent:
-        mark = ax.plot([point.ms] * 2, [point.begin, point.end], color=DATA, lw=6, solid_capstyle="butt", zorder=3)
+        mark = ax.plot(
+            [point.ms] * 2, [point.begin, point.end], color=Ink.DATA, lw=6, solid_capstyle="butt", zorder=3
+        )
         if point.part == "release":
-            ax.plot(point.ms, point.end, marker="^", color=RELEASE, ms=_SIZE, zorder=4, clip_on=False)
+            ax.plot(point.ms, point.end, marker="^", color=Ink.RELEASE, ms=_SIZE, zorder=4, clip_on=False)
     elif late:
-        mark = ax.plot(point.ms, point.end, marker="D", color=LATE, ms=_SIZE, mew=1, zorder=5)
+        mark = ax.plot(point.ms, point.end, marker="D", color=Ink.LATE, ms=_SIZE, mew=1, zorder=5)
     else:
-        mark = ax.plot(point.ms, point.end, marker="|", color=ACKS, ms=_SIZE, mew=2, zorder=4)
+        mark = ax.plot(point.ms, point.end, marker="|", color=Ink.ACKS, ms=_SIZE, mew=2, zorder=4)
     drawing.mark(mark[0], point.words, point.frame)
 
 
 def _key(ax: Axes, held: str) -> None:
     other = "client" if held == "server" else "server"
-    ax.plot([], [], color=DATA, lw=6, label=f"data of the {held}")
-    ax.plot([], [], color=ACKS, lw=2, marker="|", ms=_SIZE, label=f"acknowledged by the {other}")
-    ax.plot([], [], color=LATE, lw=0, marker="D", ms=_SIZE, label="late ACK")
-    ax.plot([], [], color=RELEASE, lw=0, marker="^", ms=_SIZE, label="release")
-    ax.fill_between([], [], color=HOLD, alpha=0.45, lw=0, label="held (Nagle)")
+    ax.plot([], [], color=Ink.DATA, lw=6, label=f"data of the {held}")
+    ax.plot([], [], color=Ink.ACKS, lw=2, marker="|", ms=_SIZE, label=f"acknowledged by the {other}")
+    ax.plot([], [], color=Ink.LATE, lw=0, marker="D", ms=_SIZE, label="late ACK")
+    ax.plot([], [], color=Ink.RELEASE, lw=0, marker="^", ms=_SIZE, label="release")
+    ax.fill_between([], [], color=Ink.HOLD, alpha=0.45, lw=0, label="held (Nagle)")
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, handlelength=1.2, columnspacing=1.2)
 
 
@@ -99,7 +86,7 @@ def distribution_plot(several: Sequence[Durations], label: str) -> Markup:
 
 
 def _distribution(drawing: Plot, ax: Axes, durations: Durations) -> None:
-    of, spread, colour = durations.histogram, durations.spread, STALL if durations.stalled else DATA
+    of, spread, colour = durations.histogram, durations.spread, Ink.STALL if durations.stalled else Ink.DATA
     for low, high, count in of.bins:
         left = low or high / 2  # the axis is logarithmic
         part = count / of.count
@@ -107,7 +94,7 @@ def _distribution(drawing: Plot, ax: Axes, durations: Durations) -> None:
         ax.plot([left, high], [0, 0], color=colour, lw=5, solid_capstyle="butt", clip_on=False, zorder=3)
         drawing.mark(bar, [f"{low:g} to {high:g} ms", f"{count:,} of {of.count:,}", f"{part:.2%}"])
     for value, dashes in ((spread.p50, "-"), (spread.p99, ":")):
-        ax.axvline(max(value, 0.001), color=INK, lw=1.5, ls=dashes)
+        ax.axvline(max(value, 0.001), color=Ink.INK, lw=1.5, ls=dashes)
     ax.set_title(f"{short(durations.name, 36)}: {number(spread.p50)} / {number(spread.p99)} ms", loc="left")
     ax.set_ylabel("%")
     ax.set_ylim(bottom=0)
@@ -137,7 +124,7 @@ def cause_plot(causes: Mapping[str, Silence]) -> Markup:
         for at, (cause, silence) in enumerate(ordered):
             seconds, name = silence.total_ms / 1e3, cause_name(cause)
             said = f"{thousands(silence.count)} ×, {number(seconds)} s, {silence.total_ms / total:.0%}"
-            colour = STALL if cause == "nagle_delayed_ack" else OTHER
+            colour = Ink.STALL if cause == "nagle_delayed_ack" else Ink.OTHER
             _bar(drawing, at, (0, seconds), colour, [name, said])
         _rows(ax, len(ordered))
         ax.set_xlim(left=0)
@@ -161,7 +148,7 @@ def variant_plot(bars: Sequence[Bar], label: str, unit: str) -> Markup:
     with plot(label, 80 + 46 * len(bars)) as drawing:
         for at, bar in enumerate(reversed(bars)):
             said = f"{number(bar.value)} {unit}, {short(bar.verdict, 30)}"
-            colour = _COLOUR_OF.get(bar.verdict, OTHER)
+            colour = _COLOUR_OF.get(bar.verdict, Ink.OTHER)
             _bar(drawing, at, (least, bar.value), colour, [bar.name, said])
         ax = drawing.axes[0]
         _rows(ax, len(bars))
@@ -203,16 +190,16 @@ def cliff_plot(points: Sequence[SizePoint], edges: Sequence[tuple[int, int]], pa
     """The stalled share over the size; each edge, the two sizes it lies between, is marked."""
     with plot(f"Sweep of {parameter}", 400) as drawing:
         ax = drawing.axes[0]
-        ax.plot([p.size for p in points], [100 * p.share for p in points], color=MUTED, lw=1.5, zorder=2)
+        ax.plot([p.size for p in points], [100 * p.share for p in points], color=Ink.MUTED, lw=1.5, zorder=2)
         for p in points:
-            marker, colour = ("s", STALL) if p.verdict == "STALL" else ("o", CLEAN)
+            marker, colour = ("s", Ink.STALL) if p.verdict == "STALL" else ("o", Ink.CLEAN)
             drawn = ax.plot(
                 p.size, 100 * p.share, marker=marker, ms=_SIZE, lw=0, color=colour, zorder=3, clip_on=False
             )
             drawing.mark(drawn[0], [f"{parameter}={p.size}", p.verdict, f"{share(p.share)} stalled"])
         for turn, (below, above) in enumerate(edges):
-            ax.axvline((below * above) ** 0.5, color=INK, lw=1.5, ls="--")
-            box = {"facecolor": GRID, "edgecolor": "none", "pad": 4}
+            ax.axvline((below * above) ** 0.5, color=Ink.INK, lw=1.5, ls="--")
+            box = {"facecolor": Ink.GRID, "edgecolor": "none", "pad": 4}
             ax.text((below * above) ** 0.5, 50 + 14 * (turn % 2), f"{below} | {above}", ha="center", bbox=box)
         if points[-1].size > _DOUBLINGS * points[0].size:
             ax.set_xscale("log", base=2)

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
 import matplotlib as mpl
@@ -20,10 +21,23 @@ from matplotlib.figure import Figure
 from nagle_lab.errors import printable
 from nagle_lab.reports.html.template import attribute_lines, text
 
-# Stand-ins that Matplotlib knows how to draw, each for a colour of the style sheet.
-INK, MUTED, GRID, DATA, ACKS, HOLD, LATE, RELEASE, STALL, CLEAN, OTHER = (f"#0000{n:02x}" for n in range(0xA0, 0xAB))
-_NAMES = ("ink", "muted", "grid", "data", "acks", "hold", "late", "release", "stall", "clean", "other")
-_COLOURS = {f"#0000{0xA0 + n:02x}": f"var(--{name})" for n, name in enumerate(_NAMES)}
+
+class Ink(StrEnum):
+    """Stand-ins that Matplotlib knows how to draw, each for the colour of that name in the style sheet."""
+
+    INK = "#0000a0"
+    MUTED = "#0000a1"
+    GRID = "#0000a2"
+    DATA = "#0000a3"
+    ACKS = "#0000a4"
+    HOLD = "#0000a5"
+    LATE = "#0000a6"
+    RELEASE = "#0000a7"
+    STALL = "#0000a8"
+    CLEAN = "#0000a9"
+    OTHER = "#0000aa"
+
+
 WIDTH = 600  # units of the drawing
 _LETTERS = 18  # the largest that the style sheet makes them, so that there is room for them
 _STYLE: dict[str, Any] = {
@@ -35,21 +49,21 @@ _STYLE: dict[str, Any] = {
     "font.size": _LETTERS,
     "axes.titlesize": "medium",
     "legend.fontsize": "medium",
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": GRID,
+    "text.color": Ink.INK,
+    "axes.edgecolor": Ink.MUTED,
+    "axes.labelcolor": Ink.INK,
+    "xtick.color": Ink.MUTED,
+    "ytick.color": Ink.MUTED,
+    "xtick.labelcolor": Ink.INK,
+    "ytick.labelcolor": Ink.INK,
+    "grid.color": Ink.GRID,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
-    "hatch.color": HOLD,
+    "hatch.color": Ink.HOLD,
     "legend.frameon": False,
     "text.parse_math": False,
     "axes.unicode_minus": False,
@@ -84,7 +98,7 @@ class Plot:
         body = re.sub(r"^.*?<svg[^>]*>|<metadata>.*?</metadata>|<!--.*?-->\s*", "", out.getvalue(), flags=re.DOTALL)
         body = re.sub(r'<g id="(mark\d+)">', lambda found: self._marks[found[1]], body)
         body = re.sub(rf"{_IDS}| ?font-(?:family|size): [^;\"]*;", "", body)
-        body = re.sub(r"#0000a[0-9a]", lambda found: _COLOURS[found[0]], body)
+        body = re.sub(r"#0000a[0-9a]", lambda found: f"var(--{Ink(found[0]).name.lower()})", body)
         opened = Markup('<svg class="chart" viewBox="0 0 {} {}" role="group" aria-label="{}">')
         self.svg = opened.format(WIDTH, self._height, text(self._label)) + Markup(
             re.sub(r"\n\s*", "\n", body.strip())
