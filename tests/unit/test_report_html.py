@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Histogram, Spread
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.evidence.examples import chosen, examples
+from nagle_lab.evidence.examples import Examples, chosen, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
@@ -343,7 +343,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(page, run, tmp_path):
 
 
 def test_a_pipe_has_no_ladder_but_the_rest():
-    page = report_page([shown_capture(analyze(STALLED / "server.pcap"), [])])
+    page = report_page([shown_capture(analyze(STALLED / "server.pcap"), Examples())])
     assert "came through a pipe" in page and not Tree(page).of("svg", "ladder") and Tree(page).of("svg", "chart")
 
 

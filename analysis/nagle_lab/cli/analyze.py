@@ -9,6 +9,7 @@ from nagle_lab.cli.exports import Exports, Wanted
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.evidence.examples import examples
 from nagle_lab.reports import terminal
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
@@ -66,22 +67,20 @@ def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool,
         from nagle_lab.runs.run import is_run, judge
 
         if is_run(paths[0]):
-            judged = judge(paths[0])
-            code = report(judged, as_json)
-            code = code if expected is None else exit_code(judged.verdict, expected)
-            exports.run(judged, code, expected)
-            return code
+            return report(judge(paths[0]), as_json, exports, expected)
     written = as_json or exports.wanted
     result = analyze([str(path) for path in paths], exchanges=exports.with_tables, sha256=written)
     files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
+    shown = files if exports.with_packets or not as_json else []
+    packets = examples(shown, result, typical_only=not exports.with_report)
     if as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        terminal.show_capture(files, result, terminal.console())
+        terminal.show_capture(result, packets.typical, terminal.console())
     verdict = Verdict(result.verdict)
     code = exit_code(verdict, expected)
-    exports.capture(files, result, code, expected)
+    exports.capture(result, packets, code, expected)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
     return code

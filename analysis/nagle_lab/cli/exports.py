@@ -1,7 +1,6 @@
 """The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from nagle_lab.errors import Exit, NagleLabError
 
 if TYPE_CHECKING:
     from nagle_lab.diagnosis.result import Result
+    from nagle_lab.evidence.examples import Examples
     from nagle_lab.reports.html import Shown
     from nagle_lab.reports.junit import Case, Suite
     from nagle_lab.reports.tabular import Tables
@@ -57,6 +57,16 @@ class Exports:
         """Whether a file has a row for each exchange."""
         return bool(self._wanted.csv or self._wanted.parquet)
 
+    @property
+    def with_packets(self) -> bool:
+        """Whether a file shows packets."""
+        return bool(self._wanted.markdown or self._wanted.html)
+
+    @property
+    def with_report(self) -> bool:
+        """Whether a file shows more packets than those of a typical stall."""
+        return bool(self._wanted.html)
+
     def __enter__(self) -> Self:
         wanted = self._wanted
         files = [file for file in (wanted.junit, wanted.markdown, wanted.html, wanted.csv, wanted.parquet) if file]
@@ -92,8 +102,8 @@ class Exports:
 
             write_whole(self._wanted.html, report_page(self._shown, self._unusable))
 
-    def capture(self, files: Sequence[Path], result: "Result", code: Exit, expected: str | None) -> None:
-        """A diagnosed capture; without ``files`` it cannot be read again."""
+    def capture(self, result: "Result", packets: "Examples", code: Exit, expected: str | None) -> None:
+        """A diagnosed capture."""
         if self._wanted.junit:
             from nagle_lab.reports.junit import case_of_capture
 
@@ -102,15 +112,15 @@ class Exports:
             from nagle_lab.reports.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
-            self._pages.append(page_of_capture(files, result, against))
+            self._pages.append(page_of_capture(result, packets.typical, against))
         if self._wanted.html:
             from nagle_lab.reports.html import shown_capture
 
-            self._shown.append(shown_capture(result, files))
+            self._shown.append(shown_capture(result, packets))
         for tables in self._tables:
             tables.add(result.source.file, result)
 
-    def run(self, judged: "Run", code: Exit, expected: str | None = None) -> None:
+    def run(self, judged: "Run", packets: "Examples", code: Exit, expected: str | None = None) -> None:
         """A judged run, held against ``expected``, or else against what its variant expects."""
         unlike = judged.contradictions
         if expected:
@@ -122,11 +132,11 @@ class Exports:
         if self._wanted.markdown:
             from nagle_lab.reports.markdown import page_of_run
 
-            self._pages.append(page_of_run(judged, unlike))
+            self._pages.append(page_of_run(judged, packets.typical, unlike))
         if self._wanted.html:
             from nagle_lab.reports.html import shown_run
 
-            self._shown.append(shown_run(judged))
+            self._shown.append(shown_run(judged, packets))
         for tables in self._tables:
             for name, result in judged.results.items():
                 tables.add(f"{judged.folder.name}/{name}.pcap", result)

@@ -2,22 +2,33 @@
 
 import sys
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.cli.exports import Exports
+from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, tell
+from nagle_lab.evidence.examples import Examples
 from nagle_lab.reports.run import show_run
 from nagle_lab.reports.terminal import console, shown_path
+from nagle_lab.runs.examples import examples_of_run
 from nagle_lab.runs.run import Run
 
 
-def report(judged: Run, as_json: bool) -> Exit:
-    """Print a run, and on stderr why it is not as expected if it is not."""
+def report(judged: Run, as_json: bool, exports: Exports, expected: Verdict | None = None) -> Exit:
+    """Print a run, and on stderr why it is not as expected if it is not; add it to the files.
+
+    The exit code is of ``expected``, or else of what its variant expects.
+    """
+    packets = Examples()
+    if exports.with_packets or not as_json:
+        packets = examples_of_run(judged, typical_only=not exports.with_report)
     if as_json:
         sys.stdout.write(judged.to_json())
     else:
-        show_run(judged, console())
+        show_run(judged, packets.typical, console())
     code = judged.exit_code()
     if code is not Exit.OK:
         conclusive = judged.verdict in (Verdict.STALL, Verdict.CLEAN)
         why = "; ".join(judged.contradictions) if conclusive else f"{judged.verdict}: {judged.reason}"
         tell(f"{why}; captures in {shown_path(judged.folder)}")
+    code = code if expected is None else exit_code(judged.verdict, expected)
+    exports.run(judged, packets, code, expected)
     return code

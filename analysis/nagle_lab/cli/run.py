@@ -23,9 +23,7 @@ def run(
     with Exports(files or Wanted()) as exports:
         with screen.status("starting") as status:
             judged = make_run(chosen, wanted, parsed_settings(settings), runs, _progress(screen, status.update))
-        code = report(judged, as_json)
-        exports.run(judged, code)
-    return code
+        return report(judged, as_json, exports)
 
 
 def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:

@@ -10,8 +10,11 @@ from nagle_lab.cli.report import report
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.examples import examples
+from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports import terminal
 from nagle_lab.reports.dissection import dissections
+from nagle_lab.runs.examples import examples_of_run
 from nagle_lab.runs.run import is_run, judge
 
 
@@ -27,16 +30,18 @@ def show(path: Path, number: int | None, as_json: bool, html: Path | None = None
 def _show(path: Path, number: int | None, as_json: bool, exports: Exports) -> Exit:
     if is_run(path):
         judged = judge(path)
-        exports.run(judged, judged.exit_code())
         if number is None:
-            return report(judged, as_json)
+            return report(judged, as_json, exports)
+        if exports.wanted:
+            exports.run(judged, examples_of_run(judged), judged.exit_code())
         return _show_stall(judged.capture(judged.best), judged.results[judged.best], number, as_json)
     if path.is_dir():
         raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
     result = analyze(path)
-    exports.capture([path], result, Exit.OK, None)
+    if exports.wanted:
+        exports.capture(result, examples([path], result), Exit.OK, None)
     return _show_stall(path, result, number, as_json)
 
 
@@ -46,7 +51,7 @@ def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -
         sys.stdout.write(json.dumps(asdict(stall), separators=(",", ":")) + "\n")
     else:
         screen = terminal.console()
-        terminal.show_stall(path, result, stall, number, screen)
+        terminal.show_stall(result, stall, number, ladder_of([path], result, stall), screen)
         screen.print(*dissections(path, stall), sep="\n")
     return Exit.OK
 

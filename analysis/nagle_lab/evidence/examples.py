@@ -1,4 +1,4 @@
-"""The packets that a report shows of one capture: chosen stalls and their connection over time, or an exchange."""
+"""The packets that views show of one capture: chosen stalls and their connection over time, or an exchange."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, packets_of
-from nagle_lab.evidence.ladder import Ladder, ladder, stall_ladder, stall_window
+from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
@@ -34,15 +34,23 @@ class Choice:
 class Examples:
     """What there is to draw; nothing of a capture that cannot be read again."""
 
+    typical: Ladder | None = None
     stalls: Sequence[tuple[Choice, Ladder]] = ()
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
 
 
-def examples(files: Sequence[Path], result: Result, port: int | None = None) -> Examples:
-    """Read the capture in ``files`` once more; ``port`` is the server's where others are not judged."""
+def examples(
+    files: Sequence[Path], result: Result, port: int | None = None, *, typical_only: bool = False
+) -> Examples:
+    """Read the capture in ``files`` once more, for the typical stall no further than that.
+
+    ``port`` is the server's where others are not judged.
+    """
     if not files:
         return Examples()
+    if typical_only:
+        return Examples(ladder_of(files, result, result.stalls.typical()) if result.stalls else None)
     if not result.stalls:
         return Examples(exchange=_exchange(files, result, port))
     choices = chosen(result)
@@ -51,7 +59,7 @@ def examples(files: Sequence[Path], result: Result, port: int | None = None) -> 
     over_time, *around = excerpts(files, [_over_time(result.connections[typical.connection], typical), *wanted])
     ladders = [stall_ladder(excerpt, one.stall) for one, excerpt in zip(choices, around, strict=True)]
     same = [stall for stall in result.stalls if stall.connection == typical.connection]
-    return Examples(list(zip(choices, ladders, strict=True)), time_sequence(over_time, same))
+    return Examples(ladders[0], list(zip(choices, ladders, strict=True)), time_sequence(over_time, same))
 
 
 def chosen(result: Result) -> list[Choice]:

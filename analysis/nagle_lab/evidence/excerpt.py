@@ -35,6 +35,7 @@ class Excerpt:
     connection: Connection
     steps: Sequence[Step]
     first: int  # which of the connection's packets the first one is, from 1
+    file: str = ""  # that the frames are of, or the first and the last of rotated ones
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def excerpts(files: Sequence[Path], windows: Sequence[Window]) -> list[Excerpt]:
                 reader.take(step)
         if all(reader.done for reader in readers):
             break
-    return [reader.excerpt() for reader in readers]
+    file = " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
+    return [reader.excerpt(file) for reader in readers]
 
 
 def packets_of(files: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
@@ -99,10 +101,10 @@ class _Reader:
         self._steps.append(step)
         self.done = len(self._before) + len(self._steps) >= self.window.at_most
 
-    def excerpt(self) -> Excerpt:
-        """What has been picked."""
+    def excerpt(self, file: str) -> Excerpt:
+        """What has been picked, of the capture of that name."""
         first = self._passed - len(self._before) + 1
-        return Excerpt(self.window.connection, [*self._before, *self._steps], first)
+        return Excerpt(self.window.connection, [*self._before, *self._steps], first, file)
 
 
 def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) -> Iterator[tuple[Connection, Step]]:

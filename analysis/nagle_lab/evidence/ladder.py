@@ -40,16 +40,17 @@ class Ladder:
     connection: Connection
     rows: Sequence[Row]
     wait: Wait | None = None
+    file: str = ""  # that the frames are of
 
     def row(self, part: str) -> Row:
         """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
         return next(row for row in self.rows if row.part == part)
 
 
-def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None) -> Ladder:
+def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None, *, file: str = "") -> Ladder:
     """The ladder of these packets; without a ``stall`` nothing is said of what they are."""
     rows = [_row(step, steps[0].ts, part_of(step, stall)) for step in steps]
-    return Ladder(connection, rows, _wait(stall) if stall else None)
+    return Ladder(connection, rows, _wait(stall) if stall else None, file)
 
 
 def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
@@ -70,7 +71,7 @@ def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
     steps = excerpt.steps
     trigger = next(i for i, step in enumerate(steps) if step.frame >= stall.trigger_frame)
     asked = (i for i in range(trigger - 1, -1, -1) if steps[i].length and steps[i].from_client == from_client)
-    return ladder(excerpt.connection, steps[next(asked, trigger) :], stall)
+    return ladder(excerpt.connection, steps[next(asked, trigger) :], stall, file=excerpt.file)
 
 
 def part_of(step: Step, stall: Stall | None) -> str:

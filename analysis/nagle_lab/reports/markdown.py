@@ -3,12 +3,11 @@
 import html
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.numbers import percentiles
 from nagle_lab.runs.run import Run
@@ -34,19 +33,19 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def page_of_capture(files: Sequence[Path], result: Result, against: str = "") -> str:
-    """A diagnosed capture; no ladder without ``files`` to read again. ``against``: the expectation it contradicts."""
+def page_of_capture(result: Result, ladder: Ladder | None, against: str = "") -> str:
+    """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts."""
     lines = [
         *_head(f"{_SIGNS[result.verdict]} {result.verdict}", result.source.file, result.reason),
         *_contradictions([against] if against else []),
     ]
     rows = [*_figures(result), *(("damage", damage) for damage in result.quality.damage)]
     lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
-    return "\n".join([*lines, *_proof(files, result)]) + "\n"
+    return "\n".join([*lines, *_proof(ladder)]) + "\n"
 
 
-def page_of_run(run: Run, unlike: Sequence[str]) -> str:
-    """A judged run; ``unlike`` is how it differs from what was expected."""
+def page_of_run(run: Run, ladder: Ladder | None, unlike: Sequence[str]) -> str:
+    """A judged run, with the ladder of its typical stall; ``unlike`` is how it differs from what was expected."""
     m, load = run.manifest, run.witnesses["load"]
     result = run.results[run.best]
     told = run.verdict in (Verdict.STALL, Verdict.CLEAN)
@@ -62,7 +61,7 @@ def page_of_run(run: Run, unlike: Sequence[str]) -> str:
     ]
     lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
     lines += [f"- **witness disagrees**: {escaped(c.name)}: {escaped(c.detail)}" for c in run.checks if not c.ok]
-    return "\n".join([*lines, *_proof([run.capture(run.best)], result)]) + "\n"
+    return "\n".join([*lines, *_proof(ladder)]) + "\n"
 
 
 def _head(verdict: str, title: str, reason: str) -> list[str]:
@@ -84,10 +83,9 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         yield "remedy", s.remedy
 
 
-def _proof(files: Sequence[Path], result: Result) -> Iterator[str]:
-    if not (files and result.stalls):
+def _proof(ladder: Ladder | None) -> Iterator[str]:
+    if ladder is None:
         return
-    stall = result.stalls.typical()
-    drawn = ladder_text(ladder_of(files, result, stall)).plain
+    drawn = ladder_text(ladder).plain
     yield "<details><summary>a typical stall, frame by frame</summary>"
     yield from ("", "```text", *(line.rstrip() for line in drawn.splitlines()), "```", "", "</details>", "")

@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from nagle_lab.diagnosis.result import Spread
+from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.terminal import facts, headline, shown_path, typical, who
 from nagle_lab.runs.checks import Traffic, grown, is_own, segments_sent
 from nagle_lab.runs.judged import Seen, Share
@@ -21,7 +22,7 @@ _TIMES = (
 )
 
 
-def show_run(run: Run, to: Console) -> None:
+def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
     """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
     m = run.manifest
     title = f"{m['scenario']} / {m['variant']}"
@@ -31,7 +32,8 @@ def show_run(run: Run, to: Console) -> None:
     best = run.results[run.best]
     if best.stalls:
         to.print(facts(who(best, _services(run))))
-        to.print(*typical([run.capture(run.best)], best), sep="\n")
+    if ladder:
+        to.print(*typical(best, ladder), sep="\n")
     to.print(facts(_ending(run)))
 
 

@@ -1,6 +1,6 @@
 """The screen: one diagnosed capture, at 100 columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result import Result, Spread, Stall
 from nagle_lab.errors import printable
-from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.numbers import percentiles
 
@@ -45,20 +45,20 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
     return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
 
 
-def show_capture(files: Sequence[Path], result: Result, to: Console) -> None:
-    """One diagnosed capture; without ``files`` to read again (a pipe) there is no ladder."""
+def show_capture(result: Result, ladder: Ladder | None, to: Console) -> None:
+    """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe."""
     to.print(headline(result.verdict, result.source.file, result.reason))
     to.print(facts(_capture_facts(result)))
     if result.stalls:
         to.print(facts(who(result)))
-        if files:
-            to.print(*typical(files, result), sep="\n")
+        if ladder:
+            to.print(*typical(result, ladder), sep="\n")
 
 
-def show_stall(path: Path, result: Result, stall: Stall, number: int, to: Console) -> None:
+def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
     """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the late ACK."""
     title = f"Stall {number} of {len(result.stalls)}"
-    to.print(*_ladder([path], result, stall, title), sep="\n")
+    to.print(*_ladder(stall, ladder, title), sep="\n")
     to.print(
         facts(
             [
@@ -148,15 +148,15 @@ def who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> l
     ]
 
 
-def typical(files: Sequence[Path], result: Result) -> list[RenderableType]:
-    """The ladder of a typical stall of a capture that lies in ``files``."""
-    return _ladder(files, result, result.stalls.typical(), "A typical stall")
+def typical(result: Result, ladder: Ladder) -> list[RenderableType]:
+    """The ladder of a typical stall."""
+    return _ladder(result.stalls.typical(), ladder, "A typical stall")
 
 
-def _ladder(files: Sequence[Path], result: Result, stall: Stall, what: str) -> list[RenderableType]:
-    names = printable(" … ".join(dict.fromkeys((files[0].name, files[-1].name))))
-    title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {names}\n"
-    return [Text(title, "bold"), ladder_text(ladder_of(files, result, stall)), Text("")]
+def _ladder(stall: Stall, ladder: Ladder, what: str) -> list[RenderableType]:
+    file = printable(ladder.file)
+    title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
+    return [Text(title, "bold"), ladder_text(ladder), Text("")]
 
 
 def _role_name(role: str | None) -> str:
