@@ -19,7 +19,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from nagle_lab.runs.result import json_schema
+
 REPOSITORY = Path(__file__).resolve().parents[1]
+RUN_SCHEMA = REPOSITORY / "analysis" / "nagle_lab" / "schema" / "run.schema.json"
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
 BLOCK = re.compile(r"^(<!-- output: (.+?) -->\n+```\w*\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -70,12 +73,14 @@ def trimmed(lines: list[str]) -> list[str]:
 
 
 def outdated() -> Iterator[tuple[Path, str]]:
-    """Each page that is not as its commands say, and what it should be."""
+    """Each page that is not as its commands say, and what it should be; and the schema that follows from types."""
     for page in pages():
         text = page.read_text(encoding="utf-8")
         wanted = refreshed(text)
         if wanted != text:
             yield page, wanted
+    if RUN_SCHEMA.read_text(encoding="utf-8") != json_schema():
+        yield RUN_SCHEMA, json_schema()
 
 
 def main() -> int:

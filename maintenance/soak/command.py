@@ -24,7 +24,8 @@ from nagle_lab.lab.folder import claimed, disk_problem
 from nagle_lab.lab.interrupts import deferred, interruptible
 from nagle_lab.lab.process import Child, Finished
 from nagle_lab.reports import terminal
-from nagle_lab.runs.folder import MANIFEST, WITNESSES
+from nagle_lab.runs.manifest import MANIFEST
+from nagle_lab.runs.witnesses import WITNESSES
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
 from soak.pressure import pressure
 from soak.table import markdown, show_soak

@@ -16,7 +16,7 @@ from nagle_lab.cli.main import RUNS
 from support import hostile
 
 STALLED = RUNS.parent / "reference" / "nginx-static-nodelay-off"
-SECOND_KIND = RUNS.parent / "workshop" / "redis-proxy-nginx-nodelay"
+PROXIED = RUNS.parent / "workshop" / "redis-proxy-nginx-nodelay"
 OURS = re.compile(r"\x1b\[(?:0|[127]|3[0-7]|9[0-7])(?:;(?:[127]|3[0-7]|9[0-7]))*m")  # colours; no blinking, no hiding
 SPINNER = re.compile(r"\x1b\[\?25[lh]|\r?\x1b\[(?:2K|1A)|\r(?!\n)")  # what Rich draws while verify compares
 
@@ -31,7 +31,7 @@ def place(tmp_path_factory) -> Path:
     (folder / hostile.name(f"no capture {hostile.EVIL}")).write_bytes(
         b"no capture at all, but long enough to look at"
     )
-    shutil.copytree(SECOND_KIND, folder / hostile.name("run" + hostile.EVIL))
+    shutil.copytree(PROXIED, folder / hostile.name("run" + hostile.EVIL))
     hostile.run_folder(folder / hostile.name("run" + hostile.EVIL))
     return folder
 

@@ -24,25 +24,23 @@ from nagle_lab.reports.run import show_run
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge, store
-from support.run_folders import change, reseal, sealed, write
+from support.run_folders import change, reseal, write
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-FIRST_KIND = CAPTURES / "reference" / "nginx-static-nodelay-off"
-SECOND_KIND = CAPTURES / "workshop" / "redis-proxy-nginx-nagle"
+DIRECT = CAPTURES / "reference" / "nginx-static-nodelay-off"
+PROXIED = CAPTURES / "workshop" / "redis-proxy-nginx-nagle"
 
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A run as the lab writes it now."""
-    run = Path(shutil.copytree(SECOND_KIND, tmp_path / "run"))
-    sealed(run)
-    return run
+    """A run as the lab writes it."""
+    return Path(shutil.copytree(PROXIED, tmp_path / "run"))
 
 
 def refused(run, folder: Path) -> str:
     """What every command says of a folder that none of them takes."""
     said = set()
-    for command in (["show"], ["show", "--json"], ["analyze"], ["compare", FIRST_KIND], ["annotate", "--filter"]):
+    for command in (["show"], ["show", "--json"], ["analyze"], ["compare", DIRECT], ["annotate", "--filter"]):
         code, out, err = run(*command, folder)
         assert (code, out) == (Exit.UNUSABLE, ""), command
         assert err.count("\n") == 1 and err[:-1].isprintable()
@@ -66,11 +64,11 @@ def test_a_manifest_that_was_edited_is_refused(run, folder):
     assert run("show", folder)[0] == Exit.OK
 
 
-def test_a_manifest_of_now_without_its_checksum_is_refused(run, folder):
+def test_a_manifest_without_its_checksum_is_refused(run, folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["checksum"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert "checksum is missing" in refused(run, folder)
+    assert "missing required field `checksum`" in refused(run, folder)
 
 
 def test_a_run_that_never_completed_does_not_become_complete_by_saying_so(run, folder):
@@ -88,7 +86,7 @@ def test_a_file_that_the_verdict_rests_on_cannot_be_left_out_of_the_list(run, fo
 
 def test_the_file_that_proves_the_option_must_be_in_the_list(run, folder):
     change(folder, "manifest.json", lambda m: m["files"].pop("proxy.conf"))
-    assert "option: proxy.conf is missing" in refused(run, folder)
+    assert "files: proxy.conf is missing" in refused(run, folder)
 
 
 def test_a_capture_that_was_added_is_refused(run, folder):
@@ -145,7 +143,7 @@ def test_a_stored_result_that_was_edited_convinces_nobody(run, folder):
 
 def test_a_capture_and_its_checksum_replaced_together_are_held_against_the_witnesses(run, folder):
     """No checksum can tell; whoever replaces the witnesses, too, is not found out: that would take a signature."""
-    shutil.copy(FIRST_KIND / "server.pcap", folder / "server.pcap")
+    shutil.copy(DIRECT / "server.pcap", folder / "server.pcap")
     reseal(folder, "server.pcap")
     code, out, _ = run("show", "--json", folder)
     assert code != Exit.OK
@@ -170,7 +168,7 @@ def test_what_is_no_json_is_one_line(run, folder, name, content):
 
 def test_a_manifest_of_another_time_says_so(run, folder):
     change(folder, "manifest.json", lambda m: m.update(schema="nagle-lab-manifest/9"))
-    assert "'nagle-lab-manifest/9': this nagle-lab cannot read it" in refused(run, folder)
+    assert "'nagle-lab-manifest/9' - at `$.schema`: this nagle-lab cannot read it" in refused(run, folder)
 
 
 # ---------------------------------------------------------------------- every key and value, one after the other
@@ -182,16 +180,16 @@ MISSING = object()
 @pytest.mark.parametrize(
     ("kind", "name", "under"),
     [
-        pytest.param(FIRST_KIND, "manifest.json", ("schema", "ends", "expected"), id="manifest of the first kind"),
-        pytest.param(SECOND_KIND, "manifest.json", (), id="manifest of the second kind"),
-        pytest.param(FIRST_KIND, "witnesses.json", (), id="witnesses"),
+        pytest.param(DIRECT, "manifest.json", ("schema", "captures", "expected"), id="manifest of two ends"),
+        pytest.param(PROXIED, "manifest.json", (), id="manifest of a proxy between them"),
+        pytest.param(DIRECT, "witnesses.json", (), id="witnesses"),
     ],
 )
 def test_whatever_stands_in_a_run_folder_is_reported_or_refused_in_one_line(tmp_path, monkeypatch, kind, name, under):
     """Each key left out, each value replaced by each odd one: a whole report, or NagleLabError; nothing else."""
     folder = Path(shutil.copytree(kind, tmp_path / "run"))
     known: dict[Path, Any] = {}
-    monkeypatch.setattr(runs, "analyze", lambda path: known.get(path) or known.setdefault(path, analyze(path)))
+    monkeypatch.setattr(runs, "analyze", lambda path, **_: known.get(path) or known.setdefault(path, analyze(path)))
     manifest = (folder / "manifest.json").read_bytes()
     whole = json.loads((folder / name).read_text())
     ended = {"refused": 0, "reported": 0}

@@ -132,10 +132,10 @@ def test_one_capture_of_two_interfaces_and_no_option(nginx: Scenario, runs_dir: 
     points = {"eth": CapturePoint("server-capture", "eth0"), "loop": CapturePoint("server-capture", "lo")}
     plain = with_lab(nginx, captures=points, option=None)
     run = judge(record(plain, plain.variant("nodelay-off"), SMALL, runs_dir, lambda _: None))
-    assert run.witnesses["option"] is None
-    assert list(run.witnesses["counters"]) == ["server"]
+    assert run.witnesses.option is None
+    assert list(run.witnesses.counters) == ["server"]
     assert run.verdict == "INVALID" and run.reason.startswith("loop.pcap: no TCP packet in it")
-    assert run.captures["eth"].judged.stalled_exchanges == 15
+    assert run.captures["eth"].under_test.stalled_exchanges == 15
     assert [c.name for c in run.checks if not c.ok] == []
 
 

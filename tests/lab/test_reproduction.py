@@ -10,8 +10,8 @@ import pytest
 from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds, left_on_engine
 
 from nagle_lab.lab import find_scenario, record
-from nagle_lab.runs.checks import grown
 from nagle_lab.runs.run import judge
+from nagle_lab.runs.witnesses import Counters
 from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
@@ -43,13 +43,13 @@ def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
     for figures in result["noise"].values():
         assert 0 < figures["p50"] <= figures["max"]
     folder = folder_of(tmp_path, variant)
-    counters = json.loads((folder / "witnesses.json").read_text())["counters"]
+    counters = Counters(**json.loads((folder / "witnesses.json").read_text())["counters"]["client"])
     for end in ("server", "client"):
         summary = result["captures"][end]["summary"]
         assert summary["exchanges"] == 1000
         expected = summary["repeat_exchanges"] if verdict == "STALL" else 0
         assert expected * 0.97 <= summary["stalled_exchanges"] <= expected
-        assert abs(grown(counters["client"], "TcpExt.DelayedACKs") - expected) <= 2
+        assert abs(counters.grown("TcpExt.DelayedACKs") - expected) <= 2
         stored = (folder / f"{end}.json").read_text()
         again = subprocess.run(
             [NAGLE_LAB, "analyze", "--json", folder / f"{end}.pcap"], capture_output=True, text=True, check=True
@@ -105,7 +105,7 @@ def test_ends_that_are_kept_waiting_for_a_processor_never_contradict(runs_dir):
     judged = judge(folder)
     assert judged.noise.is_late  # the sidecar that measures waits as the ends do
     assert judged.contradictions == [] or judged.exit_code() == 3, judged.contradictions
-    too_few = judged.captures[judged.best].judged.stalled_after_first < 0.9
+    too_few = judged.captures[judged.best].under_test.stalled_after_first < 0.9
     assert ("an end paused for 20 ms" in judged.reason) is too_few
 
 

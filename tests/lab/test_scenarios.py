@@ -21,7 +21,7 @@ STORIES = [
 
 @pytest.mark.parametrize(("scenario", "variant"), STORIES)
 def test_a_story_is_told_as_expected(tmp_path: Path, scenario: str, variant: str):
-    """Verdict, who held and who delayed, and the share on the judged connections; every witness agrees."""
+    """Verdict, who held and who delayed, and the share on the connections under test; every witness agrees."""
     command = [NAGLE_LAB, "run", scenario, variant, "--json", "--runs", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -30,11 +30,12 @@ def test_a_story_is_told_as_expected(tmp_path: Path, scenario: str, variant: str
     expected = SCENARIOS[scenario].variant(variant).expected
     assert (result["verdict"], result["contradictions"]) == (expected.verdict, [])
     assert [c["name"] for c in result["checks"] if not c["ok"]] == []
-    judged = [capture["judged"] for capture in result["captures"].values() if capture["judged"]["connections"]]
-    assert judged
-    for share in judged:
-        assert (share["held_by"], share["delayed_by"]) == (expected.held_by, expected.delayed_by)
-        assert share["stalled_exchanges"] >= (expected.min_share_after_first or 0) * share["repeat_exchanges"]
-        assert bool(share["stalls"]) is (expected.verdict == "STALL")
-    assert all(not capture["elsewhere"]["stalls"] for capture in result["captures"].values())
+    under_test = [capture["under_test"] for capture in result["captures"].values()]
+    totals = [total for total in under_test if total["connections"]]
+    assert totals
+    for total in totals:
+        assert (total["held_by"], total["delayed_by"]) == (expected.held_by, expected.delayed_by)
+        assert total["stalled_exchanges"] >= (expected.min_share_after_first or 0) * total["repeat_exchanges"]
+        assert bool(total["stalls"]) is (expected.verdict == "STALL")
+    assert all(not capture["others"]["stalls"] for capture in result["captures"].values())
     assert left_on_engine(tmp_path) == []

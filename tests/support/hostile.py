@@ -105,6 +105,4 @@ def run_folder(folder: Path) -> None:
     form = ("schema", "verdict", "files", "namespace", "addresses", "file", "held_by", "delayed_by", "service")
     for file in ("witnesses.json", "manifest.json"):
         write(folder, file, texts(json.loads((folder / file).read_text()), kept=form))
-    change(
-        folder, "manifest.json", lambda m: m.update(parameters={EVIL: EVIL}, versions={**m["versions"], EVIL: EVIL})
-    )
+    change(folder, "manifest.json", lambda m: m.update(parameters={EVIL: EVIL}))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.runs.checksum import SEAL, seal
+from nagle_lab.runs.manifest import checksum
 
 
 def change(run: Path, name: str, edit: Callable[[Any], object]) -> None:
@@ -18,8 +18,8 @@ def change(run: Path, name: str, edit: Callable[[Any], object]) -> None:
 
 def write(run: Path, name: str, content: Any) -> None:
     """Write one JSON file of the run; the manifest's checksums follow."""
-    if name == "manifest.json" and isinstance(content, dict) and SEAL in content:
-        content[SEAL] = seal(content)
+    if name == "manifest.json" and isinstance(content, dict) and "checksum" in content:
+        content["checksum"] = checksum(content)
     (run / name).write_text(json.dumps(content))
     if name != "manifest.json":
         reseal(run, name)
@@ -30,8 +30,3 @@ def reseal(run: Path, name: str) -> None:
     content = (run / name).read_bytes()
     about = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     change(run, "manifest.json", lambda m: m["files"].update({name: about}))
-
-
-def sealed(run: Path) -> None:
-    """Make a manifest of the second kind one of the third, which has a checksum of itself."""
-    change(run, "manifest.json", lambda m: m.update({"schema": "nagle-lab-manifest/3", SEAL: ""}))

@@ -1,8 +1,6 @@
 """The clock is set in the middle of a capture: the kernel's stamps jump, and no verdict may come of that."""
 
 import gzip
-import hashlib
-import json
 import shutil
 import struct
 from dataclasses import replace
@@ -22,6 +20,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
+from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
 from support.synthetic import MS, Frame, Interface, pcap_bytes, pcapng_bytes
 
@@ -333,13 +332,11 @@ def test_a_run_of_the_lab_in_which_the_clock_is_set(
 ):
     """Both captures see the step, at one time."""
     folder = shutil.copytree(CAPTURES / "reference" / f"nginx-static-{variant}", tmp_path / "run")
-    manifest = json.loads((folder / "manifest.json").read_text())
     at = times((folder / "server.pcap").read_bytes())
     for name in ("server.pcap", "client.pcap"):
         changed = stepped((folder / name).read_bytes(), step_s * SECOND, at[len(at) // 2])
         (folder / name).write_bytes(changed)
-        manifest["files"][name]["sha256"] = hashlib.sha256(changed).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+        reseal(folder, name)
     run = judge(folder)
     assert (run.verdict, run.exit_code()) == (verdict, code), run.reason
     if verdict == "INVALID":

@@ -1,6 +1,5 @@
 """nagle-lab compare: figures side by side, gains in honest words, and only what differs."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import QUANTITIES, Subject, comparison, gain
+from support.run_folders import change
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -16,15 +16,6 @@ from support.synthetic import pcap_bytes
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 QUANTITY = {quantity.name: quantity for quantity in QUANTITIES}
-
-
-def change(run: Path, name: str, edit) -> None:
-    content = json.loads((run / name).read_text())
-    edit(content)
-    (run / name).write_text(json.dumps(content))
-    if name != "manifest.json":
-        digest = hashlib.sha256((run / name).read_bytes()).hexdigest()
-        change(run, "manifest.json", lambda m: m["files"][name].update(sha256=digest))
 
 
 def copy(run: Path, to: Path) -> Path:
@@ -97,8 +88,8 @@ def test_a_sysctl_an_offload_an_mtu_and_a_version_are_found(run, tmp_path):
     other = copy(OFF, tmp_path / "other")
 
     def edit(m):
-        m["ends"]["client"]["sysctls"]["net.ipv4.tcp_autocorking"] = "7"
-        m["ends"]["server"]["mtu"] = 9000
+        m["namespaces"]["client"]["sysctls"]["net.ipv4.tcp_autocorking"] = "7"
+        m["captures"]["server"]["mtu"] = 9000
         m["versions"]["kernel"] = "9.9"
         m["images"]["server"]["id"] = "sha256:" + "ab" * 32
 

@@ -154,7 +154,13 @@ def test_details_of_the_images_that_exist(programs):
 
 
 ENDED = [
-    {"Config": {"Labels": {SERVICE_LABEL: service}}, "State": {"Status": "exited", "ExitCode": 255}}
+    {
+        "Id": service,
+        "Image": "sha256:1",
+        "Config": {"Image": "x", "Labels": {SERVICE_LABEL: service}},
+        "HostConfig": {"NetworkMode": "none"},
+        "State": {"Status": "exited", "ExitCode": 255, "FinishedAt": "2026-11-22T08:00:00Z"},
+    }
     for service in ("server", "client")
 ]
 

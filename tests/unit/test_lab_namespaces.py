@@ -1,16 +1,22 @@
 """Which containers share a network namespace, and which captures are taken in it."""
 
+import msgspec
 import pytest
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.docker import Container
 from nagle_lab.lab.manifest import capture_of, namespace_of
 from nagle_lab.lab.namespaces import Namespace, namespaces, watched
 from nagle_lab.lab.scenario import CapturePoint
+from nagle_lab.runs.manifest import CaptureRecord
 
 
-def container(id_: str, mode: str) -> dict[str, object]:
+def container(id_: str, mode: str) -> Container:
     """What the engine says of a container; ``mode`` is its NetworkMode."""
-    return {"Id": id_, "HostConfig": {"NetworkMode": mode}}
+    state = {"Status": "running", "ExitCode": 0, "FinishedAt": ""}
+    config = {"Image": "x", "Labels": {}}
+    said = {"Id": id_, "Image": "y", "Config": config, "HostConfig": {"NetworkMode": mode}, "State": state}
+    return msgspec.convert(said, Container)
 
 
 BRIDGE = {
@@ -65,15 +71,15 @@ DESCRIBED = [
 
 
 def test_what_a_sidecar_describes_is_said_of_the_capture_or_of_its_namespace():
-    assert capture_of(CapturePoint("x-capture", "lo"), "x", DESCRIBED) == {
-        "service": "x-capture",
-        "interface": "lo",
-        "namespace": "x",
-        "mtu": 65536,
-        "offloads": {"tcp-segmentation-offload": "on"},
-    }
+    assert capture_of(CapturePoint("x-capture", "lo"), "x", DESCRIBED) == CaptureRecord(
+        service="x-capture",
+        interface="lo",
+        namespace="x",
+        mtu=65536,
+        offloads={"tcp-segmentation-offload": "on"},
+    )
     about = namespace_of(["x", "x-capture"], DESCRIBED)
-    assert about["services"] == ["x", "x-capture"]
-    assert about["addresses"] == ["10.0.0.3", "fd00::3"]
-    assert about["congestion_control"] == "bbr"
-    assert about["sysctls"]["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
+    assert about.services == ["x", "x-capture"]
+    assert about.addresses == ["10.0.0.3", "fd00::3"]
+    assert about.congestion_control == "bbr"
+    assert about.sysctls["net.ipv4.tcp_rmem"] == "4096 131072 6291456"

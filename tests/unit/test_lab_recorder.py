@@ -11,7 +11,8 @@ import pytest
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.lab.witnesses import CaptureNumbers, parse_counters
+from nagle_lab.lab.witnesses import parse_counters
+from nagle_lab.runs.witnesses import CaptureNumbers
 
 # First asked for its counts it has seen nothing. Then come 100 packets of one byte; the last 40 arrive only 0.4 s
 # later, or never if it is stopped before.

@@ -7,13 +7,12 @@ import pytest
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.load import parse_ab, parse_json
 from nagle_lab.lab.witnesses import (
-    CaptureNumbers,
-    Lateness,
     option_in_effect,
     parse_capture_numbers,
     parse_counters,
     parse_lateness,
 )
+from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 
 PROC = """\
 Ip: Forwarding DefaultTTL
@@ -55,7 +54,7 @@ Percentage of the requests served within a certain time (ms)
   99%     49
  100%     50 (longest request)
 """
-COMMAND = ["ab", "-n", "1000", "-c", "100", "-k", "http://server:8080/"]
+COMMAND = "ab -n 1000 -c 100 -k http://server:8080/"
 
 
 @pytest.mark.parametrize(
@@ -100,8 +99,8 @@ def test_what_is_no_measurement_of_it_is_refused(lines, said):
 
 
 def test_a_report_of_ab():
-    report = parse_ab(COMMAND, AB)
-    assert report.version == "ApacheBench 2.3"
+    version, report = parse_ab(COMMAND, AB)
+    assert version == "ApacheBench 2.3"
     assert (report.requests, report.complete, report.failed, report.non_2xx, report.keepalive) == (
         1000,
         1000,
@@ -115,7 +114,7 @@ def test_a_report_of_ab():
 
 def test_lines_that_ab_leaves_out_are_zero():
     lines = [line for line in AB.splitlines() if not line.startswith(("Non-2xx", "Keep-Alive"))]
-    report = parse_ab(COMMAND, "\n".join(lines))
+    _, report = parse_ab(COMMAND, "\n".join(lines))
     assert (report.non_2xx, report.keepalive) == (0, 0)
 
 
@@ -132,10 +131,11 @@ SAID = {
 
 
 def test_a_report_in_json_is_the_last_line_that_is_an_object():
-    report = parse_json(["client"], f"warming up\n{{}}\n{json.dumps(SAID)}\n(node:1) Warning: x\n")
-    assert {name: getattr(report, name) for name in SAID} == SAID
+    version, report = parse_json("client", f"warming up\n{{}}\n{json.dumps(SAID)}\n(node:1) Warning: x\n")
+    assert {"version": version, **{name: getattr(report, name) for name in SAID if name != "version"}} == SAID
+    assert (report.tool, report.command, report.exit_code) == ("json", "client", 0)
     assert (report.non_2xx, report.keepalive) == (None, None)
-    assert parse_json(["client"], json.dumps({**SAID, "keepalive": 59})).keepalive == 59
+    assert parse_json("client", json.dumps({**SAID, "keepalive": 59}))[1].keepalive == 59
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,19 @@ def test_a_report_in_json_is_the_last_line_that_is_an_object():
         ("", "client's report is not one line of JSON"),
         ("Segmentation fault", "client's report is not one line of JSON"),
         ('{"version":', "client's report is not one line of JSON"),
-        ("{}", "client's report has version = None, which is not its figure"),
-        (json.dumps({**SAID, "complete": "60"}), "client's report has complete = '60'"),
-        (json.dumps({**SAID, "failed": True}), "client's report has failed = True"),
-        (json.dumps({**SAID, "keepalive": 0.5}), "client's report has keepalive = 0.5"),
-        (json.dumps({**SAID, "speed": 1}), "client's report has speed, which is not a field"),
+        ("{}", "client's report has version = None, which is not text"),
+        (json.dumps({**SAID, "complete": "60"}), r"client's report .*Expected `int`, got `str` - at `\$.complete`"),
+        (json.dumps({**SAID, "failed": True}), r"client's report .*Expected `int`, got `bool` - at `\$.failed`"),
+        (
+            json.dumps({**SAID, "keepalive": 0.5}),
+            r"Expected `int . null`, got `float` - at `\$.keepalive`",
+        ),
+        (json.dumps({**SAID, "speed": 1}), "client's report .*unknown field `speed`"),
     ],
 )
 def test_what_is_not_a_report_in_json_is_refused(output: str, told: str):
     with pytest.raises(NagleLabError, match=told):
-        parse_json(["client"], output)
+        parse_json("client", output)
 
 
 def test_what_is_not_a_report_of_ab_is_refused():

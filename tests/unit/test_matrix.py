@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from nagle_lab.cli import matrix as command
@@ -222,15 +223,15 @@ def test_the_figures_of_a_run_are_those_of_its_captures_witnesses_and_load():
     assert figures.stalled_share == 1.0
     assert (figures.wait_p50_ms, figures.wait_p99_ms) == (summary.wait_ms.p50, summary.wait_ms.p99)
     assert (figures.delayed_acks, figures.kernel_delayed_acks) == (96, 96)
-    load = run.witnesses["load"]
-    assert (figures.requests_per_s, figures.mean_ms) == (load["requests_per_s"], load["mean_ms"])
+    load = run.witnesses.load
+    assert (figures.requests_per_s, figures.mean_ms) == (load.requests_per_s, load.mean_ms)
     assert figures.packets_per_request == sum(summary.packets_by.values()) / 100
     assert figures.wire_bytes_per_payload_byte == summary.wire_bytes / summary.payload_bytes
 
 
 def test_where_an_end_is_not_captured_its_kernel_does_not_count():
     run = judge(REFERENCE / "nginx-static-nodelay-off")
-    manifest = {**run.manifest, "namespaces": {"server": run.manifest["namespaces"]["server"]}}
+    manifest = structs.replace(run.manifest, namespaces={"server": run.manifest.namespaces["server"]})
     figures = figures_of(replace(run, manifest=manifest))
     assert (figures.delayed_acks, figures.kernel_delayed_acks) == (96, None)
     assert delayed_acks(figures) == "96/–"

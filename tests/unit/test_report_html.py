@@ -1,10 +1,8 @@
 """The HTML report: what is in it, that nothing in it can be more than text, and the same bytes every time."""
 
-import json
 import re
 import shutil
 from collections import Counter
-from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -35,6 +33,7 @@ from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge
+from support.run_folders import change
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
@@ -92,9 +91,9 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
     assert f"frame {stall.ack_frame}, {stall.wait_ms:.1f} ms later" in said
     for part in ("Stalls, segment by segment", "over time", "How long it took", "Where the time went", "Witnesses"):
         assert part in said
-    for known in (run.results["server"].source.sha256, run.manifest["versions"]["kernel"], "tcp_autocorking"):
+    for known in (run.results["server"].source.sha256, run.manifest.versions.kernel, "tcp_autocorking"):
         assert known in said
-    assert all(about["sha256"] in said for about in run.manifest["files"].values())
+    assert all(about.sha256 in said for about in run.manifest.files.values())
     assert run.results["server"].summary.remedy in said
 
 
@@ -269,21 +268,17 @@ def hostile(tmp_path) -> Path:
     """The stalled run with hostile text wherever text can be."""
     folder = tmp_path / "hostile"
     shutil.copytree(STALLED, folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    witnesses = json.loads((folder / "witnesses.json").read_text())
-    witnesses["load"]["command"] = EVIL
-    witnesses["option"]["demanded"] = EVIL
-    (folder / "witnesses.json").write_text(json.dumps(witnesses))
-    for key in ("scenario", "variant", "title", "question", "teaches", "started"):
-        manifest[key] = EVIL
-    manifest["versions"] = dict.fromkeys([*manifest["versions"], EVIL], EVIL)
-    manifest["parameters"] = {EVIL: EVIL}
-    manifest["images"] = {EVIL: {"name": EVIL, "id": EVIL}}
-    manifest["ends"]["server"]["sysctls"]["net.ipv4.tcp_autocorking"] = EVIL
-    manifest["ends"]["server"]["offloads"] = {"generic-receive-offload": EVIL}
-    digest = sha256((folder / "witnesses.json").read_bytes()).hexdigest()
-    manifest["files"]["witnesses.json"]["sha256"] = digest
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    def say_evil(manifest) -> None:
+        manifest |= dict.fromkeys(("scenario", "variant", "title", "question", "teaches", "started"), EVIL)
+        manifest["versions"] = dict.fromkeys(manifest["versions"], EVIL)
+        manifest["parameters"] = {EVIL: EVIL}
+        manifest["images"] = {EVIL: {"name": EVIL, "id": EVIL, "base": None}}
+        manifest["namespaces"]["server"]["sysctls"]["net.ipv4.tcp_autocorking"] = EVIL
+        manifest["captures"]["server"]["offloads"] = {"generic-receive-offload": EVIL}
+
+    change(folder, "witnesses.json", lambda w: (w["load"].update(command=EVIL), w["option"].update(demanded=EVIL)))
+    change(folder, "manifest.json", say_evil)
     return folder
 
 

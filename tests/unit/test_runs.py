@@ -3,9 +3,12 @@
 import json
 import shutil
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
@@ -14,9 +17,12 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.runs import noise
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
-from nagle_lab.runs.judged import Seen, part
+from nagle_lab.runs.manifest import CaptureRecord, Expected, Manifest, NamespaceRecord
 from nagle_lab.runs.noise import Handshakes, Noise, Timers
+from nagle_lab.runs.result import json_schema
 from nagle_lab.runs.run import judge, store
+from nagle_lab.runs.under_test import RunCapture, part, totals_of
+from nagle_lab.runs.witnesses import Counters
 from support.run_folders import change, reseal
 from support.stories import SECOND, talk, thinks_then_one_write
 from support.synthetic import MS, Conversation, merge, pcap_bytes
@@ -32,6 +38,11 @@ def stalled(tmp_path):
 def test_all_is_well_with_the_reference(stalled):
     run = judge(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.STALL, Exit.OK)
+
+
+def test_the_schema_of_a_run_is_that_of_its_types():
+    """`make docs` writes it."""
+    assert (files("nagle_lab") / "schema" / "run.schema.json").read_text() == json_schema()
 
 
 def test_storing_writes_what_analysis_gives(stalled):
@@ -140,7 +151,8 @@ def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
     And it may leave out those of the late ones that came too soon for its timer.
     """
     seen = Traffic(500, 500, delayed_acks=100, fin_acks_by_timer=31, acks_before_timer=early)
-    counters = {"before": {"TcpExt.DelayedACKs": 5}, "after": {"TcpExt.DelayedACKs": 5 + kernel}}
+    before = {"Tcp.InSegs": 0, "Tcp.OutSegs": 0, "Tcp.RetransSegs": 0, "TcpExt.DelayedACKs": 5}
+    counters = Counters(before, before | {"TcpExt.DelayedACKs": 5 + kernel})
     check = delayed_acks_check("client", counters, seen)
     assert check.ok is ok
     assert ("too soon for a timer" in check.detail) is bool(early)
@@ -171,17 +183,18 @@ def test_on_loopback_every_packet_is_sent_and_received(address):
     assert traffic(looped, [], inside=False) == Traffic(0, 0, 0, 0, 0)  # another namespace's loopback
 
 
-def test_only_connections_to_the_port_are_judged():
+def test_only_connections_to_the_port_are_under_test():
     story = stalled_result([connection(0, "c", "p", port=80), connection(1, "p", "s", port=81, stalls=19)])
-    seen = part(story, 81)
-    assert (seen.judged.connections, seen.judged.exchanges, seen.judged.stalls) == (1, 20, 19)
-    assert (seen.judged.held_by, seen.judged.delayed_by) == ("client", "server")
-    assert seen.judged.stalled_after_first == 1.0
-    assert (seen.elsewhere.connections, seen.elsewhere.stalls, seen.ports_elsewhere) == (1, 0, [])
-    assert (seen.judged.packets, seen.judged.wire_bytes, seen.judged.payload_bytes) == (50, 5000, 1900)
-    everything = part(story, None)
-    assert (everything.judged.connections, everything.elsewhere.connections) == (2, 0)
-    assert part(story, 80).ports_elsewhere == [81]
+    capture = part(story, 81)
+    total = capture.under_test
+    assert (total.connections, total.exchanges, total.stalls) == (1, 20, 19)
+    assert (total.held_by, total.delayed_by) == ("client", "server")
+    assert total.stalled_after_first == 1.0
+    assert (capture.others.connections, capture.others.stalls, capture.other_ports) == (1, 0, [])
+    assert (total.packets, total.wire_bytes, total.payload_bytes) == (50, 5000, 1900)
+    assert ([c.id for c in capture.tested], len(capture.tested_stalls())) == ([1], 19)
+    assert totals_of(story.connections, story.stalls).connections == 2
+    assert part(story, 80).other_ports == [81]
 
 
 def stalled_result(connections: list[Connection]) -> Result:
@@ -200,62 +213,40 @@ class ListedStalls(list[Stall]):
 
 def test_a_stall_on_another_connection_is_never_expected(stalled):
     """The reference judged on a port nobody used, and on the real one as if the stalls were elsewhere."""
-    change(stalled, "manifest.json", lambda m: modernise(m, port=81))
+    change(stalled, "manifest.json", lambda m: m["expected"].update(port=81))
     run = judge(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
     assert run.reason == "no capture holds a connection to port 81"
 
 
-@pytest.mark.parametrize("port", [8080, None])
-def test_a_run_of_now_and_one_of_the_first_kind_are_judged_alike(stalled, port):
-    before = judge(stalled)
-    change(stalled, "manifest.json", lambda m: modernise(m, port=port))
-    run = judge(stalled)
-    assert (run.verdict, run.reason, run.contradictions) == (before.verdict, before.reason, [])
-    assert run.checks == before.checks
-
-
-def modernise(manifest, port) -> None:
-    """What the first kind of manifest leaves unsaid."""
-    ends = manifest.pop("ends")
-    manifest.update(
-        schema="nagle-lab-manifest/2",
-        lab="bridge",
-        server={"service": "server", "port": port},
-        captures={
-            end: {"service": f"{end}-capture", "interface": "eth0", "namespace": end, "mtu": 1500} for end in ends
-        },
-        namespaces={
-            end: {
-                "services": [end],
-                "addresses": [of["ip"]],
-                "congestion_control": "bbr",
-                "sysctls": {},
-            }
-            for end, of in ends.items()
-        },
-    )
-    manifest["expected"]["port"] = port
-
-
-def seen_by(*connections: Connection, port: int) -> Seen:
+def seen_by(*connections: Connection, port: int) -> RunCapture:
     result = stalled_result(list(connections))
     stalled = any(c.stalls for c in connections)
     return part(replace(result, verdict="STALL" if stalled else "CLEAN", reason="whole capture"), port)
 
 
-MANIFEST = {
-    "expected": {"port": 81},
-    "captures": {"proxy": {"namespace": "proxy"}, "server": {"namespace": "server"}},
-    "namespaces": {"proxy": {"addresses": ["10.0.0.3"]}, "server": {"addresses": ["10.0.0.4"]}},
-}
+EXPECTED = Expected("STALL", 81, "client", "server", 0.9)
+
+
+def manifest_of(**captures: str) -> Manifest:
+    """The reference's manifest, with those captures (name → namespace), and a proxy's and a server's namespace."""
+    reference = (REFERENCE / "nginx-static-nodelay-off" / "manifest.json").read_bytes()
+    addresses = {"proxy": "10.0.0.3", "server": "10.0.0.4"}
+    return replace_fields(
+        msgspec.json.decode(reference, type=Manifest),
+        expected=EXPECTED,
+        captures={name: CaptureRecord("", "eth0", namespace, 1500, {}) for name, namespace in captures.items()},
+        namespaces={name: NamespaceRecord([], [ip], {}) for name, ip in addresses.items()},
+    )
+
+
+MANIFEST = manifest_of(proxy="proxy", server="server")
 TO_PROXY = connection(0, "10.0.0.2", "10.0.0.3", port=80)
 TO_SERVER = connection(1, "10.0.0.3", "10.0.0.4", port=81)
 TO_SERVER_STALLED = connection(1, "10.0.0.3", "10.0.0.4", port=81, stalls=19)
-EXPECTED = {"verdict": "STALL", "port": 81, "held_by": "client", "delayed_by": "server", "min_share_after_first": 0.9}
 
 
-def test_the_verdict_is_that_of_the_judged_connections_and_the_capture_at_the_held_end_is_shown():
+def test_the_verdict_is_that_of_the_connections_under_test_and_the_capture_at_the_held_end_is_shown():
     captures = {
         "server": seen_by(TO_SERVER_STALLED, port=81),
         "proxy": seen_by(TO_PROXY, TO_SERVER_STALLED, port=81),
@@ -266,26 +257,26 @@ def test_the_verdict_is_that_of_the_judged_connections_and_the_capture_at_the_he
     assert runs.contradictions(EXPECTED, verdict, captures, "proxy") == []
 
 
-def test_a_capture_without_judged_connections_does_not_speak():
+def test_a_capture_without_connections_under_test_does_not_speak():
     captures = {
         "client": seen_by(TO_PROXY, port=81),
         "server": seen_by(TO_SERVER_STALLED, port=81),
     }
-    manifest = {**MANIFEST, "captures": {**MANIFEST["captures"], "client": {"namespace": "proxy"}}}
+    manifest = manifest_of(proxy="proxy", server="server", client="proxy")
     assert runs.verdict_of(manifest, [], captures)[0] is Verdict.STALL
 
 
-def test_captures_that_disagree_on_the_judged_connections_are_inconclusive():
+def test_captures_that_disagree_on_the_connections_under_test_are_inconclusive():
     captures = {"proxy": seen_by(TO_SERVER, port=81), "server": seen_by(TO_SERVER_STALLED, port=81)}
     said = runs.verdict_of(MANIFEST, [], captures)
     assert said == (Verdict.INCONCLUSIVE, "the captures disagree: proxy CLEAN, server STALL")
 
 
-@pytest.mark.parametrize("expected", [{"verdict": "CLEAN"}, EXPECTED])
+@pytest.mark.parametrize("expected", [Expected("CLEAN", 81), EXPECTED])
 def test_a_stall_elsewhere_is_a_stall_and_a_contradiction(expected):
     elsewhere = connection(0, "10.0.0.2", "10.0.0.3", port=80, stalls=3)
-    judged = TO_SERVER if expected["verdict"] == "CLEAN" else TO_SERVER_STALLED
-    captures = {"proxy": seen_by(elsewhere, judged, port=81)}
+    tested = TO_SERVER if expected.verdict == "CLEAN" else TO_SERVER_STALLED
+    captures = {"proxy": seen_by(elsewhere, tested, port=81)}
     verdict, reason = runs.verdict_of(MANIFEST, [], captures)
     told = "proxy.pcap: 3 stalls on connections to port 80, where none is expected"
     assert verdict is Verdict.STALL
@@ -293,7 +284,7 @@ def test_a_stall_elsewhere_is_a_stall_and_a_contradiction(expected):
     assert told in runs.contradictions(expected, verdict, captures, "proxy")
 
 
-def test_too_few_exchanges_on_the_judged_connections_are_inconclusive_however_many_others_there_are():
+def test_too_few_exchanges_on_the_connections_under_test_are_inconclusive_however_many_others_there_are():
     few = connection(1, "10.0.0.3", "10.0.0.4", port=81, exchanges=9)
     verdict, reason = runs.verdict_of(MANIFEST, [], {"proxy": seen_by(TO_PROXY, few, port=81)})
     assert verdict is Verdict.INCONCLUSIVE
@@ -336,13 +327,15 @@ def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, long
     again = replace(seen[2][0], ts_ns=seen[2][0].ts_ns - SECOND)
     capture = tmp_path / "client.pcap"
     capture.write_bytes(pcap_bytes(merge([again], *seen)))
-    took = noise.measured({}, capture, part(analyze(capture), None)).handshake_us
+    took = noise.measured(None, capture, part(analyze(capture), 80)).handshake_us
     assert took is not None
     assert took.min == pytest.approx(rtt_ms * 1e3, abs=200)
     assert took.max == pytest.approx((rtt_ms + longer_ms) * 1e3, abs=200)
 
 
-def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1) -> Seen:
+def went(
+    *, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, busy: int = 0, first: int = 1
+) -> RunCapture:
     """A capture on a path of 2 ms, of one connection after its first exchange, or of ``first`` with no more.
 
     So many exchanges stalled, were quick, were asked for 45 ms late, or took 45 ms with or without a pause.
@@ -370,7 +363,7 @@ def went(*, stalled: int = 0, quick: int = 0, paused: int = 0, slow: int = 0, bu
     return part(replace(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
 
 
-STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": "CLEAN"}
+STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEAN", 80)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +399,7 @@ STALLS, CLEAN = {"verdict": "STALL", "min_share_after_first": 0.9}, {"verdict": 
 )
 def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
     measured = Noise(Timers(80, 300, max_ms * 1e3), Handshakes(2000, 2100, 2200))
-    verdict = Verdict.STALL if seen.judged.stalls else Verdict.CLEAN
+    verdict = Verdict.STALL if seen.under_test.stalls else Verdict.CLEAN
     check = noise.check(measured, seen, verdict, expected)
     assert check is not None
     assert check.ok is not bool(unsafe)
@@ -422,7 +415,7 @@ def test_slow_handshakes_decide_nothing():
     assert check.ok
 
 
-def test_pauses_on_connections_that_are_not_judged_excuse_nothing():
+def test_pauses_on_other_connections_excuse_nothing():
     seen = went(stalled=50, quick=50)
     seen = replace(seen, result=replace(seen.result, silences={"server_think": Silence(50, 2250.0)}))
     check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)

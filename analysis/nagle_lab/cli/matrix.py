@@ -69,10 +69,10 @@ def _carry_out(row: Row, runs: Path, progress: RunsProgress, about: dict[str, An
     return outcome
 
 
-def _versions(run: Run) -> dict[str, Any]:
+def _versions(run: Run) -> dict[str, str | None]:
     """What is the same in every run of a matrix."""
-    said = run.manifest["versions"]
-    return {name: said.get(name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}
+    versions = run.manifest.versions
+    return {name: getattr(versions, name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}
 
 
 def _deliver(matrix: Matrix, json_file: Path | None, markdown_file: Path | None, junit_file: Path | None) -> None:

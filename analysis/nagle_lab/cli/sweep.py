@@ -89,5 +89,5 @@ def _measure(make: Make, name: str, parameter: str, progress: RunsProgress, size
 
 def _sizes(run: Run, parameter: str) -> dict[str, int]:
     """The parameters in bytes that are not swept: what may explain an edge."""
-    parameters = run.manifest["parameters"].items()
+    parameters = run.manifest.parameters.items()
     return {name: int(value) for name, value in parameters if name.endswith("_BYTES") and name != parameter}

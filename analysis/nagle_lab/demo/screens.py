@@ -79,7 +79,7 @@ def question(asked: Question, to: Console) -> None:
 
 def evidence(run: Run, without_lab: bool, to: Console) -> None:
     """The verdict of a run and, if it stalled, the ladder of a typical stall."""
-    _verdict(run.verdict, f"{run.manifest['scenario']} / {run.manifest['variant']}", run.reason, to)
+    _verdict(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason, to)
     best = run.results[run.best]
     if best.stalls:
         _typical(run.capture(run.best), best, to)

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result, Spread, json_text
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.runs.figures import figures_of
-from nagle_lab.runs.judged import part
+from nagle_lab.runs.manifest import Image
 from nagle_lab.runs.run import Run, is_run, judge
+from nagle_lab.runs.under_test import totals_of
 
 SCHEMA = "nagle-lab-compare/1"
 # A relative difference up to this is told as none, for two runs of one variant differ by as much: what counts packets
@@ -204,10 +204,10 @@ def opened(path: Path) -> Run | Result:
 
 
 def subject_of_run(run: Run) -> Subject:
-    """A run as a subject: figures of its judged connections, in the capture nearest the held end."""
+    """A run as a subject: figures of its connections under test, in the capture nearest the held end."""
     m, result = run.manifest, run.results[run.best]
     return Subject(
-        name=f"{m['scenario']} / {m['variant']}",
+        name=f"{m.scenario} / {m.variant}",
         source=run.folder.name,
         is_run=True,
         verdict=run.verdict,
@@ -222,14 +222,14 @@ def subject_of_capture(result: Result) -> Subject:
     """A capture as a subject; its exchanges stand for requests."""
     figures = _none()
     if _tells(result.verdict):
-        s, mine = result.summary, part(result, None).judged
+        s, total = result.summary, totals_of(result.connections, result.stalls)
         figures |= {
-            "stalled_share": mine.stalled_after_first,
+            "stalled_share": total.stalled_after_first,
             **_middle_and_tail("wait", s.wait_ms),
             **_middle_and_tail("exchange", s.exchange_ms),
-            "packets_per_request": mine.packets / mine.exchanges if mine.exchanges else None,
-            "wire_bytes_per_payload_byte": mine.wire_bytes / mine.payload_bytes if mine.payload_bytes else None,
-            "delayed_acks": mine.delayed_acks,
+            "packets_per_request": total.packets / total.exchanges if total.exchanges else None,
+            "wire_bytes_per_payload_byte": total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
+            "delayed_acks": total.delayed_acks,
         }
     name = result.source.file
     return Subject(
@@ -247,8 +247,8 @@ def _tells(verdict: str) -> bool:
 
 
 def _of_figures(run: Run) -> dict[str, float | None]:
-    figures, seen = figures_of(run), run.captures[run.best]
-    exchange = None if seen.elsewhere.exchanges else seen.result.summary.exchange_ms
+    figures, capture = figures_of(run), run.captures[run.best]
+    exchange = None if capture.others.exchanges else capture.result.summary.exchange_ms
     own = asdict(figures)
     found = {q.name: own[q.name] for q in QUANTITIES if q.name in own}
     return found | {
@@ -267,22 +267,19 @@ def _middle_and_tail(name: str, spread: Spread | None) -> dict[str, float | None
 
 def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
     m, w = run.manifest, run.witnesses
-    captures, homes = m["captures"], m["namespaces"]
-    load = {"command": w["load"]["command"]}
-    option = {"in effect": w["option"]["demanded"]} if w["option"] and w["option"]["in_effect"] else {}
     return {
-        "lab": {"lab": m["lab"]},  # scenario and variant are its name
-        "setting": option,
-        "parameter": _texts(m["parameters"]),
-        "load": load,
-        "version": _texts(m["versions"]),
-        "image": dict(_images(m["images"])),
+        "lab": {"lab": m.lab},  # scenario and variant are its name
+        "setting": {"in effect": w.option.demanded} if w.option and w.option.in_effect else {},
+        "parameter": m.parameters,
+        "load": {"command": w.load.command},
+        "version": m.versions.stated(),
+        "image": dict(_images(m.images)),
         "network": {
-            **_collapsed({name: {"MTU": of["mtu"]} for name, of in captures.items() if "mtu" in of}),
-            **_collapsed({at: {"congestion control": of["congestion_control"]} for at, of in homes.items()}),
+            **_collapsed({name: {"MTU": str(of.mtu)} for name, of in m.captures.items() if of.mtu is not None}),
+            **_collapsed({at: {"congestion control": of.congestion_control} for at, of in m.namespaces.items()}),
         },
-        "sysctl": _collapsed({at: of["sysctls"] for at, of in homes.items()}),
-        "offload": _collapsed({name: of.get("offloads") or {} for name, of in captures.items()}),
+        "sysctl": _collapsed({at: of.sysctls for at, of in m.namespaces.items()}),
+        "offload": _collapsed({name: of.offloads for name, of in m.captures.items()}),
     }
 
 
@@ -306,28 +303,24 @@ def _few(values: set[int], unit: str) -> str:
     return "several" if len(values) > MANY else ", ".join(f"{value} {unit}".strip() for value in sorted(values))
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in values.items() if value is not None}
-
-
-def _images(images: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _images(images: Mapping[str, Image]) -> Iterator[tuple[str, str]]:
     """Image and base of every service, without tags, which tell of the recipe; checksums as short as Docker shows."""
     for service, image in images.items():
-        yield service, f"{(image.get('name') or '').rpartition(':')[0]} {_digits(image.get('id'))}"
-        if base := image.get("base"):
-            yield f"{service}, base", f"{base['name']} {_digits(base['id'])}"
+        yield service, f"{image.name.rpartition(':')[0]} {_digits(image.id)}"
+        if image.base:
+            yield f"{service}, base", f"{image.base.name} {_digits(image.base.id)}"
 
 
-def _digits(checksum: str | None) -> str:
-    return (checksum or "").removeprefix("sha256:")[:12]
+def _digits(checksum: str) -> str:
+    return checksum.removeprefix("sha256:")[:12]
 
 
-def _collapsed(by_place: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _collapsed(by_place: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """The values of several places by name: one where all have the same, else each with its place."""
     names = dict.fromkeys(name for values in by_place.values() for name in values)
     found = {}
     for name in names:
-        values = {place: str(of[name]) for place, of in by_place.items() if name in of}
+        values = {place: of[name] for place, of in by_place.items() if name in of}
         same = len(set(values.values())) == 1
         found[name] = next(iter(values.values())) if same else ", ".join(f"{p} {v}" for p, v in values.items())
     return found

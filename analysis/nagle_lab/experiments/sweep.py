@@ -56,7 +56,7 @@ class Edge:
 class Series:
     """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search.
 
-    The connections to ``port`` are judged.
+    The connections to ``port`` are under test.
     """
 
     name: str

@@ -4,7 +4,6 @@ from nagle_lab.lab.measures import MEASURES, Measure
 from nagle_lab.lab.scenario import (
     ChoiceParameter,
     Claim,
-    Expected,
     IntParameter,
     Lab,
     Load,
@@ -17,6 +16,7 @@ from nagle_lab.lab.scenario import (
 )
 from nagle_lab.lab.scenario_file import find_scenario, scenarios
 from nagle_lab.lab.session import record
+from nagle_lab.runs.manifest import Expected
 
 __all__ = [
     "MEASURES",

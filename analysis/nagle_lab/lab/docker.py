@@ -1,12 +1,14 @@
 """The Docker engine, through its command line: is it there, what runs in it, and the end of what we started."""
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.json import decode
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.process import Child, Finished, run
@@ -32,16 +34,39 @@ def engine_version() -> str:
     return answer.stdout.strip()
 
 
+class _Config(Struct, frozen=True, rename="pascal"):
+    image: str
+    labels: dict[str, str]
+
+
+class _HostConfig(Struct, frozen=True, rename="pascal"):
+    network_mode: str
+
+
+class _State(Struct, frozen=True, rename="pascal"):
+    status: str
+    exit_code: int
+    finished_at: str
+
+
+class Container(Struct, frozen=True, rename="pascal"):
+    """What we ask the engine of a container (``docker container inspect``)."""
+
+    id: str
+    image: str  # its id
+    config: _Config
+    host_config: _HostConfig
+    state: _State
+
+
 def image_details(images: Sequence[str]) -> list[dict[str, Any]]:
     """Return what the engine knows of those of ``images`` that exist (``docker image inspect``)."""
-    found: list[dict[str, Any]] = json.loads(docker("image", "inspect", *images).stdout or "[]")
-    return found
+    return decode(docker("image", "inspect", *images).stdout or "[]", type=list[dict[str, Any]])
 
 
-def container_details(ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what the engine knows of the containers ``ids`` (``docker container inspect``)."""
-    found: list[dict[str, Any]] = json.loads(docker("container", "inspect", *ids).stdout or "[]")
-    return found
+def container_details(ids: Sequence[str]) -> list[Container]:
+    """Return what the engine knows of the containers ``ids``."""
+    return decode(docker("container", "inspect", *ids).stdout or "[]", type=list[Container])
 
 
 def containers(project: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
@@ -14,23 +13,15 @@ from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import REPOSITORY, SHARED_SERVICES, SIDECAR, Lab
+from nagle_lab.runs.manifest import BaseImage
 
 BASE = "nagle-lab/base"
 _BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
 
 
-@dataclass(frozen=True)
-class Base:
-    """An image that ours are built from; ``digests`` are the registry's, if it came from one."""
-
-    name: str
-    id: str
-    digests: tuple[str, ...]
-
-
 def ready_images(
     lab: Lab, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
-) -> tuple[str, dict[str, Base]]:
+) -> tuple[str, dict[str, BaseImage]]:
     """Return the tag under which the images of ``lab`` exist now, and the bases they were built from, by name.
 
     The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
@@ -50,7 +41,7 @@ def ready_images(
     return tag, bases
 
 
-def _base(name: str, progress: Callable[[str], None]) -> Base:
+def _base(name: str, progress: Callable[[str], None]) -> BaseImage:
     found = image_details([name])
     if not found and name != BASE:
         progress(f"pulling {name}")
@@ -60,7 +51,7 @@ def _base(name: str, progress: Callable[[str], None]) -> Base:
         found = image_details([name])
     if not found:
         raise NagleLabError(f"the base image {name} does not exist: run `make setup`")
-    return Base(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
+    return BaseImage(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
 
 
 def image_names(lab: Lab, tag: str) -> list[str]:

@@ -5,13 +5,13 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab.compose import Compose, complaint
 from nagle_lab.lab.docker import (
     PROJECT_LABEL,
     SERVICE_LABEL,
+    Container,
     container_details,
     containers,
     engine_version,
@@ -71,10 +71,10 @@ class LiveLab:
         """Remove every container and network, whatever signals arrive."""
         remove_project(self._project)
 
-    def details(self) -> dict[str, dict[str, Any]]:
+    def details(self) -> dict[str, Container]:
         """Return what the engine knows of each container, by service."""
         found = container_details(list(self._ids.values()))
-        return {container["Config"]["Labels"][SERVICE_LABEL]: container for container in found}
+        return {container.config.labels[SERVICE_LABEL]: container for container in found}
 
     def exec(self, service: str, command: str) -> Child:
         """Start ``command`` (words quoted as for a shell) in the container of ``service``."""
@@ -117,22 +117,22 @@ class LiveLab:
             if not details:
                 gone = "the containers of this run are gone: Docker was restarted, or somebody removed them"
                 raise NagleLabError(f"{gone}: run it again")
-        states = {service: container["State"] for service, container in details.items()}
+        states = {service: container.state for service, container in details.items()}
         ended = [
             service
             for service, state in states.items()
-            if state["Status"] in ("exited", "dead") and (state["ExitCode"] != 0 or service == self._server)
+            if state.status in ("exited", "dead") and (state.exit_code != 0 or service == self._server)
         ]
         if len(ended) == len(states) > 1:
             raise NagleLabError("all containers ended at once, as when Docker is restarted: run it again")
         if ended:
-            first = min(ended, key=lambda service: str(states[service]["FinishedAt"]))
+            first = min(ended, key=lambda service: states[service].finished_at)
             log = last_log_lines(self._id(first))
-            raise NagleLabError(f"the {first} ended with exit code {states[first]['ExitCode']}: {log}")
+            raise NagleLabError(f"the {first} ended with exit code {states[first].exit_code}: {log}")
 
     def paused(self) -> list[str]:
         """Return the services whose containers are paused."""
-        return [service for service, of in self.details().items() if of["State"]["Status"] == "paused"]
+        return [service for service, container in self.details().items() if container.state.status == "paused"]
 
     def _id(self, service: str) -> str:
         if service not in self._ids:

@@ -1,36 +1,18 @@
 """What the load tool says about the load it made."""
 
-import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.runs.witnesses import Load
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """A load tool's own figures; times as the client saw them.
-
-    ``duration_s`` is in seconds, ``mean_ms`` and ``percentiles_ms`` (percent → time within which that share of
-    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: it
-    does not say.
-    """
-
-    version: str
-    requests: int
-    complete: int
-    failed: int
-    requests_per_s: float
-    mean_ms: float
-    duration_s: float
-    percentiles_ms: dict[str, float]
-    non_2xx: int | None = None
-    keepalive: int | None = None
-
-
-def parse_ab(command: Sequence[str], output: str) -> LoadReport:
-    """Return the figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is not a report of ab's."""
+def parse_ab(command: str, output: str) -> tuple[str, Load]:
+    """Return version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is no report of ab's."""
 
     def figure(label: str, absent: str | None = None) -> str:
         found = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
@@ -39,9 +21,12 @@ def parse_ab(command: Sequence[str], output: str) -> LoadReport:
         return found[1] if found else str(absent)
 
     version = re.search(r"This is ApacheBench, Version (\S+)", output)
-    return LoadReport(
-        version=f"ApacheBench {version[1]}" if version else "ApacheBench",
-        requests=int(command[command.index("-n") + 1]),
+    words = shlex.split(command)
+    load = Load(
+        tool="ab",
+        command=command,
+        exit_code=0,
+        requests=int(words[words.index("-n") + 1]),
         complete=int(figure("Complete requests")),
         failed=int(figure("Failed requests")),
         non_2xx=int(figure("Non-2xx responses", "0")),  # said only when there are any
@@ -51,39 +36,26 @@ def parse_ab(command: Sequence[str], output: str) -> LoadReport:
         duration_s=float(figure("Time taken for tests")),
         percentiles_ms={p: float(ms) for p, ms in re.findall(r"^ +(\d+)% +(\d+)", output, re.MULTILINE)},
     )
+    return f"ApacheBench {version[1]}" if version else "ApacheBench", load
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "version": str,
-    "requests": int,
-    "complete": int,
-    "failed": int,
-    "requests_per_s": (int, float),
-    "mean_ms": (int, float),
-    "duration_s": (int, float),
-    "percentiles_ms": dict,
-}
-_OPTIONAL = ("non_2xx", "keepalive")
-
-
-def parse_json(command: Sequence[str], output: str) -> LoadReport:
-    """Return the figures in the last line of ``output`` that begins with ``{``: LoadReport's fields as JSON.
+def parse_json(command: str, output: str) -> tuple[str, Load]:
+    """Return version and figures in the last line of ``output`` that begins with ``{``: Load's fields as JSON.
 
     Raises NagleLabError, naming the tool and the field, where there is no such line or a field is wrong.
     """
-    tool = command[0]
+    tool = shlex.split(command)[0]
     last = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
-        said = json.loads(last)
-    except ValueError:
+        report = msgspec.json.decode(last, type=dict[str, Any])
+    except msgspec.DecodeError:
         raise NagleLabError(f"{tool}'s report is not one line of JSON at the end of what it prints") from None
-    for name, kind in {**_KINDS, **{name: int for name in _OPTIONAL if name in said}}.items():
-        if not isinstance(said.get(name), kind) or isinstance(said[name], bool):
-            raise NagleLabError(f"{tool}'s report has {name} = {said.get(name)!r}, which is not its figure")
-    unknown = said.keys() - _KINDS.keys() - set(_OPTIONAL)
-    if unknown:
-        raise NagleLabError(f"{tool}'s report has {min(unknown)}, which is not a field of a load's report")
-    return LoadReport(**said)
+    if not isinstance(version := report.pop("version", None), str):
+        raise NagleLabError(f"{tool}'s report has version = {version!r}, which is not text")
+    try:
+        return version, msgspec.convert({**report, "tool": "json", "command": command, "exit_code": 0}, Load)
+    except msgspec.ValidationError as error:
+        raise NagleLabError(f"{tool}'s report is not that of a load: {error}") from error
 
 
-PARSERS: dict[str, Callable[[Sequence[str], str], LoadReport]] = {"ab": parse_ab, "json": parse_json}
+PARSERS: dict[str, Callable[[str, str], tuple[str, Load]]] = {"ab": parse_ab, "json": parse_json}

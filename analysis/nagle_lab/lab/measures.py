@@ -11,7 +11,7 @@ class Measure:
     unit: str
 
 
-# nagle_lab.runs.figures computes each; the names are those of its fields. Counted on the judged connections.
+# nagle_lab.runs.figures computes each; the names are those of its fields. Counted on the connections under test.
 MEASURES = {
     "stalled_share": Measure("stalled exchanges, of those after a connection's first", ""),  # 0 to 1
     "wait_p50_ms": Measure("median wait for the late ACK", "ms"),

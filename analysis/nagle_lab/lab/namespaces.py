@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.docker import Container
 from nagle_lab.lab.scenario import CapturePoint
 
 
@@ -21,15 +21,13 @@ class Namespace:
     captures: tuple[str, ...]
 
 
-def namespaces(
-    containers: Mapping[str, Mapping[str, Any]], captures: Mapping[str, CapturePoint]
-) -> dict[str, Namespace]:
+def namespaces(containers: Mapping[str, Container], captures: Mapping[str, CapturePoint]) -> dict[str, Namespace]:
     """Return, by name, the namespaces that ``captures`` are taken in.
 
     ``containers`` are what the engine knows of each service's container (``docker container inspect``): one whose
     NetworkMode is ``container:ID`` is in the namespace of that container.
     """
-    by_id = {container["Id"]: service for service, container in containers.items()}
+    by_id = {container.id: service for service, container in containers.items()}
     home = {service: _home(service, containers, by_id) for service in containers}
     found = {}
     for owner in dict.fromkeys(home[point.service] for point in captures.values()):
@@ -49,7 +47,6 @@ def watched(found: Mapping[str, Namespace], service: str) -> Namespace:
     raise NagleLabError(f"nothing is captured in the network namespace of {service}: give the lab a capture there")
 
 
-def _home(service: str, containers: Mapping[str, Mapping[str, Any]], by_id: Mapping[str, str]) -> str:
-    mode = str(containers[service]["HostConfig"]["NetworkMode"])
-    host = by_id.get(mode.removeprefix("container:"))
+def _home(service: str, containers: Mapping[str, Container], by_id: Mapping[str, str]) -> str:
+    host = by_id.get(containers[service].host_config.network_mode.removeprefix("container:"))
     return _home(host, containers, by_id) if host else service

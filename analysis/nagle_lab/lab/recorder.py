@@ -10,14 +10,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TypeVar
+
+from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.folder import disk_problem
 from nagle_lab.lab.interrupts import interruptible, pause
-from nagle_lab.lab.witnesses import CaptureNumbers, Lateness, parse_capture_numbers, parse_lateness
+from nagle_lab.lab.witnesses import parse_capture_numbers, parse_lateness
+from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 
 T = TypeVar("T")
 

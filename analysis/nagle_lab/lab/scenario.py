@@ -14,18 +14,18 @@ A scenario is a folder under ``scenarios/``; its ``scenario.toml`` holds:
   ``requires``                 list of ``what``, ``command``: run in a container of the sidecar's image without a
                                network; where one fails this machine cannot run it, and the run is INCONCLUSIVE
   ``ready``, ``option``        as below, for this lab alone
-``[server]``                   the listening end of the judged connections: ``service``, ``port``, and the command
+``[server]``                   the listening end of the connections under test: ``service``, ``port``, and the command
                                that prints its ``version``
 ``[[ready]]``                  ``service`` (a capture's sidecar), ``port``: another listener to wait for
 ``[option]``                   ``service``, ``configuration`` (a command that prints the settings in effect) and the
                                ``line`` that must stand in what it prints; may be left out
-``[load]``                     ``service``, ``tool`` (``ab``, or ``json``: its last line is LoadReport's fields as
+``[load]``                     ``service``, ``tool`` (``ab``, or ``json``: its last line is Load's figures as
                                JSON), ``command``
-``[expected]``                 the roles ``held_by`` Nagle and ``delayed_by`` a delayed ACK on the judged connections
+``[expected]``                 the roles under test: ``held_by`` Nagle and ``delayed_by`` a delayed ACK
 ``[parameters.NAME]``          ``kind`` ``int`` (``min``, and ``max``: a number or another parameter's name) or
                                ``choice`` (``choices``: value → its text in commands), ``default``, ``about``
 ``[variants.NAME]``            ``fixed`` parameters, ``verdict``, ``teaches``, and where they differ ``lab`` and the
-                               judged ``port``; for STALL ``min_share_after_first``, and ``held_by``, ``delayed_by``
+                               ``port``; for STALL ``min_share_after_first``, and ``held_by``, ``delayed_by``
 ``[sweep]``                    ``parameter``, ``from``, ``to``, ``series`` (name → variant): may be left out
 ``[[claims]]``                 ``published``, ``measure`` (one of ``measures``), ``of`` (a variant), ``reproduced``
                                (lowest, highest), ``why``; perhaps ``against`` (a variant: the figure is of/against)
@@ -39,12 +39,9 @@ split into words as a shell would, but no shell runs them: ``sh -c '…'`` where
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from nagle_lab.errors import NagleLabError
-
-Verdict = Literal["STALL", "CLEAN"]
-Role = Literal["server", "client"]
+from nagle_lab.runs.manifest import Expected
 
 REPOSITORY = Path(__file__).parents[3]
 SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend
@@ -159,21 +156,6 @@ class Lab:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What must come out of a variant, on the connections to TCP port ``port``.
-
-    ``min_share_after_first`` is the least share, 0 to 1, of stalled exchanges among those that follow another
-    exchange on their connection. It and the roles are None where the verdict is CLEAN.
-    """
-
-    verdict: Verdict
-    port: int
-    held_by: Role | None = None
-    delayed_by: Role | None = None
-    min_share_after_first: float | None = None
-
-
-@dataclass(frozen=True)
 class Variant:
     """One way to run a scenario: its lab, the parameters it fixes, what must come out, and what it teaches."""
 
@@ -186,7 +168,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Server:
-    """The listening end of the judged connections; ``version`` is a command run in its container."""
+    """The listening end of the connections under test; ``version`` is a command run in its container."""
 
     service: str
     port: int

@@ -16,7 +16,6 @@ from nagle_lab.lab.scenario import (
     CapturePoint,
     ChoiceParameter,
     Claim,
-    Expected,
     IntParameter,
     Lab,
     Listener,
@@ -25,7 +24,6 @@ from nagle_lab.lab.scenario import (
     Parameter,
     Prepare,
     Requirement,
-    Role,
     Scenario,
     Server,
     Source,
@@ -33,6 +31,8 @@ from nagle_lab.lab.scenario import (
     Variant,
 )
 from nagle_lab.lab.table import Table
+from nagle_lab.runs.manifest import Expected
+from nagle_lab.runs.record import Role
 
 _ROLES = ("server", "client")
 _BOTH_ENDS = {end: CapturePoint(f"{end}-capture", "eth0") for end in _ROLES}
@@ -279,7 +279,7 @@ def _expected(table: Table, stalls: Expected) -> Expected:
         raise table.wrong("min_share_after_first", f"must lie above 0 and not above 1, not {share}")
     named = {key: cast(Role, table.word(key, _ROLES)) for key in ("held_by", "delayed_by") if key in table.names()}
     held_by, delayed_by = named.get("held_by", stalls.held_by), named.get("delayed_by", stalls.delayed_by)
-    return replace(stalls, port=port, held_by=held_by, delayed_by=delayed_by, min_share_after_first=share)
+    return Expected("STALL", port, held_by, delayed_by, share)
 
 
 def _sweep(root: Table, parameters: Parameters, variants: Mapping[str, Variant]) -> Sweep | None:

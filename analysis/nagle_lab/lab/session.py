@@ -4,29 +4,38 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.compose import ComposeSearch
-from nagle_lab.lab.docker import engine_version
+from nagle_lab.lab.docker import Container, engine_version
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
-from nagle_lab.lab.images import Base, ready_images, sidecar_image
+from nagle_lab.lab.images import ready_images, sidecar_image
 from nagle_lab.lab.interrupts import deferred
 from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.load import PARSERS
-from nagle_lab.lab.manifest import Manifest, capture_of, git_revision, images_of, namespace_of, said, write_json
+from nagle_lab.lab.manifest import (
+    capture_of,
+    git_revision,
+    images_of,
+    namespace_of,
+    new_manifest,
+    said,
+    write_json,
+    write_manifest,
+)
 from nagle_lab.lab.namespaces import Namespace, namespaces, watched
 from nagle_lab.lab.parameters import rendered, resolve
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
+from nagle_lab.runs.manifest import BaseImage
+from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses
 
 Stop = Literal["lossless", "naive"]
 
-_WITNESSES = "witnesses.json"
 _LOAD_POLL_S = 0.05
 _ASK_S = 5.0  # how often the captures are asked whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
@@ -70,7 +79,7 @@ class _Session:
     ) -> None:
         self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
         self._progress, self._stop = progress, stop
-        self._manifest = Manifest(scenario, variant, values)
+        self._manifest = new_manifest(scenario, variant, values)
 
     def _announce(self, stage: str) -> None:
         with suppress(OSError):  # whoever watched has gone away (`| head`): the run goes on
@@ -84,26 +93,27 @@ class _Session:
         try:
             yield
         finally:
-            self._manifest.timings_s[name] = time.perf_counter() - started
+            self._manifest.timings_s[name] = round(time.perf_counter() - started, 3)
 
     def run(self, runs_dir: Path) -> Path:
         """Make the run folder; see ``record``."""
         with self._stage("check"):
             search = ComposeSearch()
-            self._manifest.versions |= {"docker": engine_version(), "git_revision": git_revision()}
+            versions = self._manifest.versions
+            versions.docker, versions.git_revision = engine_version(), git_revision()
             sweep(runs_dir)
             compose = search.result()
-            self._manifest.versions["compose"] = compose.version
+            versions.compose = compose.version
         with self._stage("images"):
             tag, bases = ready_images(self._lab, compose, self._values, self._announce)
-        folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant.name}")
+        folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant}")
         marks = labels(folder.lock_path)
         environment = {**self._values, **variables(marks), "NAGLE_LAB_TAG": tag}
         lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
         try:
             self._record(lab, sidecar_image(tag), bases, folder.path)
         except KeyboardInterrupt:
-            if (folder.path / _WITNESSES).exists():  # all captures are complete: the load had failed
+            if (folder.path / WITNESSES).exists():  # all captures are complete: the load had failed
                 self._failed(folder, NagleLabError("interrupted"))
             else:
                 folder.discard()
@@ -121,14 +131,14 @@ class _Session:
             return error
         self._manifest.failure = str(error)
         with suppress(OSError):  # the disk may still be full: then the manifest goes on saying "killed"
-            self._manifest.write(folder.path)
+            write_manifest(self._manifest, folder.path)
         return NagleLabError(f"{error}; what was recorded is in {folder.fail()}", error.exit_code)
 
-    def _record(self, lab: LiveLab, sidecar: str, bases: Mapping[str, Base], folder: Path) -> None:
-        self._manifest.write(folder)  # says that the run was killed, until it ends in another way
+    def _record(self, lab: LiveLab, sidecar: str, bases: Mapping[str, BaseImage], folder: Path) -> None:
+        write_manifest(self._manifest, folder)  # says that the run was killed, until it ends in another way
         try:
             with self._stage("require"):
-                lab.require(f"{self._scenario.name} {self._manifest.variant.name}", sidecar)
+                lab.require(f"{self._scenario.name} {self._manifest.variant}", sidecar)
             with self._stage("start", "starting the containers"):
                 lab.start()
                 for step in self._lab.prepare:
@@ -141,14 +151,14 @@ class _Session:
             with self._stage("remove", "removing the containers"):
                 lab.remove()
         self._manifest.complete, self._manifest.failure = True, None
-        self._manifest.write(folder)
+        write_manifest(self._manifest, folder)
 
-    def _measure(self, lab: LiveLab, bases: Mapping[str, Base], folder: Path) -> None:
+    def _measure(self, lab: LiveLab, bases: Mapping[str, BaseImage], folder: Path) -> None:
         self._announce("starting the captures")
         with _recorders(lab, self._lab.captures, folder) as recorders:
             with self._stage("ready"):
                 option, found = self._ready(lab, recorders, bases, folder)
-                self._manifest.write(folder)
+                write_manifest(self._manifest, folder)
             before = _counters(found, recorders)
             any_of_them = next(iter(recorders.values()))  # all run on the machine that the ends run on
             any_of_them.watch_lateness()
@@ -160,19 +170,17 @@ class _Session:
                         recorder.settle()
             after = _counters(found, recorders)
             with self._stage("stop"):
-                captures = {name: asdict(recorder.stop()) for name, recorder in recorders.items()}
+                captures = {name: recorder.stop() for name, recorder in recorders.items()}
         # From here on nothing waits for a signal: all captures are complete, so the run is finished.
-        counters = {name: {"before": before[name], "after": after[name]} for name in found}
-        witnesses = {"captures": captures, "counters": counters, "load": load, "option": option}
-        witnesses |= {"timers": asdict(late)}
-        write_json(folder / _WITNESSES, witnesses)
-        if load["exit_code"] != 0:
-            program, last = shlex.split(load["command"])[0], _last_line(folder / "load.txt")
-            raise NagleLabError(f"{program} ended with exit code {load['exit_code']}: {last}")
+        counters = {name: Counters(before[name], after[name]) for name in found}
+        write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late))
+        if load.exit_code != 0:
+            program, last = shlex.split(load.command)[0], _last_line(folder / "load.txt")
+            raise NagleLabError(f"{program} ended with exit code {load.exit_code}: {last}")
 
     def _ready(
-        self, lab: LiveLab, recorders: Mapping[str, Recorder], bases: Mapping[str, Base], folder: Path
-    ) -> tuple[dict[str, Any] | None, dict[str, Namespace]]:
+        self, lab: LiveLab, recorders: Mapping[str, Recorder], bases: Mapping[str, BaseImage], folder: Path
+    ) -> tuple[OptionRecord | None, dict[str, Namespace]]:
         """Wait until all captures run and every port is listened on; describe the lab.
 
         Returns the option's witness, and the namespaces that are captured.
@@ -187,7 +195,7 @@ class _Session:
         asked = lab.exec(proof.service, proof.configuration) if proof else None
         described = {name: recorder.describe() for name, recorder in recorders.items()}
         self._describe(details, bases, found, described)
-        self._manifest.versions["server"] = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
+        self._manifest.versions.server = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
         option = self._option(asked.finish(_ANSWER_S).stdout, folder) if asked else None
         return option, found
 
@@ -204,15 +212,16 @@ class _Session:
 
     def _describe(
         self,
-        details: Mapping[str, dict[str, Any]],
-        bases: Mapping[str, Base],
+        details: Mapping[str, Container],
+        bases: Mapping[str, BaseImage],
         found: Mapping[str, Namespace],
         described: Mapping[str, list[str]],
     ) -> None:
         """Put into the manifest what the engine and the sidecars say of the lab."""
         home = {capture: namespace.name for namespace in found.values() for capture in namespace.captures}
         points, any_of_them = self._lab.captures, next(iter(described.values()))
-        self._manifest.versions |= {what: said(any_of_them, what) for what in ("kernel", "tcpdump")}
+        self._manifest.versions.kernel = said(any_of_them, "kernel")
+        self._manifest.versions.tcpdump = said(any_of_them, "tcpdump")
         self._manifest.images = images_of(details.values(), bases)
         self._manifest.captures = {name: capture_of(points[name], home[name], described[name]) for name in points}
         self._manifest.namespaces = {
@@ -220,15 +229,15 @@ class _Session:
             for name, namespace in found.items()
         }
 
-    def _option(self, configuration: str, folder: Path) -> dict[str, Any]:
+    def _option(self, configuration: str, folder: Path) -> OptionRecord:
         """Keep the configuration in effect, and return the witness that the demanded line stands in it."""
         assert self._lab.option
         file = f"{self._lab.option.service}.conf"
         (folder / file).write_text(configuration, encoding="utf-8")
         demanded = rendered(self._lab.option.line, self._scenario, self._values)
-        return {"file": file, "demanded": demanded, "in_effect": option_in_effect(configuration, demanded)}
+        return OptionRecord(file, demanded, option_in_effect(configuration, demanded))
 
-    def _load(self, lab: LiveLab, recorders: Mapping[str, Recorder], output: Path) -> dict[str, Any]:
+    def _load(self, lab: LiveLab, recorders: Mapping[str, Recorder], output: Path) -> LoadRun:
         """Run the load to its end, keep what it says in ``output``, and return its witness."""
         tool, command = self._scenario.load.tool, rendered(self._scenario.load.command, self._scenario, self._values)
         with self._stage("load", command):
@@ -242,12 +251,10 @@ class _Session:
                     why = f"paused containers: {paused}" if paused else "it hangs"
                     raise NagleLabError(f"no packet for {_PATIENCE_S:g} s, and {tool} does not end: {why}")
         output.write_text(finished.stdout + finished.stderr, encoding="utf-8")  # the last words last
-        witness = {"tool": tool, "command": command, "exit_code": finished.exit_code}
         if finished.exit_code != 0:
-            return witness
-        report = asdict(PARSERS[tool](shlex.split(command), finished.stdout))
-        self._manifest.versions["load"] = report.pop("version")
-        return witness | report
+            return LoadRun(tool, command, finished.exit_code)
+        self._manifest.versions.load, load = PARSERS[tool](command, finished.stdout)
+        return load
 
 
 class _Silence:

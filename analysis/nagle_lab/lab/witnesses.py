@@ -1,26 +1,12 @@
-"""What others saw of a run: tcpdump's own counts, the kernel's counters, the server's configuration."""
+"""What others say of a run, read: tcpdump's own counts, the kernel's counters, the server's configuration."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 
 _COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
-
-
-@dataclass(frozen=True)
-class CaptureNumbers:
-    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
-
-    ``early`` ones were counted as received before the filter stood, and are left out of ``received``.
-    """
-
-    captured: int
-    received: int
-    dropped: int
-    dropped_by_interface: int
-    early: int = 0
 
 
 def parse_capture_numbers(text: str) -> CaptureNumbers | None:
@@ -36,21 +22,10 @@ def parse_capture_numbers(text: str) -> CaptureNumbers | None:
     )
 
 
-@dataclass(frozen=True)
-class Lateness:
-    """How late the machine woke a process that slept ``interval_us`` at a time: ``count`` times, all in µs."""
-
-    interval_us: int
-    count: int
-    p50_us: int
-    p99_us: int
-    max_us: int
-
-
 def parse_lateness(lines: Sequence[str]) -> Lateness:
     """Return what ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
     words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
-    if len(words) != len(fields(Lateness)):
+    if len(words) != len(Lateness.__struct_fields__):
         said = " / ".join(lines) or "no answer"
         raise NagleLabError(f"the machine's timers could not be measured: {said}; run it again")
     return Lateness(*map(int, words))

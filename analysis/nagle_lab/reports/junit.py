@@ -54,11 +54,11 @@ def suite_of_run(run: Run, code: Exit, unlike: Sequence[str]) -> Suite:
     """A run, with what ran and what every witness said; ``unlike`` is how it differs from what was expected."""
     m = run.manifest
     reason = "; ".join([*unlike, run.reason])
-    took = sum(m["timings_s"].values())
+    took = sum(m.timings_s.values())
     said = [f"{'agrees' if check.ok else 'DISAGREES'}: {check.name}: {check.detail}" for check in run.checks]
-    properties = {"run": run.folder.name, "expected": run.expected, **m["parameters"]}
-    properties |= {f"version.{name}": str(value) for name, value in m["versions"].items() if value}
-    return Suite(m["scenario"], [Case(m["variant"], code, run.verdict, reason, took)], m["started"], properties, said)
+    properties = {"run": run.folder.name, "expected": run.expected, **m.parameters}
+    properties |= {f"version.{name}": version for name, version in m.versions.stated().items()}
+    return Suite(m.scenario, [Case(m.variant, code, run.verdict, reason, took)], m.started, properties, said)
 
 
 def suites_of_matrix(matrix: "Matrix") -> list[Suite]:

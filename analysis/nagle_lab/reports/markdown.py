@@ -46,17 +46,17 @@ def page_of_capture(result: Result, ladder: Ladder | None, against: str = "") ->
 
 def page_of_run(run: Run, ladder: Ladder | None, unlike: Sequence[str]) -> str:
     """A judged run, with the ladder of its typical stall; ``unlike`` is how it differs from what was expected."""
-    m, load = run.manifest, run.witnesses["load"]
+    m, load = run.manifest, run.witnesses.load
     result = run.results[run.best]
     told = run.verdict in (Verdict.STALL, Verdict.CLEAN)
     said = f"{run.verdict}, {'not ' if unlike else ''}as expected" if told else run.verdict
     sign = _SIGNS[run.verdict] if not told else "🔴" if unlike else "🟢"
-    lines = [*_head(f"{sign} {said}", f"{m['scenario']} / {m['variant']}", run.reason), *_contradictions(unlike)]
+    lines = [*_head(f"{sign} {said}", f"{m.scenario} / {m.variant}", run.reason), *_contradictions(unlike)]
     rows = [
-        ("load", f"{load['command']}: {load['complete']} requests, {load['requests_per_s']:,.0f} per second"),
+        ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),
         *_figures(result),
-        ("server", f"{m['versions']['server']}"),
-        ("on", f"Linux {m['versions']['kernel']}, Docker {m['versions']['docker']}"),
+        ("server", f"{m.versions.server}"),
+        ("on", f"Linux {m.versions.kernel}, Docker {m.versions.docker}"),
         ("run", run.folder.name),
     ]
     lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]

@@ -171,9 +171,9 @@ COLUMNS = (
 )  # fmt: skip
 PREAMBLE = (
     "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
-    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the judged "
-    "connections, of both ends: per request, per byte of payload, and in all. Beside the last stands what the "
-    "kernels at both ends count; – where one is not captured."
+    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the "
+    "connections under test, of both ends: per request, per byte of payload, and in all. Beside the last stands what "
+    "the kernels at both ends count; – where one is not captured."
 )
 
 

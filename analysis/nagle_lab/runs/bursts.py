@@ -1,10 +1,10 @@
-"""What one end of the judged connections sends at a time, and the sizes that rule it: MSS and MTU."""
+"""What one end of the connections under test sends at a time, and the sizes that rule it: MSS and MTU."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.result import Connection, Stall
+from nagle_lab.diagnosis.result import Stall
 from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.runs.run import Run
 
@@ -28,17 +28,15 @@ class Bursts:
 
 
 def bursts_of(run: Run) -> dict[str, Bursts]:
-    """What each end of a judged connection sends in a run, by role; empty where none was captured."""
-    seen = run.captures[run.best]
-    judged = [c for c in seen.connections if seen.port in (None, c.server.port)]
-    if not judged:
+    """What each end of a connection under test sends in a run, by role; empty where none was captured."""
+    capture = run.captures[run.best]
+    if not capture.tested:
         return {}
-    mine = {c.id for c in judged}
-    stalls = sorted((s for s in seen.result.stalls if s.connection in mine), key=lambda s: s.wait_ms)
+    stalls = sorted(capture.tested_stalls(), key=lambda stall: stall.wait_ms)
     typical = stalls[len(stalls) // 2] if stalls else None
-    shown = seen.result.connections[typical.connection] if typical else max(judged, key=_exchanges)
+    shown = capture.connections[typical.connection] if typical else max(capture.tested, key=lambda c: c.exchanges)
     steps = list(packets_of(run.capture(run.best), shown))
-    mtu = run.manifest["captures"][run.best]["mtu"]
+    mtu = run.manifest.captures[run.best].mtu
     return {role: _sent(role, steps, typical, shown.mss, mtu) for role in ("client", "server")}
 
 
@@ -54,10 +52,6 @@ def _sent(role: str, steps: list[Step], typical: Stall | None, mss: int, mtu: in
         mss=mss,
         mtu=mtu,
     )
-
-
-def _exchanges(connection: Connection) -> int:
-    return connection.exchanges
 
 
 def _bursts(steps: Iterable[Step], *, from_client: bool) -> list[tuple[int, ...]]:

@@ -3,10 +3,10 @@
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from nagle_lab.diagnosis.result import Connection
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecord
 
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
@@ -63,53 +63,40 @@ def traffic(connections: Iterable[Connection], addresses: Collection[str], *, in
     return Traffic(sent, received, delayed, fins, early)
 
 
-def load_check(load: dict[str, Any]) -> Check:
+def load_check(load: Load) -> Check:
     """Whether every request of the load was served."""
-    served = load["complete"] == load["requests"] and not load["failed"] and not load.get("non_2xx")
-    detail = f"{load['complete']} of {load['requests']} requests complete, {load['failed']} failed"
-    return Check("load", load["exit_code"] == 0 and served, detail, Verdict.INVALID)
+    served = load.complete == load.requests and not load.failed and not load.non_2xx
+    detail = f"{load.complete} of {load.requests} requests complete, {load.failed} failed"
+    return Check("load", load.exit_code == 0 and served, detail, Verdict.INVALID)
 
 
-def option_check(option: dict[str, Any]) -> Check:
+def option_check(option: OptionRecord) -> Check:
     """Whether the setting that the variant is about took effect."""
-    where = "in effect" if option["in_effect"] else "not found"
-    detail = f"'{option['demanded']}' {where} in {option['file']}"
-    return Check("option", bool(option["in_effect"]), detail, Verdict.INVALID)
+    where = "in effect" if option.in_effect else "not found"
+    return Check("option", option.in_effect, f"'{option.demanded}' {where} in {option.file}", Verdict.INVALID)
 
 
-def lossless_check(capture: str, c: dict[str, int]) -> Check:
+def lossless_check(capture: str, c: CaptureNumbers) -> Check:
     """Whether tcpdump wrote every packet it received, and dropped none."""
-    dropped = c["dropped"] + c["dropped_by_interface"]
-    detail = f"{c['captured']} packets captured, {c['received']} received, {dropped} dropped"
-    if early := c.get("early", 0):  # recorded since its filter is waited for
-        detail += f"; {early} before the filter stood"
-    return Check(
-        f"lossless at the {capture}", c["captured"] == c["received"] and not dropped, detail, Verdict.INVALID
-    )
+    dropped = c.dropped + c.dropped_by_interface
+    detail = f"{c.captured} packets captured, {c.received} received, {dropped} dropped"
+    if c.early:
+        detail += f"; {c.early} before the filter stood"
+    return Check(f"lossless at the {capture}", c.captured == c.received and not dropped, detail, Verdict.INVALID)
 
 
-def grown(counters: dict[str, dict[str, int]], name: str) -> int:
-    """How much a kernel counter grew over the load."""
-    return counters["after"][name] - counters["before"][name]
-
-
-def segments_sent(counters: dict[str, dict[str, int]]) -> int:
-    """Segments a namespace's kernel sent; OutSegs leaves out retransmissions (RFC 4022)."""
-    return grown(counters, "Tcp.OutSegs") + grown(counters, "Tcp.RetransSegs")
-
-
-def kernel_checks(namespace: str, counters: dict[str, dict[str, int]], seen: Traffic) -> Iterator[Check]:
+def kernel_checks(namespace: str, counters: Counters, seen: Traffic) -> Iterator[Check]:
     """A namespace's kernel counters held against what the captures in it show of its own addresses."""
     sent, received = seen.segments_sent, seen.packets_received
-    out, into = segments_sent(counters), grown(counters, "Tcp.InSegs")
+    out, into = counters.segments_sent, counters.grown("Tcp.InSegs")
     detail = f"{sent} sent and {received} received in the capture, {out} and {into} in the kernel"
     yield Check(f"segments at the {namespace}", (sent, received) == (out, into), detail, Verdict.INVALID)
     yield delayed_acks_check(namespace, counters, seen)
 
 
-def delayed_acks_check(namespace: str, counters: dict[str, dict[str, int]], seen: Traffic) -> Check:
+def delayed_acks_check(namespace: str, counters: Counters, seen: Traffic) -> Check:
     """Delayed ACKs that the captures in a namespace show, held against its kernel's counter."""
-    kernel = grown(counters, "TcpExt.DelayedACKs")
+    kernel = counters.grown("TcpExt.DelayedACKs")
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
     least = seen.delayed_acks - seen.acks_before_timer
     ok = least - apart <= kernel <= seen.delayed_acks + seen.fin_acks_by_timer + apart

@@ -1,11 +1,11 @@
-"""The figures of a judged run, and the medians of several: what the matrix, its claims and a sweep are made of."""
+"""The figures of a run, and the medians of several: what the matrix, its claims and a sweep are made of."""
 
 import math
 import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
-from nagle_lab.runs.checks import grown, is_own
+from nagle_lab.runs.checks import is_own
 from nagle_lab.runs.run import Run
 
 
@@ -13,7 +13,7 @@ from nagle_lab.runs.run import Run
 class Figures:
     """Figures of one run; ``lab.measures`` says what each is and its unit. None: there is none.
 
-    Everything counted in packets is of the judged connections, in the capture nearest the held end; requests and
+    Everything counted in packets is of the connections under test, in the capture nearest the held end; requests and
     their times are the load tool's.
     """
 
@@ -32,36 +32,35 @@ class Figures:
 
 def figures_of(run: Run) -> Figures:
     """The figures of one run."""
-    seen, load = run.captures[run.best], run.witnesses["load"]
-    mine, times = seen.judged, load.get("percentiles_ms") or {}
-    judged = [c for c in seen.connections if seen.port in (None, c.server.port)]
-    ids = {c.id for c in judged}
-    waits = sorted(stall.wait_ms for stall in seen.result.stalls if stall.connection in ids)
+    capture, load = run.captures[run.best], run.witnesses.load
+    total = capture.under_test
+    waits = sorted(stall.wait_ms for stall in capture.tested_stalls())
+    ends = {end.ip for c in capture.tested for end in (c.client, c.server)}
     return Figures(
-        stalled_share=mine.stalled_after_first,
+        stalled_share=total.stalled_after_first,
         wait_p50_ms=_percentile(waits, 50),
         wait_p99_ms=_percentile(waits, 99),
-        requests_per_s=load["requests_per_s"],
-        mean_ms=load["mean_ms"],
-        p50_ms=times.get("50"),
-        p99_ms=times.get("99"),
-        packets_per_request=mine.packets / load["complete"] if load["complete"] else None,
-        wire_bytes_per_payload_byte=mine.wire_bytes / mine.payload_bytes if mine.payload_bytes else None,
-        delayed_acks=mine.delayed_acks,
-        kernel_delayed_acks=_kernel_delayed_acks(run, {end.ip for c in judged for end in (c.client, c.server)}),
+        requests_per_s=load.requests_per_s,
+        mean_ms=load.mean_ms,
+        p50_ms=load.percentiles_ms.get("50"),
+        p99_ms=load.percentiles_ms.get("99"),
+        packets_per_request=total.packets / load.complete if load.complete else None,
+        wire_bytes_per_payload_byte=total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
+        delayed_acks=total.delayed_acks,
+        kernel_delayed_acks=_kernel_delayed_acks(run, ends),
     )
 
 
 def _kernel_delayed_acks(run: Run, ends: Collection[str]) -> float | None:
     """Of the network namespaces that have those addresses; None where one of them is not captured."""
-    here = run.manifest["captures"][run.best]["namespace"]
+    here = run.manifest.captures[run.best].namespace
     homes = {
-        ip: {at for at, of in run.manifest["namespaces"].items() if is_own(ip, of["addresses"], inside=at == here)}
+        ip: {at for at, of in run.manifest.namespaces.items() if is_own(ip, of.addresses, inside=at == here)}
         for ip in ends
     }
     if not all(homes.values()):
         return None
-    return sum(grown(run.witnesses["counters"][at], "TcpExt.DelayedACKs") for at in set().union(*homes.values()))
+    return sum(run.witnesses.counters[at].grown("TcpExt.DelayedACKs") for at in set().union(*homes.values()))
 
 
 def medians(several: Sequence[Figures]) -> Figures | None:

@@ -4,12 +4,11 @@ Everything here is a function of the files in the folder: judging a run again gi
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result, json_text
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict, decide, exit_code
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -22,13 +21,13 @@ from nagle_lab.runs.checks import (
     option_check,
     traffic,
 )
-from nagle_lab.runs.folder import FIRST, MANIFEST, read_manifest, read_witnesses, require_untouched
-from nagle_lab.runs.judged import Seen, Share, part
+from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched
+from nagle_lab.runs.manifest import MANIFEST, Expected, Manifest
 from nagle_lab.runs.noise import Noise, measured
 from nagle_lab.runs.noise import check as noise_check
-
-SCHEMA = "nagle-lab-run/2"
-RESULT = "result.json"
+from nagle_lab.runs.result import RESULT, SCHEMA, CaptureResult, RunResult
+from nagle_lab.runs.under_test import RunCapture, Totals, part
+from nagle_lab.runs.witnesses import Witnesses
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class Run:
     """One run of the lab, judged."""
 
     folder: Path
-    manifest: dict[str, Any]
-    witnesses: dict[str, Any]
-    captures: dict[str, Seen]  # by capture name
+    manifest: Manifest
+    witnesses: Witnesses
+    captures: dict[str, RunCapture]  # by capture name
     noise: Noise
     checks: list[Check]
     verdict: Verdict
@@ -48,12 +47,12 @@ class Run:
     @property
     def expected(self) -> Verdict:
         """The verdict the variant expects."""
-        return Verdict(self.manifest["expected"]["verdict"])
+        return Verdict(self.manifest.expected.verdict)
 
     @property
     def results(self) -> dict[str, Result]:
         """What each capture shows, by its name."""
-        return {name: seen.result for name, seen in self.captures.items()}
+        return {name: capture.result for name, capture in self.captures.items()}
 
     @property
     def best(self) -> str:
@@ -66,8 +65,8 @@ class Run:
 
     def traffic(self, namespace: str, capture: str) -> Traffic:
         """What one capture shows of the addresses of one network namespace."""
-        inside = self.manifest["captures"][capture]["namespace"] == namespace
-        addresses = self.manifest["namespaces"][namespace]["addresses"]
+        inside = self.manifest.captures[capture].namespace == namespace
+        addresses = self.manifest.namespaces[namespace].addresses
         return traffic(self.captures[capture].connections, addresses, inside=inside)
 
     def exit_code(self) -> Exit:
@@ -78,24 +77,23 @@ class Run:
     def to_json(self) -> str:
         """The run's result.json: one line, the same bytes for the same folder."""
         m = self.manifest
-        whole = {
-            "schema": SCHEMA,
-            "scenario": m["scenario"],
-            "variant": m["variant"],
-            "lab": m["lab"],
-            "server": m["server"],
-            "parameters": m["parameters"],
-            "expected": m["expected"],
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "as_expected": not self.contradictions,
-            "contradictions": self.contradictions,
-            "noise": asdict(self.noise),
-            "checks": [asdict(c) for c in self.checks],
-            "load": self.witnesses["load"],
-            "captures": {name: _brief(seen) for name, seen in self.captures.items()},
-        }
-        return json_text(whole) + "\n"
+        return RunResult(
+            schema=SCHEMA,
+            scenario=m.scenario,
+            variant=m.variant,
+            lab=m.lab,
+            server=m.server,
+            parameters=m.parameters,
+            expected=m.expected,
+            verdict=self.verdict,
+            reason=self.reason,
+            as_expected=not self.contradictions,
+            contradictions=self.contradictions,
+            noise=self.noise,
+            checks=self.checks,
+            load=self.witnesses.load,
+            captures={name: CaptureResult.of(capture) for name, capture in self.captures.items()},
+        ).to_json()
 
 
 def is_run(path: Path) -> bool:
@@ -113,23 +111,30 @@ def judge(folder: Path) -> Run:
         completed.
     """
     folder = folder.resolve()
-    manifest = _modern(read_manifest(folder))
-    require_untouched(folder, manifest, manifest["captures"])
+    manifest = read_manifest(folder)
+    require_untouched(folder, manifest)
     witnesses = read_witnesses(folder, manifest)
-    port = manifest["expected"]["port"]
-    captures = {name: part(analyze(folder / f"{name}.pcap"), port) for name in manifest["captures"]}
+    expected = manifest.expected
+    captures = {name: part(_analyzed(folder, manifest, name), expected.port) for name in manifest.captures}
     checks = _checks(manifest, witnesses, captures)
     verdict, reason = verdict_of(manifest, checks, captures)
     best = best_capture(manifest, captures)
-    noise = measured(witnesses, folder / f"{best}.pcap", captures[best])
+    noise = measured(witnesses.timers, folder / f"{best}.pcap", captures[best])
     if verdict is Verdict.INCONCLUSIVE and noise.is_late:  # whatever the reason, the machine may be at fault
         reason = f"{reason} ({noise})"
-    if (checked := noise_check(noise, captures[best], verdict, manifest["expected"])) is not None:
+    if (checked := noise_check(noise, captures[best], verdict, expected)) is not None:
         checks.append(checked)
         if not checked.ok:
             verdict, reason = checked.verdict, f"{checked.name}: {checked.detail}"
-    unlike = contradictions(manifest["expected"], verdict, captures, best)
+    unlike = contradictions(expected, verdict, captures, best)
     return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, unlike)
+
+
+def _analyzed(folder: Path, manifest: Manifest, name: str) -> Result:
+    """What a capture shows; its checksum is that of the manifest, which it was held against."""
+    file = f"{name}.pcap"
+    result = analyze(folder / file, sha256=False)
+    return replace(result, source=replace(result.source, sha256=manifest.files[file].sha256))
 
 
 def store(run: Run) -> None:
@@ -141,66 +146,46 @@ def store(run: Run) -> None:
         unfinished.replace(run.folder / name)
 
 
-def _modern(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest as it is written now; the first kind knew two ends, and judged every connection between them."""
-    if manifest["schema"] != FIRST:
-        return manifest
-    ends = manifest["ends"]
-    about = ("congestion_control", "sysctls")
-    return {
-        **manifest,
-        "lab": "bridge",
-        "server": {"service": "server", "port": None},
-        "expected": {**manifest["expected"], "port": None},
-        "captures": {end: {"service": f"{end}-capture", "namespace": end, "mtu": ends[end]["mtu"]} for end in ends},
-        "namespaces": {
-            end: {"services": [end], "addresses": [of["ip"]], **{key: of[key] for key in about}}
-            for end, of in ends.items()
-        },
-    }
-
-
-def _checks(manifest: dict[str, Any], witnesses: dict[str, Any], captures: dict[str, Seen]) -> list[Check]:
-    checks = [load_check(witnesses["load"])]
-    if witnesses["option"] is not None:
-        checks.append(option_check(witnesses["option"]))
-    checks += [lossless_check(name, witnesses["captures"][name]) for name in captures]
-    for namespace, about in manifest["namespaces"].items():
-        inside = [name for name in captures if manifest["captures"][name]["namespace"] == namespace]
+def _checks(manifest: Manifest, witnesses: Witnesses, captures: dict[str, RunCapture]) -> list[Check]:
+    checks = [load_check(witnesses.load)]
+    if witnesses.option:
+        checks.append(option_check(witnesses.option))
+    checks += [lossless_check(name, witnesses.captures[name]) for name in captures]
+    for namespace, about in manifest.namespaces.items():
+        inside = [name for name in captures if manifest.captures[name].namespace == namespace]
         connections = [connection for name in inside for connection in captures[name].connections]
-        seen = traffic(connections, about["addresses"])
-        checks += kernel_checks(namespace, witnesses["counters"][namespace], seen)
+        checks += kernel_checks(namespace, witnesses.counters[namespace], traffic(connections, about.addresses))
     return checks
 
 
-def best_capture(manifest: dict[str, Any], captures: dict[str, Seen]) -> str:
-    """The capture to show: nearest to the end that was held, else the first that holds judged connections."""
-    judged = [name for name, seen in captures.items() if seen.judged.connections]
-    stalled = [name for name in judged if captures[name].judged.stalls]
-    stalled = stalled or [name for name, seen in captures.items() if seen.result.stalls]
+def best_capture(manifest: Manifest, captures: dict[str, RunCapture]) -> str:
+    """The capture to show: nearest to the end that was held, else the first with connections under test."""
+    tested = [name for name, capture in captures.items() if capture.tested]
+    stalled = [name for name in tested if captures[name].under_test.stalls]
+    stalled = stalled or [name for name, capture in captures.items() if capture.result.stalls]
     for name in stalled:
         held = captures[name].result.stalls.typical().held_by
-        if is_own(held.ip, manifest["namespaces"][manifest["captures"][name]["namespace"]]["addresses"]):
+        if is_own(held.ip, manifest.namespaces[manifest.captures[name].namespace].addresses):
             return name
-    return next(iter([*stalled, *judged, *captures]))
+    return next(iter([*stalled, *tested, *captures]))
 
 
-def verdict_of(manifest: dict[str, Any], checks: list[Check], captures: dict[str, Seen]) -> tuple[Verdict, str]:
-    """The verdict on the judged connections, if every witness and capture agrees; or STALL for one elsewhere."""
-    judged = {name: _on_judged(seen) for name, seen in captures.items() if seen.judged.connections}
-    whole = {name: (Verdict(seen.result.verdict), seen.result.reason) for name, seen in captures.items()}
-    for verdict, spoken in ((Verdict.INVALID, whole | judged), (Verdict.INCONCLUSIVE, judged)):
+def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunCapture]) -> tuple[Verdict, str]:
+    """The verdict on the connections under test, if every witness and capture agrees; or STALL for one elsewhere."""
+    tested = {name: _on_tested(capture) for name, capture in captures.items() if capture.tested}
+    whole = {name: (Verdict(of.result.verdict), of.result.reason) for name, of in captures.items()}
+    for verdict, found in ((Verdict.INVALID, whole | tested), (Verdict.INCONCLUSIVE, tested)):
         problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
-        problems += [_of_file(name, why) for name, (said, why) in spoken.items() if said is verdict]
+        problems += [_of_file(name, why) for name, (its_verdict, why) in found.items() if its_verdict is verdict]
         if problems:
             return verdict, "; ".join(problems)
-    if not judged:
-        return Verdict.INCONCLUSIVE, f"no capture holds a connection to port {manifest['expected']['port']}"
-    if len({verdict for verdict, _ in judged.values()}) > 1:
-        said = ", ".join(f"{name} {verdict}" for name, (verdict, _) in judged.items())
-        return Verdict.INCONCLUSIVE, f"the captures disagree: {said}"
+    if not tested:
+        return Verdict.INCONCLUSIVE, f"no capture holds a connection to port {manifest.expected.port}"
+    if len({verdict for verdict, _ in tested.values()}) > 1:
+        each = ", ".join(f"{name} {verdict}" for name, (verdict, _) in tested.items())
+        return Verdict.INCONCLUSIVE, f"the captures disagree: {each}"
     best = best_capture(manifest, captures)
-    verdict, reason = judged.get(best) or next(iter(judged.values()))
+    verdict, reason = tested.get(best) or next(iter(tested.values()))
     elsewhere = _elsewhere(captures)
     if not elsewhere:
         return verdict, reason
@@ -213,75 +198,63 @@ def _of_file(capture: str, why: str) -> str:
     return file + why.removeprefix(file)
 
 
-def _on_judged(seen: Seen) -> tuple[Verdict, str]:
-    """The analyzer's rule, applied to the judged connections of a capture alone."""
-    result, mine = seen.result, seen.judged
-    if not seen.elsewhere.connections or result.verdict is Verdict.INVALID:
+def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
+    """The analyzer's rule, applied to the connections under test of a capture alone."""
+    result, total = capture.result, capture.under_test
+    if not capture.others.connections or result.verdict is Verdict.INVALID:
         return Verdict(result.verdict), result.reason
-    verdict, reason = decide(result.source.tcp_packets, mine.exchanges, mine.stalls, result.quality.damage)
+    verdict, reason = decide(result.source.tcp_packets, total.exchanges, total.stalls, result.quality.damage)
     if verdict is not Verdict.STALL:
         return verdict, reason
-    held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (mine.held_by, mine.delayed_by))
-    wait = None if seen.elsewhere.stalls else result.summary.wait_ms
+    held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))
+    wait = None if capture.others.stalls else result.summary.wait_ms
     return verdict, (
-        f"{mine.stalled_exchanges} of {mine.exchanges} exchanges on port {seen.port} waited for a delayed ACK: "
+        f"{total.stalled_exchanges} of {total.exchanges} exchanges on port {capture.port} waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it"
         + (f", {wait.p50:.1f} ms later (median)" if wait else "")
     )
 
 
-def _elsewhere(captures: dict[str, Seen]) -> list[str]:
-    """What stalls on connections that are not judged: nobody expects any there."""
+def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:
+    """What stalls on the other connections: nobody expects any there."""
     return [
-        f"{name}.pcap: {seen.elsewhere.stalls} stalls on connections to port "
-        f"{', '.join(map(str, seen.ports_elsewhere))}, where none is expected"
-        for name, seen in captures.items()
-        if seen.elsewhere.stalls
+        f"{name}.pcap: {capture.others.stalls} stalls on connections to port "
+        f"{', '.join(map(str, capture.other_ports))}, where none is expected"
+        for name, capture in captures.items()
+        if capture.others.stalls
     ]
 
 
-def contradictions(expected: dict[str, Any], verdict: Verdict, captures: dict[str, Seen], best: str) -> list[str]:
+def contradictions(expected: Expected, verdict: Verdict, captures: dict[str, RunCapture], best: str) -> list[str]:
     """How a run differs from what its variant expects; empty: as expected.
 
     Every capture must name the ends expected; the share is that of the ``best`` one, nearest to the held end: on the
     way to another, releases may be late enough to be left unproved.
     """
     found = _elsewhere(captures)
-    if verdict != expected["verdict"]:
-        return [f"expected {expected['verdict']}, found {verdict}", *found]
+    if verdict != expected.verdict:
+        return [f"expected {expected.verdict}, found {verdict}", *found]
     if verdict is not Verdict.STALL:
         return found
-    for name, seen in captures.items():
-        if seen.judged.connections:
-            found += [f"{name}.pcap: {why}" for why in _other_ends(expected, seen.judged)]
-    return found + [f"{best}.pcap: {why}" for why in _too_few(expected, captures[best].judged)]
+    for name, capture in captures.items():
+        if capture.tested:
+            found += [f"{name}.pcap: {why}" for why in _other_ends(expected, capture.under_test)]
+    return found + [f"{best}.pcap: {why}" for why in _too_few(expected, captures[best].under_test)]
 
 
-def _other_ends(expected: dict[str, Any], found: Share) -> Iterator[str]:
-    """Which ends of the judged connections are not those that a stalling variant expects."""
+def _other_ends(expected: Expected, found: Totals) -> Iterator[str]:
+    """Which ends of the connections under test are not those that a stalling variant expects."""
     for role in ("held_by", "delayed_by"):
-        if expected.get(role) and getattr(found, role) != expected[role]:
-            yield f"expected {role} the {expected[role]}, found the {getattr(found, role)}"
+        wanted, there = getattr(expected, role), getattr(found, role)
+        if wanted and there != wanted:
+            yield f"expected {role} the {wanted}, found the {there}"
 
 
-def _too_few(expected: dict[str, Any], found: Share) -> Iterator[str]:
-    """Whether fewer of the judged connections' exchanges stalled than a stalling variant expects."""
-    wanted = expected.get("min_share_after_first") or 0.0
+def _too_few(expected: Expected, found: Totals) -> Iterator[str]:
+    """Whether fewer exchanges of the connections under test stalled than a stalling variant expects."""
+    wanted = expected.min_share_after_first or 0.0
     if found.stalled_after_first < wanted:
         yield (
             f"expected at least {wanted:.0%} of the exchanges after a connection's first to stall, "
             f"found {found.stalled_after_first:.1%} ({found.stalled_exchanges} of {found.repeat_exchanges})"
         )
-
-
-def _brief(seen: Seen) -> dict[str, Any]:
-    result = seen.result
-    return {
-        "source": asdict(result.source),
-        "quality": asdict(result.quality),
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "summary": asdict(result.summary),
-        "judged": asdict(seen.judged),
-        "elsewhere": asdict(seen.elsewhere),
-    }

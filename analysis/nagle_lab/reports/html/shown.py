@@ -21,6 +21,11 @@ class Shown:
     examples: Examples
     run: Run | None = None
 
+    @property
+    def port(self) -> int | None:
+        """The server's port of the connections under test; None: all are."""
+        return self.run.manifest.expected.port if self.run else None
+
 
 def shown_capture(result: Result, packets: Examples) -> Shown:
     """One diagnosed capture."""
@@ -29,7 +34,7 @@ def shown_capture(result: Result, packets: Examples) -> Shown:
 
 def shown_run(run: Run, packets: Examples) -> Shown:
     """One judged run."""
-    name = f"{run.manifest['scenario']} / {run.manifest['variant']}"
+    name = f"{run.manifest.scenario} / {run.manifest.variant}"
     return Shown(name, run.verdict, run.reason, run.results[run.best], packets, run)
 
 

@@ -1,0 +1,141 @@
+"""manifest.json: what ran, where, with which versions, and the checksums of every other file and its own.
+
+The lab writes it, from the start of a run to its end, and whoever judges the run reads it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from nagle_lab.runs.record import Count, Number, Port, Record, Role
+
+MANIFEST = "manifest.json"
+SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
+
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Expected(Record):
+    """What must come out of a variant, on the connections to TCP port ``port``: those under test.
+
+    ``min_share_after_first`` is the least share, 0 to 1, of stalled exchanges among those that follow another
+    exchange on their connection. It and the roles are None where the verdict is CLEAN.
+    """
+
+    verdict: Literal["STALL", "CLEAN"]
+    port: Port
+    held_by: Role | None = None
+    delayed_by: Role | None = None
+    min_share_after_first: Number | None = None
+
+
+class Versions(Record):
+    """Versions of what took part, each as it names itself; None until it is known."""
+
+    nagle_lab: str | None = None
+    docker: str | None = None
+    git_revision: str | None = None  # None outside a clone
+    compose: str | None = None
+    kernel: str | None = None
+    tcpdump: str | None = None
+    server: str | None = None
+    load: str | None = None
+
+    def stated(self) -> dict[str, str]:
+        """Those that are known, by name."""
+        return {name: version for name, version in asdict(self).items() if version}
+
+
+class BaseImage(Record):
+    """An image that others are built from; ``digests`` are the registry's, if it came from one."""
+
+    name: str
+    id: str
+    digests: tuple[str, ...]
+
+
+class Image(Record):
+    """The image of one container."""
+
+    name: str
+    id: str
+    base: BaseImage | None
+
+
+class ServerRecord(Record):
+    """The listening end of the connections under test."""
+
+    service: str
+    port: Port
+
+
+class CaptureRecord(Record):
+    """Where one capture was taken: by the sidecar ``service``, in that network namespace."""
+
+    service: str
+    interface: str
+    namespace: str
+    mtu: Count | None  # None for an interface that has none, such as "any"
+    offloads: dict[str, str]
+
+
+class NamespaceRecord(Record):
+    """A network namespace: the services in it, and its own addresses, without those of loopback."""
+
+    services: list[str]
+    addresses: list[str]
+    sysctls: dict[str, str]
+
+    @property
+    def congestion_control(self) -> str:
+        """The congestion control of its new connections."""
+        return self.sysctls.get("net.ipv4.tcp_congestion_control", "not known")
+
+
+class FileRecord(Record):
+    """A file of the run folder as it was written."""
+
+    bytes: Count
+    sha256: Sha256
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        """A file as it is now; OSError where it cannot be read."""
+        with file.open("rb") as stream:
+            return cls(file.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+class Manifest(Record):
+    """manifest.json; ``failure`` says what became of a run that is not ``complete``."""
+
+    schema: Literal["nagle-lab-manifest/1"]
+    scenario: str
+    variant: str
+    lab: str
+    title: str
+    question: str
+    teaches: str
+    expected: Expected
+    parameters: dict[str, str]
+    started: str  # UTC, ISO 8601
+    complete: bool
+    failure: str | None
+    versions: Versions
+    images: dict[str, Image]  # by service
+    server: ServerRecord
+    captures: dict[str, CaptureRecord]
+    namespaces: dict[str, NamespaceRecord]
+    timings_s: dict[str, Number]  # by stage
+    files: dict[str, FileRecord]
+    checksum: Sha256  # of everything else in the manifest
+
+
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """SHA-256, in hex, of all that a manifest says but its checksum, however the file is indented or ordered."""
+    content = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

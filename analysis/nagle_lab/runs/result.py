@@ -1,0 +1,73 @@
+"""The result of a run: ``result.json`` and ``--json`` (docs/result.md). Its JSON Schema follows from these types."""
+
+from typing import Literal, Self
+
+import msgspec
+
+from nagle_lab.diagnosis.result import Quality, Source, Summary, json_text
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.runs.checks import Check
+from nagle_lab.runs.manifest import Expected, ServerRecord
+from nagle_lab.runs.noise import Noise
+from nagle_lab.runs.record import Record
+from nagle_lab.runs.under_test import RunCapture, Totals
+from nagle_lab.runs.witnesses import Load
+
+RESULT = "result.json"
+SCHEMA: Literal["nagle-lab-run/1"] = "nagle-lab-run/1"
+
+
+class CaptureResult(Record):
+    """The whole capture, and what its connections under test and the others add up to."""
+
+    source: Source
+    quality: Quality
+    verdict: Verdict
+    reason: str
+    summary: Summary
+    under_test: Totals
+    others: Totals
+
+    @classmethod
+    def of(cls, capture: RunCapture) -> Self:
+        """What is said of that capture."""
+        r = capture.result
+        verdict = Verdict(r.verdict)
+        return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)
+
+
+class RunResult(Record):
+    """What one run of the lab shows."""
+
+    schema: Literal["nagle-lab-run/1"]
+    scenario: str
+    variant: str
+    lab: str  # which of the scenario's labs it ran in
+    server: ServerRecord
+    parameters: dict[str, str]
+    expected: Expected
+    verdict: Verdict
+    reason: str
+    as_expected: bool
+    contradictions: list[str]
+    noise: Noise
+    checks: list[Check]
+    load: Load
+    captures: dict[str, CaptureResult]
+
+    def to_json(self) -> str:
+        """One line, the same bytes for the same run folder."""
+        return json_text(msgspec.to_builtins(self)) + "\n"
+
+
+def json_schema() -> str:
+    """The JSON Schema of a run's result: ``schema/run.schema.json``."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nagle-lab: what one run of the lab shows",
+        **msgspec.json.schema(RunResult),
+    }
+    for form in schema["$defs"].values():
+        if "properties" in form:
+            form["additionalProperties"] = False
+    return msgspec.json.format(msgspec.json.encode(schema), indent=1).decode() + "\n"

@@ -1,0 +1,94 @@
+"""The connections of a capture that are under test, those to one TCP port, apart from the others in it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.runs.record import Count, Record, Role
+
+Roles = Role | Literal["both"]
+
+
+class Totals(Record):
+    """What some of a capture's connections add up to; the fields mean what they mean in the capture's summary."""
+
+    connections: Count
+    exchanges: Count
+    repeat_exchanges: Count
+    stalled_exchanges: Count
+    stalls: Count
+    packets: Count
+    wire_bytes: Count
+    payload_bytes: Count
+    delayed_acks: Count
+    held_by: Roles | None
+    delayed_by: Roles | None
+
+    @property
+    def stalled_after_first(self) -> float:
+        """The share, 0 to 1, of stalled exchanges among those that follow another on their connection."""
+        return self.stalled_exchanges / self.repeat_exchanges if self.repeat_exchanges else 0.0
+
+
+@dataclass(frozen=True)
+class RunCapture:
+    """One capture of a run, its connections parted by the server's port."""
+
+    result: Result
+    port: int
+    connections: list[Connection]
+    tested: list[Connection]  # those to the port
+    under_test: Totals  # of them
+    others: Totals  # of all the others
+    other_ports: list[int]  # of the others that stalled
+
+    def tested_stalls(self) -> list[Stall]:
+        """The stalls of the connections under test."""
+        return _stalls_of(self.tested, self.result.stalls)
+
+
+def part(result: Result, port: int) -> RunCapture:
+    """Part the connections of a capture: those whose server's port is ``port``, and the others."""
+    connections = list(result.connections)
+    tested = [c for c in connections if c.server.port == port]
+    others = [c for c in connections if c.server.port != port]
+    return RunCapture(
+        result=result,
+        port=port,
+        connections=connections,
+        tested=tested,
+        under_test=totals_of(tested, result.stalls),
+        others=totals_of(others, result.stalls),
+        other_ports=sorted({c.server.port for c in others if c.stalls}),
+    )
+
+
+def totals_of(connections: Sequence[Connection], stalls: Iterable[Stall]) -> Totals:
+    """What those connections of a capture that has those ``stalls`` add up to."""
+    mine = _stalls_of(connections, stalls)
+    sent = [each for c in connections for each in c.sent.values()]
+    return Totals(
+        connections=len(connections),
+        exchanges=sum(c.exchanges for c in connections),
+        repeat_exchanges=sum(max(0, c.exchanges - 1) for c in connections),
+        stalled_exchanges=sum(c.stalled_exchanges for c in connections),
+        stalls=len(mine),
+        packets=sum(s.packets for s in sent),
+        wire_bytes=sum(s.wire_bytes for s in sent),
+        payload_bytes=sum(s.payload_bytes for s in sent),
+        delayed_acks=sum(s.delayed_acks for s in sent),
+        held_by=_role({stall.held_by.role for stall in mine}),
+        delayed_by=_role({stall.delayed_by.role for stall in mine}),
+    )
+
+
+def _stalls_of(connections: Iterable[Connection], stalls: Iterable[Stall]) -> list[Stall]:
+    ids = {c.id for c in connections}
+    return [stall for stall in stalls if stall.connection in ids]
+
+
+def _role(roles: set[str]) -> Roles | None:
+    if len(roles) > 1:
+        return "both"
+    return "server" if "server" in roles else "client" if roles else None

@@ -1,0 +1,111 @@
+"""witnesses.json: what others saw of a run. The load tool, tcpdump's counts, the kernel's counters, the settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from nagle_lab.runs.record import LARGEST, Count, Number, Record
+
+WITNESSES = "witnesses.json"
+_COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on
+
+
+class CaptureNumbers(Record):
+    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
+
+    ``early`` ones were counted as received before the filter stood, and are left out of ``received``.
+    """
+
+    captured: Count
+    received: Count
+    dropped: Count
+    dropped_by_interface: Count
+    early: Count = 0
+
+
+class Counters(Record):
+    """The TCP counters of a network namespace's kernel before and after the load, by name (``Tcp.InSegs``)."""
+
+    before: dict[str, int]
+    after: dict[str, int]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a counter that a check rests on is missing, or larger than any can be."""
+        for counters in (self.before, self.after):
+            for name in _COUNTERS:
+                if abs(counters.get(name, LARGEST + 1)) > LARGEST:
+                    raise ValueError(f"Counter `{name}` is missing or too large")
+
+    def grown(self, name: str) -> int:
+        """How much a counter grew over the load."""
+        return self.after[name] - self.before[name]
+
+    @property
+    def segments_sent(self) -> int:
+        """Segments the kernel sent; OutSegs leaves out retransmissions (RFC 4022)."""
+        return self.grown("Tcp.OutSegs") + self.grown("Tcp.RetransSegs")
+
+
+class LoadRun(Record):
+    """How the load tool was started, and how it ended."""
+
+    tool: str
+    command: Annotated[str, Meta(pattern=r"\S")]
+    exit_code: int
+
+
+class Load(LoadRun):
+    """A load tool's own figures, where it ended well; times as the client saw them.
+
+    ``duration_s`` is in seconds, ``mean_ms`` and ``percentiles_ms`` (percent → time within which that share of
+    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: it
+    does not say.
+    """
+
+    requests: Count
+    complete: Count
+    failed: Count
+    requests_per_s: Number
+    mean_ms: Number
+    duration_s: Number
+    percentiles_ms: dict[str, Number]
+    non_2xx: Count | None = None
+    keepalive: Count | None = None
+
+
+class OptionRecord(Record):
+    """Whether the line ``demanded`` stands in ``file``, the configuration that a program says is in effect."""
+
+    file: str
+    demanded: str
+    in_effect: bool
+
+
+class Lateness(Record):
+    """How late the machine woke a process that slept ``interval_us`` at a time: ``count`` times, all in µs."""
+
+    interval_us: Count
+    count: Count
+    p50_us: Count
+    p99_us: Count
+    max_us: Count
+
+
+class RecordedWitnesses(Record):
+    """The witnesses as the lab writes them, also where the load tool failed.
+
+    ``option`` is None where the lab has no setting to prove. ``timers`` is None in runs recorded before the lab
+    measured them: nothing in their files could stand in for that.
+    """
+
+    captures: dict[str, CaptureNumbers]
+    counters: dict[str, Counters]  # by network namespace
+    load: LoadRun
+    option: OptionRecord | None
+    timers: Lateness | None
+
+
+class Witnesses(RecordedWitnesses):
+    """The witnesses of a complete run."""
+
+    load: Load
