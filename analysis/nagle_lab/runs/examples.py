@@ -5,6 +5,6 @@ from nagle_lab.runs.run import Run
 
 
 def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
-    """Read that capture once more; of a run without a stall an exchange to the judged port."""
-    port = run.manifest["expected"]["port"]
+    """Read that capture once more; of a run without a stall an exchange to the port under test."""
+    port = run.manifest.expected.port
     return examples([run.capture(run.best)], run.results[run.best], port, typical_only=typical_only)

@@ -7,6 +7,7 @@ from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
+from nagle_lab.runs.manifest import Manifest
 
 _NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
 # What the stall, and the times in a report, depend on.
@@ -44,16 +45,16 @@ def _durations(several: Sequence[Shown]) -> list[charts.Durations]:
     return drawn
 
 
-def _versions(manifest: Any) -> list[tuple[str, object]]:
-    return [(_NAMES.get(name, name), value) for name, value in manifest["versions"].items()]
+def _versions(manifest: Manifest) -> list[tuple[str, object]]:
+    return [(_NAMES.get(name, name), version) for name, version in manifest.versions.stated().items()]
 
 
-def _environment_tables(manifest: Any) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+def _environment_tables(manifest: Manifest) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Sysctls of each network namespace, and offloads of each interface that was captured."""
-    namespaces, interfaces = manifest["namespaces"], manifest.get("ends") or manifest["captures"]
-    yield "sysctl", [*namespaces], _settings([of.get("sysctls") or {} for of in namespaces.values()], _SYSCTLS)
-    offloads = [{**(of.get("offloads") or {}), "MTU": of.get("mtu")} for of in interfaces.values()]
-    yield "interface", [*interfaces], _settings(offloads, _OFFLOADS)
+    namespaces, captures = manifest.namespaces, manifest.captures
+    yield "sysctl", [*namespaces], _settings([of.sysctls for of in namespaces.values()], _SYSCTLS)
+    offloads = [{**of.offloads, "MTU": of.mtu} for of in captures.values()]
+    yield "interface", [*captures], _settings(offloads, _OFFLOADS)
 
 
 def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[list[str]]:

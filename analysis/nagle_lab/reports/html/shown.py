@@ -21,11 +21,6 @@ class Shown:
     examples: Examples
     run: Run | None = None
 
-    @property
-    def port(self) -> int | None:
-        """The server's port of the connections under test; None: all are."""
-        return self.run.manifest.expected.port if self.run else None
-
 
 def shown_capture(result: Result, packets: Examples) -> Shown:
     """One diagnosed capture."""
