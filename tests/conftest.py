@@ -4,6 +4,7 @@ The maintainers' tools, which are no part of the package, are reached in the sam
 """
 
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
 # The same examples every time, and no deadline: a busy machine must not fail a test.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+# A background job (`nohup make test &`) starts with these signals ignored, and so does all that it starts. nagle-lab
+# leaves it so, as any program should; the tests send them, and expect what a job in the foreground does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,14 @@ from nagle_lab.lab.interrupts import deferred, pause
 from nagle_lab.lab.process import Child, run
 
 
+@pytest.fixture(autouse=True)
+def hang_up():
+    """SIGHUP as it is without nohup; the tests as a whole keep what nohup has set."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_for_the_next_pause(number: signal.Signals):
     done = []
