@@ -1,13 +1,33 @@
-"""Shared by the tests that record on Docker."""
+"""Shared by the tests that record on Docker: labs side by side, but for those that need the machine to themselves."""
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.recording import left_on_engine
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.docker import engine_version
+
+LOCKS = Path(__file__).parents[2] / ".cache"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests all run alone come last: they do not keep others waiting."""
+    items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("alone") is not None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Keep all workers off the lab while a test marked `alone` runs, with its fixtures; others share the lab."""
+    LOCKS.mkdir(exist_ok=True)
+    with (LOCKS / "tests-turn.lock").open("a") as turn, (LOCKS / "tests-lab.lock").open("a") as lab:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # whoever waits to be alone is not overtaken
+        fcntl.flock(lab, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,7 +36,7 @@ def engine() -> str:
     try:
         return engine_version()
     except NagleLabError as error:
-        pytest.exit(f"the lab's tests need Docker: {error}", returncode=2)
+        pytest.fail(f"the lab's tests need Docker: {error}", pytrace=False)
 
 
 @pytest.fixture

@@ -83,30 +83,6 @@ def said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith(("… ", "setup: "))]
 
 
-def test_a_path_with_a_space_and_odd_letters(checkout: Checkout):
-    """A run that is killed, and one that sweeps up after it."""
-    words = [".venv/bin/nagle-lab", "run", "nginx-static", "nodelay-off", "--set", "REQUESTS=5000"]
-    killed = subprocess.Popen(
-        checkout.command("sh", "-c", f"echo $$; exec {shlex.join(words)}"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert killed.stdout is not None and killed.stderr is not None
-    process = killed.stdout.readline().strip()
-    assert any(line.startswith("… ab ") for line in killed.stderr)
-    (partial,) = (checkout.place / "captures" / "runs").glob(".*.partial")
-    well_recorded(partial.parent)
-    assert checkout.run("kill", "-KILL", process).returncode == 0
-    killed.communicate(timeout=30)
-    assert len(checkout.left_on_engine()) == 5
-
-    done = checkout.run("make", "repro-nodelay-off")
-    assert (done.returncode, said(done)) == (0, [])
-    assert " STALL " in done.stdout and "  trigger" in done.stdout
-    names = sorted(path.name.partition("Z-")[2] or path.name for path in partial.parent.iterdir())
-    assert names == ["latest-nginx-static-nodelay-off", "nginx-static-nodelay-off", "nginx-static-nodelay-off.failed"]
-    assert checkout.left_on_engine() == []
-
-
 def test_a_user_who_is_not_root_but_may_use_docker(another: Checkout):
     done = another.run(".venv/bin/nagle-lab", "run", "nginx-static", "nodelay-off", "--json")
     assert (done.returncode, said(done)) == (0, [])
@@ -154,3 +130,29 @@ def test_two_users_at_once(another: Checkout, tmp_path: Path):
     assert {path.lstat().st_uid for path in tmp_path.rglob("*")} == {os.getuid()}
     assert {path.lstat().st_uid for path in (another.place / "captures" / "runs").rglob("*")} == {ANOTHER}
     assert another.left_on_engine() == []
+
+
+@pytest.mark.alone  # a run of another test would sweep up what the killed one leaves
+def test_a_path_with_a_space_and_odd_letters(checkout: Checkout):
+    """A run that is killed, and one that sweeps up after it."""
+    assert checkout.run("make", "clean-runs").returncode == 0
+    words = [".venv/bin/nagle-lab", "run", "nginx-static", "nodelay-off", "--set", "REQUESTS=5000"]
+    killed = subprocess.Popen(
+        checkout.command("sh", "-c", f"echo $$; exec {shlex.join(words)}"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert killed.stdout is not None and killed.stderr is not None
+    process = killed.stdout.readline().strip()
+    assert any(line.startswith("… ab ") for line in killed.stderr)
+    (partial,) = (checkout.place / "captures" / "runs").glob(".*.partial")
+    well_recorded(partial.parent)
+    assert checkout.run("kill", "-KILL", process).returncode == 0
+    killed.communicate(timeout=30)
+    assert len(checkout.left_on_engine()) == 5
+
+    done = checkout.run("make", "repro-nodelay-off")
+    assert (done.returncode, said(done)) == (0, [])
+    assert " STALL " in done.stdout and "  trigger" in done.stdout
+    names = sorted(path.name.partition("Z-")[2] or path.name for path in partial.parent.iterdir())
+    assert names == ["latest-nginx-static-nodelay-off", "nginx-static-nodelay-off", "nginx-static-nodelay-off.failed"]
+    assert checkout.left_on_engine() == []

@@ -16,6 +16,8 @@ from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 
+pytestmark = pytest.mark.alone
+
 
 def run(runs: Path, variant: str, **parameters: str) -> subprocess.CompletedProcess[str]:
     command = [NAGLE_LAB, "run", "nginx-static", variant, "--json", "--runs", runs]

@@ -11,6 +11,8 @@ from nagle_lab.lab import scenarios
 from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
+
+pytestmark = pytest.mark.alone
 SCENARIOS = scenarios()
 STORIES = [
     pytest.param(scenario.name, variant, id=f"{scenario.name}-{variant}")

@@ -7,12 +7,15 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from lab.recording import REPOSITORY, assert_never_wrong, docker
 
 from soak.plan import read
 
 COMMAND = [sys.executable, "-m", "soak", "nginx-static", "--at-most", "1", "--only", "cpu"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "maintenance")}
+
+pytestmark = pytest.mark.alone
 
 
 def stress(runs: Path) -> list[str]:
