@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nagle_lab.capture import open_capture
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.take import Taker
 
 ETHERNET, TCP_SEQ, TCP_ACK, TCP_FLAGS = 14, 4, 8, 13
 STEP = 10_000_019  # added to the numbers of each round; more than a round carries on one connection
@@ -22,9 +23,12 @@ def enlarge(small: Path, large: Path, packets: int) -> int:
     """Write rounds of ``small`` until there are at least ``packets``; returns how many packets were written."""
     content = np.frombuffer(small.read_bytes(), np.uint8).copy()
     order = {b"\x4d\x3c": "<", b"\xd4\xc3": "<", b"\xa1\xb2": ">"}[content[:2].tobytes()]
-    with open_capture(small, window_bytes=2 * len(content)) as capture:
-        (records,) = capture
-        link, seconds = records.offset.copy(), records.ts // 1_000_000_000
+    records: list[tuple[int, int]] = []
+    with open_capture(small, window_bytes=2 * len(content), sha256=False) as capture:
+        for _ in capture.read(Taker(lambda *record: records.append((record[1], record[6])))):
+            pass
+    link, ts = np.array(records, np.int64).T
+    seconds = ts // 1_000_000_000
     tcp = link + ETHERNET + (content[link + ETHERNET] & 15).astype(np.int64) * 4
     acks = tcp[(content[tcp + TCP_FLAGS] & ACK) != 0]
     span = int(seconds[-1] - seconds[0]) + 1

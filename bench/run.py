@@ -91,7 +91,7 @@ def tools() -> list[Tool]:
     """nagle-lab first: the others are compared with it."""
     return [
         Tool("nagle-lab analyze", NAGLE_LAB),
-        *([Tool("nagle-lab analyze, loops in NumPy", NAGLE_LAB, environment=WITHOUT_COMPILER)] if compiled() else []),
+        *([Tool("nagle-lab analyze, not compiled", NAGLE_LAB, environment=WITHOUT_COMPILER)] if compiled() else []),
         Tool("plain read (cat)", ["cat"]),
         Tool("SHA-256 of the file, which --json adds", ["openssl", "sha256"], "openssl"),
         Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace"),
@@ -104,11 +104,9 @@ def tools() -> list[Tool]:
 
 @cache
 def compiled() -> bool:
-    """Whether the loops are; asked in a process of its own, for what this one holds is counted to those it starts."""
-    said = subprocess.check_output(
-        [sys.executable, "-c", "from nagle_lab.tcp.loops import COMPILED; print(COMPILED)"]
-    )
-    return said.strip() == b"True"
+    """Whether the engine is; asked in a process of its own, for what this one holds is counted to those it starts."""
+    program = "from nagle_lab.tcp.engine import PlainEngine, engine; print(isinstance(engine(), PlainEngine))"
+    return subprocess.check_output([sys.executable, "-c", program]).strip() == b"False"
 
 
 class Files:

@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nagle_lab.runs.result import json_schema
+from nagle_lab.diagnosis.result import json_schema as result_schema
+from nagle_lab.runs.result import json_schema as run_schema
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-RUN_SCHEMA = REPOSITORY / "analysis" / "nagle_lab" / "schema" / "run.schema.json"
+SCHEMAS = REPOSITORY / "analysis" / "nagle_lab" / "schema"
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
 BLOCK = re.compile(r"^(<!-- output: (.+?) -->\n+```\w*\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -79,8 +80,10 @@ def outdated() -> Iterator[tuple[Path, str]]:
         wanted = refreshed(text)
         if wanted != text:
             yield page, wanted
-    if RUN_SCHEMA.read_text(encoding="utf-8") != json_schema():
-        yield RUN_SCHEMA, json_schema()
+    for name, schema in (("result", result_schema()), ("run", run_schema())):
+        file = SCHEMAS / f"{name}.schema.json"
+        if file.read_text(encoding="utf-8") != schema:
+            yield file, schema
 
 
 def main() -> int:

@@ -8,14 +8,15 @@
 
 readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
 readonly STAMP=$VENV/nagle-lab.stamp
-readonly LOOPS=$checkout/analysis/nagle_lab/tcp/loops
+readonly PACKAGE=$checkout/analysis/nagle_lab
+readonly ENGINE=("$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine.c,engine.c,engine.h,engine_internal.h})
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }
 
 # digest SET: changes with the pinned versions, with the project's description, and with what is compiled.
 digest() {
-  cat "$checkout/analysis/$(requirements "$1")" "$checkout/analysis/pyproject.toml" "$LOOPS/loops.c" |
+  cat "$checkout/analysis/$(requirements "$1")" "$checkout/analysis/pyproject.toml" "${ENGINE[@]}" |
     sha256sum | cut -d ' ' -f 1
 }
 
@@ -76,17 +77,26 @@ pip_install() {
     die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Is a package index in reach?"
 }
 
-# The loops are compiled where there is a C compiler; what an earlier set-up compiled must not stay in its place, and is
-# told by its source: whoever pulls and does not set up again goes on with NumPy.
+# A compiler makes large captures some ten times faster; as root on Debian or Ubuntu it is installed.
+ensure_compiler() {
+  command -v cc >/dev/null && return
+  if is_root && is_debian && installing_allowed; then
+    (apt_update && apt_install gcc libc6-dev) || true  # it works without one
+  fi
+}
+
+# The engine is compiled where there is a C compiler; what an earlier set-up compiled must not stay in its place, and is
+# told by its sources: whoever pulls and does not set up again goes on with plain Python.
 install_nagle_lab() {
+  ensure_compiler
   local compiled source
-  source=$("$VENV/bin/python" -c 'import sys, zlib; print(zlib.crc32(open(sys.argv[1], "rb").read()))' "$LOOPS/loops.c")
-  compiled=$LOOPS/_loops$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+  source=$(cat "${ENGINE[@]}" | "$VENV/bin/python" -c 'import sys, zlib; print(zlib.crc32(sys.stdin.buffer.read()))')
+  compiled=$PACKAGE/tcp/_engine$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
   rm -f "$compiled"
   local -x CPPFLAGS="${CPPFLAGS:-} -DSOURCE=$source"  # CFLAGS would replace those that Python was built with
   pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
-  "$VENV/bin/python" -m compileall -q "$checkout/analysis/nagle_lab" >/dev/null || true
-  [[ -e $compiled ]] || say "no C compiler here: NumPy does the work, and large captures take two to three times as long"
+  "$VENV/bin/python" -m compileall -q "$PACKAGE" >/dev/null || true
+  [[ -e $compiled ]] || say "no C compiler here: plain Python does the work, and large captures take some ten times as long"
 }
 
 fill_venv() { # SET

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from nagle_lab.cli import main as cli
+from support.engines import ENGINES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
 
@@ -32,6 +33,12 @@ def tshark() -> str:
     if path is None:
         pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
     return path
+
+
+@pytest.fixture(scope="session", params=ENGINES.values(), ids=ENGINES)
+def engine(request):
+    """The class of each engine there is."""
+    return request.param
 
 
 @pytest.fixture

@@ -1,3 +1,44 @@
-"""Reproduce and diagnose TCP's Nagle × delayed-ACK stall."""
+"""Reproduce and diagnose TCP's Nagle × delayed-ACK stall.
+
+    import nagle_lab
+
+    result = nagle_lab.analyze("x.pcap")
+    print(result.verdict, result.reason)
+
+docs/library.md has more examples.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nagle_lab.diagnosis.analysis import Analysis, analyze
+    from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Result, Stall
+    from nagle_lab.diagnosis.verdict import Verdict
+    from nagle_lab.errors import NagleLabError
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Analysis", "Connection", "Endpoint", "Exchange", "NagleLabError", "Result", "Stall", "Verdict", "__version__",
+    "analyze",
+]  # fmt: skip
+
+# Loaded when asked for: `nagle-lab --version` needs none of them.
+_HOMES = {
+    "Analysis": "diagnosis.analysis",
+    "Connection": "diagnosis.result",
+    "Endpoint": "diagnosis.result",
+    "Exchange": "diagnosis.result",
+    "NagleLabError": "errors",
+    "Result": "diagnosis.result",
+    "Stall": "diagnosis.result",
+    "Verdict": "diagnosis.verdict",
+    "analyze": "diagnosis.analysis",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

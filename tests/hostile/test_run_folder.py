@@ -5,12 +5,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze

@@ -1,21 +1,32 @@
-"""Packet tables as plain rows: what a test compares, whoever made them."""
+"""Segments as plain rows: what a test compares, whoever made them."""
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.capture import open_capture
-from nagle_lab.evidence.tshark import Ours, Row, compare, rows_of
-from nagle_lab.packet import Tally, decode
-from support.synthetic import FLAG_BITS, Packet, Segment
+from nagle_lab.capture.capture import Capture, open_capture
+from nagle_lab.capture.take import Taker
+from nagle_lab.evidence.tshark import Ours, Row, compare, row_of
+from nagle_lab.packet.segment import Segment as Decoded
+from nagle_lab.packet.segment import decode
+from support.synthetic import FLAG_BITS, Packet, Segment, pcap_bytes
 
-__all__ = ["Row", "differences", "our_rows", "rows_of", "truth"]
+__all__ = ["Row", "decoded", "differences", "our_rows", "read", "row_of", "truth"]
+
+
+def read(capture: Capture) -> list[Decoded | int]:
+    """What each record of an open capture is: a segment, or the kind of anything else."""
+    found: list[Decoded | int] = []
+    for _ in capture.read(Taker(lambda *record: found.append(decode(*record)))):
+        pass
+    return found
 
 
 def our_rows(path: Path, **options: Any) -> list[Row]:
-    """The TCP segments of a capture from the packet table; `options` go to open_capture."""
+    """The TCP segments of a capture as we decode them; `options` go to open_capture."""
     with open_capture(path, **options) as capture:
-        return [row for records in capture for row in rows_of(decode(records, Tally()))]
+        return [row_of(segment) for segment in read(capture) if not isinstance(segment, int)]
 
 
 def differences(ours: list[Row], theirs: list[Row], most: int = 10) -> list[str]:
@@ -34,3 +45,11 @@ def truth(packets: Iterable[Packet], unit_ns: int = 1) -> list[Row]:
         for frame, packet in enumerate(packets, 1)
         if isinstance(packet, Segment)
     ]  # fmt: skip
+
+
+def decoded(packets: Iterable[Packet]) -> list[Decoded]:
+    """The segments of these packets, as we decode them."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(pcap_bytes(packets))
+        with open_capture(file.name) as capture:
+            return [segment for segment in read(capture) if not isinstance(segment, int)]

@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-import numpy as np
-
-from nagle_lab.capture import open_capture
 from nagle_lab.diagnosis.result import Result
-from nagle_lab.packet import Tally, decode
-from nagle_lab.tcp.columns import SYN
+from nagle_lab.evidence.segments import segments
+from nagle_lab.packet.segment import SYN
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 MS = 1_000_000  # ns
@@ -173,15 +170,14 @@ def _holds_of(writes: list[list[int]], rtt: int) -> Iterator[tuple[int, int]]:
 
 def _frames_by_last_byte(path: Path, server_port: int) -> dict[tuple[int, bool, int], int]:
     """(client port, sent by the server, bytes from the stream's first to the segment's last) → first such frame."""
-    with open_capture(path) as capture:
-        (records,) = capture
-        p = decode(records, Tally())
-    by_server = p.sport == server_port
-    port = np.where(by_server, p.dport, p.sport)
-    streams = list(zip(port.tolist(), by_server.tolist(), strict=True))
-    first_byte = {streams[i]: int(p.seq[i]) + 1 for i in np.flatnonzero(p.flags & SYN)}
+    first_byte: dict[tuple[int, bool], int] = {}
     found: dict[tuple[int, bool, int], int] = {}
-    for i in np.flatnonzero(p.length):
-        last = (int(p.seq[i]) + int(p.length[i]) - first_byte[streams[i]]) % 2**32
-        found.setdefault((*streams[i], last), int(p.frame[i]))
+    for segment in segments(path):
+        by_server = segment.sport == server_port
+        stream = (segment.dport if by_server else segment.sport, by_server)
+        if segment.flags & SYN:
+            first_byte[stream] = segment.seq + 1
+        if segment.length:
+            last = (segment.seq + segment.length - first_byte[stream]) % 2**32
+            found.setdefault((*stream, last), segment.frame)
     return found

@@ -2,10 +2,12 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence import annotation
@@ -154,7 +156,8 @@ def test_windows_of_any_size_give_the_same_file(held, tmp_path, monkeypatch):
     for path in (held, ng):
         annotate([path], analyze(path), tmp_path / "whole")
         for size in (64, 150, 1000):
-            monkeypatch.setattr("nagle_lab.capture.commented.WINDOW_BYTES", size)
+            narrow = partial(open_capture, window_bytes=size)
+            monkeypatch.setattr("nagle_lab.capture.commented.open_capture", narrow)
             annotate([path], analyze(path), tmp_path / "parts", force=True)
             assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
         monkeypatch.undo()

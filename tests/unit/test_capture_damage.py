@@ -13,12 +13,16 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nagle_lab.capture import Trouble, TroubleKind, open_capture
-from nagle_lab.capture.pcapng import MOST_INTERFACES
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.clock import MOST_INTERFACES
+from nagle_lab.capture.records import Trouble, TroubleKind
 from nagle_lab.capture.stored import Stored
+from nagle_lab.capture.take import Taker
+from nagle_lab.diagnosis import analysis
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.packet import Tally, decode
-from support.rows import our_rows, rows_of, truth
+from nagle_lab.tcp.engine import PlainEngine
+from support.engines import followed
+from support.rows import our_rows, read, row_of, truth
 from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
 
 
@@ -46,8 +50,7 @@ def attempt(path, **options):
     rows = []
     try:
         with open_capture(path, **options) as capture:
-            for records in capture:
-                rows += rows_of(decode(records, Tally()))
+            rows += [row_of(segment) for segment in read(capture) if not isinstance(segment, int)]
             return rows, capture.trouble
     except NagleLabError as error:
         assert not rows
@@ -110,6 +113,41 @@ def test_random_damage(tmp_path_factory, seed, form, window_bytes):
     again, same_trouble = attempt(path)
     assert rows == again
     assert str(trouble) == str(same_trouble)
+
+
+def outcome(make, content: bytes, **options):
+    """Everything an engine finds out; the error if nothing is usable."""
+    try:
+        return followed(make, content, **options)
+    except NagleLabError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng"])
+@pytest.mark.parametrize("change", [lambda byte: byte ^ 0x55, lambda _: 0, lambda _: 0xFF], ids=["other", "0", "255"])
+def test_damage_at_every_byte(engine, form, change):
+    """Nothing but NagleLabError; and each engine finds in it what the plain one does, whatever the window."""
+    content = STORED[form]
+    for at in range(len(content)):
+        damaged = content[:at] + bytes([change(content[at])]) + content[at + 1 :]
+        assert outcome(engine, damaged, window_bytes=64) == outcome(PlainEngine, damaged)
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng"])
+def test_damage_changes_no_engine_s_verdict(engine, form, tmp_path, monkeypatch):
+    """From the file to the JSON; or the same line of error."""
+    content, path = STORED[form], tmp_path / "damaged"
+
+    def said(make) -> str:
+        monkeypatch.setattr(analysis, "engine", make)
+        try:
+            return analysis.analyze(path).to_json()
+        except NagleLabError as error:
+            return str(error)
+
+    for at in range(0, len(content), 3):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x2A]) + content[at + 1 :])
+        assert said(engine) == said(PlainEngine)
 
 
 def test_random_bytes_behind_each_magic(tmp_path):
@@ -293,7 +331,7 @@ def measured(path) -> tuple[float, int, list[Trouble]]:
     tracemalloc.start()
     begin = time.perf_counter()
     with open_capture(path) as capture:
-        for _ in capture:
+        for _ in capture.read(Taker(lambda *_: None)):
             pass
     seconds, (_, peak) = time.perf_counter() - begin, tracemalloc.get_traced_memory()
     tracemalloc.stop()

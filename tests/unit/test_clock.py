@@ -8,21 +8,23 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab.capture import open_capture
+from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.clock import DISORDER, MOST_INTERFACES, Clock
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.diagnosis import analysis
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
+from nagle_lab.tcp.engine import PlainEngine
+from support.engines import followed
+from support.rows import read as read_all
 from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
-from support.synthetic import MS, Frame, Interface, pcap_bytes, pcapng_bytes
+from support.synthetic import MS, Frame, Interface, Segment, pcap_bytes, pcapng_bytes
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 SECOND = 1_000_000_000
@@ -246,8 +248,7 @@ def test_a_step_back_is_found_wherever_windows_end(tmp_path: Path, window: int):
     said = []
     for size in (window, WINDOW_BYTES):
         with open_capture(file, window_bytes=size) as read:
-            for _ in read:
-                pass
+            read_all(read)
             said.append([str(trouble) for trouble in read.trouble])
     assert said[0] == said[1]
     assert "time goes back by 4.9" in said[0][0]
@@ -288,34 +289,52 @@ def test_files_given_out_of_order_are_told_and_no_step(tmp_path: Path):
     assert result.verdict == "STALL"
 
 
+STEPS = st.lists(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 1, 1, -5, -15, 20, -60, 60]), min_size=1, max_size=80)
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_windows_of_any_size_show_the_same_stretches(data):
+@given(data=st.data())
+def test_windows_of_any_size_show_the_same_epochs(engine, data):
     """Time goes on by 1 ms, is set back and forth, and some packets are astray; on three interfaces."""
-    draw = data.draw
-    steps = draw(
-        st.lists(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 1, 1, -5, -15, 20, -60, 60]), min_size=1, max_size=80)
-    )
-    ts = np.cumsum(steps) * MS
-    interface = np.array(draw(st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=len(ts), max_size=len(ts))))
-    frame = np.arange(1, len(ts) + 1)
-    whole, parts, one = Clock(), Clock(), Clock()
-    expected = whole.stretches(ts, interface, frame)
-    cuts = sorted(draw(st.sets(st.integers(0, len(ts)), max_size=6)) | {0, len(ts)})
-    found = [parts.stretches(ts[a:b], interface[a:b], frame[a:b]) for a, b in pairwise(cuts)]
-    assert np.concatenate(found).tolist() == expected.tolist()
-    assert [
-        int(one.stretches(*(column[i : i + 1] for column in (ts, interface, frame)))[0]) for i in range(len(ts))
-    ] == (expected.tolist())
-    assert parts.breaks == whole.breaks == expected[-1]
+    at, segments = 10**18, []
+    for number, step in enumerate(data.draw(STEPS)):
+        at += step * MS
+        interface = data.draw(st.sampled_from([0, 0, 0, 1, 2]))
+        ends = ("10.0.0.1", 4000, "10.0.0.2", 80) if number % 2 else ("10.0.0.2", 80, "10.0.0.1", 4000)
+        segments.append(Segment(at, *ends, 100 + number, 100 + number, "PA", number % 3, interface=interface))
+    content = pcapng_bytes(segments, interfaces=[Interface()] * 3)
+    cuts = data.draw(st.lists(st.integers(0, len(content)), max_size=6))
+    assert followed(engine, content, cuts, window_bytes=64) == followed(PlainEngine, content)
+
+
+def epochs(steps: list[int]) -> tuple[list[int], Clock]:
+    """The epoch of each packet of one interface whose time goes on by so many ms each."""
+    clock, at, found = Clock(), 0, []
+    clock.new_file()
+    for frame, step in enumerate(steps, 1):
+        at += step * MS
+        found.append(clock.epoch_of(at, 0, frame))
+    return found, clock
+
+
+def test_an_epoch_begins_where_time_breaks_and_where_a_stray_packet_ends():
+    """Nine in a row that are behind are the clock's doing, eight are astray; what is behind by 10 ms is disorder."""
+    assert epochs([1] * 9 + [-10] + [1] * 20)[0] == [0] * 30
+    assert epochs([1] * 9 + [-60, 61] + [1] * 9)[0] == [0] * 9 + [1] + [2] * 10
+    found, clock = epochs([1] * 9 + [-60] + [1] * 7 + [60] + [1] * 9)
+    assert found == [0] * 9 + [1] * 8 + [2] * 10
+    assert clock.set_back is None
+    found, clock = epochs([1] * 9 + [-60] + [1] * 20)
+    assert found == [0] * 9 + [1] * 21
+    assert clock.set_back == (10, 60 * MS)
 
 
 def test_interfaces_of_sections_that_are_over_are_forgotten():
     clock = Clock()
-    for begin in range(0, 80_000, 8000):
-        number = np.arange(begin, begin + 8000)
-        clock.stretches(number, number, number)
-    assert len(clock._levels) <= MOST_INTERFACES
+    clock.new_file()
+    for number in range(MOST_INTERFACES + 100):
+        clock.epoch_of(number, number, number)
+    assert len(clock._interfaces) <= MOST_INTERFACES
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Two captures of the same traffic give the ACK's delay and the hold apart."""
 
+import json
+
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
@@ -40,3 +42,20 @@ def test_other_traffic_is_refused(at):
     two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")
     with pytest.raises(NagleLabError, match="no connection in common"):
         match(one, two)
+
+
+def test_as_json_it_is_one_line(at):
+    conversation = talk(server_held, rtt_ns=20 * MS)
+    pair = match(at(conversation, "server"), at(conversation, "client"))
+    text = pair.to_json()
+    assert text.endswith("\n") and text.count("\n") == 1
+    said = json.loads(text)
+    assert (said["schema"], said["files"], said["matched"]) == (
+        "nagle-lab-pair/1",
+        ["server.pcap", "client.pcap"],
+        19,
+    )
+    assert said["hold_ms"]["p50"] == pair.hold_ms.p50
+    assert list(said["ack_delay_ms"]) == ["p50", "p95", "p99", "max"]
+    nothing = match(at(talk(nodelay), "server"), at(talk(nodelay), "client"))
+    assert (nothing.matched, nothing.hold_ms, nothing.ack_delay_ms, nothing.path_ms) == (0, None, None, None)

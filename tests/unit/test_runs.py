@@ -203,7 +203,7 @@ def stalled_result(connections: list[Connection]) -> Result:
         Stall(c.id, 2, c.client, c.server, 1, 2, 3, 43.0, 20.0, 30, 30) for c in connections for _ in range(c.stalls)
     ]
     result = analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
-    return replace(result, connections=connections, stalls=ListedStalls(stalls))
+    return replace_fields(result, connections=connections, stalls=ListedStalls(stalls))
 
 
 class ListedStalls(list[Stall]):
@@ -222,7 +222,7 @@ def test_a_stall_on_another_connection_is_never_expected(stalled):
 def seen_by(*connections: Connection, port: int) -> RunCapture:
     result = stalled_result(list(connections))
     stalled = any(c.stalls for c in connections)
-    return part(replace(result, verdict="STALL" if stalled else "CLEAN", reason="whole capture"), port)
+    return part(replace_fields(result, verdict="STALL" if stalled else "CLEAN", reason="whole capture"), port)
 
 
 EXPECTED = Expected("STALL", 81, "client", "server", 0.9)
@@ -360,7 +360,7 @@ def went(
         exchanges.append(Exchange(other, 1, 0.0, None, None, 5.0, stalled=False))
     silent = {"nagle_delayed_ack": stalled, "round_trip": 3, "client_think": paused, "server_think": slow}
     silences = {cause: Silence(count, 45.0 * count) for cause, count in silent.items()}
-    return part(replace(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
+    return part(replace_fields(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
 
 
 STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEAN", 80)
@@ -417,7 +417,7 @@ def test_slow_handshakes_decide_nothing():
 
 def test_pauses_on_other_connections_excuse_nothing():
     seen = went(stalled=50, quick=50)
-    seen = replace(seen, result=replace(seen.result, silences={"server_think": Silence(50, 2250.0)}))
+    seen = replace(seen, result=replace_fields(seen.result, silences={"server_think": Silence(50, 2250.0)}))
     check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
     assert check is not None
     assert check.ok

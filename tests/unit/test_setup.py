@@ -5,12 +5,16 @@ import shutil
 import subprocess
 import tarfile
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
+from nagle_lab.tcp import native
+
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOOPS = Path("analysis/nagle_lab/tcp/loops")
+PACKAGE = Path("analysis/nagle_lab")
+COMPILED = PACKAGE / "tcp" / "_engine.fake.so"
 REAL_TOOLS = """
     awk bash chmod cp cut date dirname env head mkdir mktemp rm sed setsid sha256sum sleep sort tail tar timeout touch
 """
@@ -38,15 +42,16 @@ class Host:
         self.checkout = root / "check out"
         self.fake = root / "fake"
         self.bin = root / "bin"
-        for directory in (self.checkout / LOOPS, self.fake, self.bin):
+        for directory in (self.fake, self.bin):
             directory.mkdir(parents=True)
         shutil.copytree(REPOSITORY / "setup", self.checkout / "setup")
         for name in (
             "pyproject.toml",
             "requirements.txt",
             "requirements-dev.txt",
-            LOOPS.relative_to("analysis") / "loops.c",
+            *(source.relative_to(REPOSITORY / "analysis") for source in native.SOURCES),
         ):
+            (self.checkout / "analysis" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / "analysis" / name, self.checkout / "analysis" / name)
         for name in REAL_TOOLS.split():
             real = shutil.which(name)
@@ -368,9 +373,10 @@ VENV_PYTHON = f"""#!{shutil.which("bash")}
 case "$1 $2" in
   -ISc*) echo "python 3.12.9 in $3" ;;
   *EXT_SUFFIX*) echo .fake.so ;;
+  *zlib*) cat >"$FAKE/sources"; echo 123 ;;
   "-m pip")
     echo "pip ${{*:3}}" >>"$FAKE/calls"
-    [[ "$*" != *--editable* || -e $FAKE/no-compiler ]] || touch "${{@:(-1)}}/nagle_lab/tcp/loops/_loops.fake.so"
+    [[ "$*" != *--editable* || -e $FAKE/no-compiler ]] || touch "${{@:(-1)}}/nagle_lab/tcp/_engine.fake.so"
     ;;
 esac
 [[ ! -e $FAKE/no-index || $1 == -ISc ]] || {{ echo "ERROR: No matching distribution found for numpy"; exit 1; }}
@@ -382,6 +388,7 @@ def pythonic(host: Host) -> Host:
     """A host with Python 3.12 beside a python3 that is too old."""
     host.command("python3", "[[ $1 != -V ]] || echo Python 3.9.2; [[ $1 == -V ]]")
     host.command("python3.12", PYTHON)
+    host.command("cc", "exit 0")
     host.state("venv-python", VENV_PYTHON)
     return host
 
@@ -411,13 +418,30 @@ def test_environment_is_made_once(pythonic: Host) -> None:
 
 def test_without_a_compiler_it_says_what_that_costs(pythonic: Host) -> None:
     pythonic.succeeds("python.sh")
-    assert (pythonic.checkout / LOOPS / "_loops.fake.so").exists()
-    with (pythonic.checkout / LOOPS / "loops.c").open("a") as file:
+    assert (pythonic.checkout / COMPILED).exists()
+    assert zlib.crc32((pythonic.fake / "sources").read_bytes()) == native.checksum()
+    with (pythonic.checkout / PACKAGE / "tcp" / "machine.c").open("a") as file:
         file.write("/* changed */\n")
     pythonic.state("no-compiler")
     assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler here: ")
-    assert not (pythonic.checkout / LOOPS / "_loops.fake.so").exists(), "of the older source"
+    assert not (pythonic.checkout / COMPILED).exists(), "of the older source"
     assert pythonic.succeeds("python.sh") == []
+
+
+def test_root_on_debian_gets_a_compiler(pythonic: Host) -> None:
+    (pythonic.bin / "cc").unlink()
+    pythonic.runs_as(uid=0)
+    pythonic.command("apt-get", "")
+    assert "installing gcc libc6-dev with apt-get (may take a minute)" in pythonic.succeeds("python.sh")
+    assert any("install" in call and "gcc" in call for call in pythonic.calls("apt-get"))
+
+
+def test_a_compiler_that_cannot_be_installed_stops_nothing(pythonic: Host) -> None:
+    (pythonic.bin / "cc").unlink()
+    pythonic.runs_as(uid=0)
+    pythonic.command("apt-get", "exit 1")
+    pythonic.state("no-compiler")
+    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler here: ")
 
 
 def test_environment_in_a_folder_of_its_own(pythonic: Host) -> None:
@@ -438,7 +462,9 @@ def test_development_set_contains_the_run_set(pythonic: Host) -> None:
     assert pythonic.succeeds("python.sh", "dev") == []
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "nagle_lab/tcp/loops/loops.c"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "pyproject.toml", "nagle_lab/tcp/engine.h", "nagle_lab/packet/segment.c"]
+)
 def test_changed_pins_are_installed(pythonic: Host, name: str) -> None:
     pythonic.succeeds("python.sh")
     with (pythonic.checkout / "analysis" / name).open("a") as file:

@@ -39,7 +39,7 @@ def test_version_and_help_import_nothing_that_works(arguments):
 def test_a_diagnosis_imports_no_lab():
     found = imported("analyze", STALLED)
     assert "nagle_lab.diagnosis.analysis" in found
-    assert not found & {*LAB, "matplotlib", "nagle_lab.reports.html"}
+    assert not found & {*LAB, "numpy", "matplotlib", "nagle_lab.reports.html"}
 
 
 def test_a_report_of_a_capture_imports_no_lab(tmp_path):

@@ -10,7 +10,7 @@ from nagle_lab.capture.clock import STRAY
 from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
-from nagle_lab.capture.records import Facts, Records, StoppedError, Trouble, TroubleKind
+from nagle_lab.capture.records import Clock, Facts, StoppedError, Taker, Trouble, TroubleKind
 from nagle_lab.capture.stored import Checksum, Stored, check_readable
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
@@ -49,9 +49,9 @@ def open_capture(
 
 
 class Capture:
-    """An open capture: a context manager that iterates once over its batches of :class:`Records`.
+    """An open capture: a context manager whose records are taken once, by :meth:`read`.
 
-    The properties tell what is known so far; they are complete when the iteration is.
+    The properties tell what is known so far; they are complete when that is.
     """
 
     def __init__(self, paths: Sequence[str], window_bytes: int = WINDOW_BYTES, sha256: bool = True) -> None:
@@ -96,9 +96,9 @@ class Capture:
         return self._facts.snaplen
 
     @property
-    def packets(self) -> int:
-        """Frames so far, also those that had to be left out (no time of capture)."""
-        return self._facts.packets
+    def expected_bytes(self) -> int:
+        """The stored size of the file that is open; 0 where none is known."""
+        return self._current.expected_bytes
 
     @property
     def byte_count(self) -> int:
@@ -132,28 +132,31 @@ class Capture:
         """Close the files; what was found out stays."""
         self._current.close()
 
-    def __iter__(self) -> Iterator[Records]:
-        """Batches of records in file order; frame numbers continue from file to file."""
-        last_ts: int | None = None
+    @property
+    def packets(self) -> int:
+        """Frames so far, also those that had to be left out (no time of capture)."""
+        return self._facts.packets
+
+    def read(self, taker: Taker) -> Iterator[None]:
+        """Have every record taken, in file order; yields after each window. Frames go on from file to file."""
+        clock = taker.clock
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
-            first = True
-            for records in self._current.records():
-                self._tell_set_back()
-                if first and last_ts is not None and int(records.ts[0]) < last_ts:
+            clock.new_file()
+            for _ in self._current.read(taker):
+                self._note_set_back(clock)
+                if clock.begins_before():
                     text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
                     self._facts.warn(TroubleKind.UNORDERED, text)
-                first, last_ts = False, int(records.ts[-1])
-                yield records
-        breaks = self._facts.clock.breaks
-        if not self.set_back and breaks > max(MOST_BREAKS, self.packets // 1000):
-            text = f"{self.name}: time goes back and forth {breaks:,} times: sort the packets with reordercap"
+                yield
+        if not self.set_back and clock.epoch > max(MOST_BREAKS, self.packets // 1000):
+            text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
             self._facts.warn(TroubleKind.UNORDERED, text)
 
-    def _tell_set_back(self) -> None:
-        if self._facts.clock.set_back and not self.set_back:
-            frame, by = self._facts.clock.set_back
+    def _note_set_back(self, clock: Clock) -> None:
+        if clock.set_back and not self.set_back:
+            frame, by = clock.set_back
             text = f"{self._current.name}: time goes back by {by / 1e9:.9g} s at frame {frame}"
             todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
             self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
@@ -161,7 +164,6 @@ class Capture:
     def _next(self, path: str) -> bool:
         """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
         self._current.close()
-        self._facts.clock.new_file()
         try:
             self._current = self._open(path)
         except NagleLabError as error:
@@ -186,15 +188,19 @@ class _File:
             stored.close()
             raise
 
-    def records(self) -> Iterator[Records]:
-        """Its batches of records; what stopped them early becomes trouble."""
+    def read(self, taker: Taker) -> Iterator[None]:
+        """Have its records taken; yields after each window. What stopped them early becomes trouble."""
         before = self._facts.packets
         untimed, dropped = self._facts.untimed, self._facts.dropped
         stopped: StoppedError | None = None
         try:
-            yield from self._reader
+            for _ in self._reader.read(taker):
+                self._facts.packets = taker.frames
+                yield
         except StoppedError as error:
             stopped = error
+        self._facts.packets = taker.frames
+        yield  # what was taken before it stopped
         self._stored.drain()
         self._explain(stopped, self._facts.packets - before)
         if lost := self._facts.dropped - dropped:
@@ -202,6 +208,11 @@ class _File:
         if left_out := self._facts.untimed - untimed:
             text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
             self._facts.warn(TroubleKind.UNTIMED, text)
+
+    @property
+    def expected_bytes(self) -> int:
+        """Its stored size; 0 where none is known."""
+        return self._stored.expected_bytes
 
     def close(self) -> None:
         """Close the stored file."""

@@ -2,22 +2,18 @@
 
 A clock that was set stays set, a stray packet is alone: time was set back where more than STRAY packets in a row of
 one interface all seem older than the more than STRAY that they follow. Whatever else goes back is packets out of
-order. The times before, within and after are of different stretches, and no wait from one to another can be known.
+order. The times before, within and after are of different *epochs*, and no wait from one to another can be known.
 """
 
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from collections import deque
+from collections.abc import Callable
 
 # Capturing in several queues puts packets out of order by less; and no ACK seems late that is so little off, half of
-# what tells a late one (stalls.LATE).
+# what tells a late one (LATE in tcp/machine.py).
 DISORDER = 10_000_000  # ns
 
 STRAY = 8  # packets in a row
 MOST_INTERFACES = 1 << 16  # of a section
-
-Ints = NDArray[np.int64]
 
 
 class Clock:
@@ -25,79 +21,75 @@ class Clock:
 
     def __init__(self) -> None:
         self.set_back: tuple[int, int] | None = None  # the first frame at which it was, and by how many ns
-        self.breaks = 0  # how often a stretch ended
-        self._levels: dict[int, _Level] = {}
+        self.epoch = 0  # of the packet seen last; as many as there were breaks
+        self._interfaces: dict[int, _Interface] = {}
         self._last: int | None = None  # time of the last packet, ns
+        self._is_first = True  # in its file, the next packet
+        self._begins_before = False
 
     def new_file(self) -> None:
         """The packets that follow are another file's, with interfaces of its own."""
-        self._levels.clear()
+        self._interfaces.clear()
+        self._is_first = True
 
-    def stretches(self, ts: Ints, interface: Ints, frame: Ints) -> Ints:
-        """The stretch of time of each of the next packets (n,), numbered from 0 on; ``ts`` in ns.
+    def begins_before(self) -> bool:
+        """Whether the file began before the one before it ended; True once."""
+        before, self._begins_before = self._begins_before, False
+        return before
+
+    def epoch_of(self, ts: int, interface: int, frame: int) -> int:
+        """The epoch of the next packet, captured at ``ts`` ns on an interface: 0, and one more after each break.
 
         ``interface`` numbers them through all sections of a file: each section has its own clock.
         """
-        broken = np.zeros(len(ts), np.int64)
-        for number, rows in _each(interface):
-            if (level := self._levels.get(number)) is None:
-                level = self._levels[number] = _Level()
-                broken[rows[0]] = self._goes_back(ts, int(rows[0]))
-            broken[rows[level.follow(ts[rows], frame[rows])]] = 1
-            # Known only some packets after the break, which may be in another window.
-            self.set_back = min(filter(None, (self.set_back, level.set_back)), default=None)
-        if len(self._levels) > MOST_INTERFACES:  # older ones are of sections that are over
-            since = max(self._levels) - MOST_INTERFACES
-            self._levels = {number: level for number, level in self._levels.items() if number > since}
-        self._last = int(ts[-1])
-        stretches = self.breaks + np.cumsum(broken)
-        self.breaks = int(stretches[-1])
-        return stretches
+        if self._is_first:
+            self._begins_before = self._last is not None and ts < self._last
+            self._is_first = False
+        watched = self._interfaces.get(interface)
+        if watched is None:
+            watched = self._interfaces[interface] = _Interface(self._was_set_back)
+            if self._last is not None and ts < self._last - DISORDER:
+                self.epoch += 1
+            if len(self._interfaces) > MOST_INTERFACES:  # the oldest are of sections that are over
+                del self._interfaces[min(self._interfaces)]
+        if watched.breaks(ts, frame):
+            self.epoch += 1
+        self._last = ts
+        return self.epoch
 
-    def _goes_back(self, ts: Ints, at: int) -> bool:
-        before = int(ts[at - 1]) if at else self._last
-        return before is not None and int(ts[at]) < before - DISORDER
+    def _was_set_back(self, frame: int, by: int) -> None:
+        self.set_back = min(self.set_back or (frame, by), (frame, by))
 
 
-def _each(interface: Ints) -> list[tuple[int, Ints]]:
-    """Every interface, and the rows that are its."""
-    if (interface == interface[0]).all():
-        return [(int(interface[0]), np.arange(len(interface)))]
-    order = np.argsort(interface, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(interface[order])) + 1)
-    return [(int(interface[rows[0]]), rows) for rows in parts]
+class _Interface:
+    """How far the time of one interface has come. Times in ns."""
 
+    __slots__ = ("_ahead", "_behind", "_first_behind", "_high", "_was_set_back")
 
-@dataclass
-class _Level:
-    """How far the time of one interface has come."""
+    def __init__(self, was_set_back: Callable[[int, int], None]) -> None:
+        self._was_set_back = was_set_back
+        self._high = -(1 << 62)  # the latest time
+        self._ahead: deque[int] = deque(
+            maxlen=STRAY + 1
+        )  # times of the last STRAY + 1 packets that were not behind it
+        self._behind: list[int] = []  # of those that followed and are
+        self._first_behind = 0  # frame of the first of these
 
-    set_back: tuple[int, int] | None = None
-    high: int = -(1 << 62)  # the latest time
-    before: list[int] = field(default_factory=list)  # times of the last packets that were not behind it
-    behind: list[int] = field(default_factory=list)  # of those that followed and are
-    frame: int = 0  # of the first of these
-
-    def follow(self, times: Ints, frame: Ints) -> list[int]:
-        """Where among the next packets (n,) a stretch begins."""
-        if len(times) > STRAY and not self.behind:
-            high = np.maximum(np.maximum.accumulate(times), self.high)
-            if (high - times <= DISORDER).all():
-                self.high, self.before = int(high[-1]), times[-STRAY - 1 :].tolist()
-                return []
-        return [at for at, time in enumerate(times.tolist()) if self._breaks(time, int(frame[at]))]
-
-    def _breaks(self, time: int, frame: int) -> bool:
-        """Take the next packet; whether a stretch begins with it."""
-        if time >= self.high - DISORDER:
-            breaks = bool(self.behind)
-            self.high, self.before, self.behind = max(time, self.high), [*self.before, time][-STRAY - 1 :], []
-            return breaks
-        breaks = not self.behind
-        self.frame = frame if breaks else self.frame
-        self.behind.append(time)
-        if len(self.behind) > STRAY:  # time goes on from here, whichever of the two was astray
-            if len(self.before) > STRAY and min(self.before) - max(self.behind) > DISORDER:
-                self.set_back = self.set_back or (self.frame, self.before[-1] - self.behind[0])
-            self.high, self.before, self.behind = max(self.behind), self.behind, []
-        return breaks
+    def breaks(self, ts: int, frame: int) -> bool:
+        """Take the next packet; whether an epoch begins with it."""
+        if ts >= self._high - DISORDER:
+            ended = bool(self._behind)
+            if ended:
+                self._behind = []
+            self._high = max(self._high, ts)
+            self._ahead.append(ts)
+            return ended
+        began = not self._behind
+        if began:
+            self._first_behind = frame
+        self._behind.append(ts)
+        if len(self._behind) > STRAY:  # time goes on from here, whichever of the two was astray
+            if len(self._ahead) > STRAY and min(self._ahead) - max(self._behind) > DISORDER:
+                self._was_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
+            self._high, self._ahead, self._behind = max(self._behind), deque(self._behind, STRAY + 1), []
+        return began

@@ -4,45 +4,36 @@ Source: draft-ietf-opsawg-pcapng, §3.5 (opt_comment) and §4. What is pcapng st
 blocks that get a comment are written anew. What is pcap becomes a section of its own, in the file's byte order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import pack, unpack_from
 from typing import BinaryIO
 
-import numpy as np
-
-from nagle_lab.capture import pcap
-from nagle_lab.capture.capture import COMPRESSIONS, MAGIC_BYTES
-from nagle_lab.capture.compression import Decompressed, Source
-from nagle_lab.capture.pcap import PcapReader
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.clock import Clock
+from nagle_lab.capture.pcap import heads
 from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
-    BYTE_ORDERS,
     IF_TSRESOL,
     INTERFACE,
-    LONGEST_BLOCK,
     MAGIC,
-    NUMBERED_TOO,
     OBSOLETE_PACKET,
     PACKET,
     PACKET_HEADER,
     SECTION,
-    SHORTEST,
-    SIMPLE_PACKET,
+    block_fault,
+    blocks,
+    packet_head,
 )
-from nagle_lab.capture.records import Facts, Records, StoppedError
-from nagle_lab.capture.stored import Checksum, Stored
-from nagle_lab.capture.window import WINDOW_BYTES, Window
-from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp.loops import ByteOrder
+from nagle_lab.capture.records import Interface, PcapFraming
+from nagle_lab.capture.window import Window
 
 COMMENT = 1  # opt_comment
 LONGEST_COMMENT = 60_000  # bytes; an option's length has 16 bits
 SECTION_HEADER = 24  # bytes before its options
-FRAMES = {PACKET, OBSOLETE_PACKET, SIMPLE_PACKET, *NUMBERED_TOO}  # what Wireshark numbers
-TIMED = (PACKET, OBSOLETE_PACKET)  # what can have a comment, and what the analysis sees
-_HEADER = ("type", "length", "interface", "high", "low", "captured", "original")
+
+Bytes = bytes | bytearray
 
 
 @dataclass(frozen=True)
@@ -67,226 +58,100 @@ def copy_commented(
     NagleLabError
         The first file cannot be read.
     """
-    copy = _Copy(to, about, comments)
-    for number, path in enumerate(paths):
-        try:
-            copy.file(str(path))
-        except NagleLabError:
-            if not number:
-                raise
-    return Copied(copy.facts.packets, copy.checksum.hexdigest())
+    with open_capture(paths) as capture:
+        for _ in capture.read(_Copy(to, about, comments)):
+            pass
+    return Copied(capture.packets, capture.sha256)
 
 
 class _Copy:
-    """Files copied one after the other."""
+    """Takes the records of a capture (:class:`nagle_lab.capture.records.Taker`) and writes them."""
 
     def __init__(self, to: BinaryIO, about: str, comments: Iterable[tuple[int, str]]) -> None:
-        self.facts, self.checksum = Facts(), Checksum()
+        self.frames = 0
+        self.clock = Clock()
         self._to, self._about = to, about
         self._comments = iter(comments)
         self._next = next(self._comments, None)
+        self._window: Window | None = None  # of the file that is copied
+        self._copied = 0  # bytes of it
 
-    def file(self, path: str) -> None:
-        """Copy one file."""
-        stored = Stored(path, self.checksum)
-        try:
-            window = Window(_decompressed(stored), size=WINDOW_BYTES)
-            order, magic = pcap.MAGICS.get(bytes(window.raw[:4]), ("<", 0))
-            if magic:
-                self._pcap(window, stored.name, order, 1 if magic == pcap.NANOSECOND else 1000)
-            elif window.raw[: len(MAGIC)] == MAGIC:
-                self._pcapng(window)
-            else:
-                raise NagleLabError(f"{path}: not a capture: give a pcap or pcapng file")
-            stored.drain()
-        finally:
-            stored.close()
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """Write records as enhanced packet blocks."""
+        order = framing.order
+        is_nanosecond = framing.interface.resolution == 9
+        if self._is_new(window):  # its header is still there
+            (snaplen,) = unpack_from(order + "I", window.raw, 16)
+            self._begin_section(order)
+            resolution = pack(order + "HHB3x", IF_TSRESOL, 1, framing.interface.resolution)
+            interface = pack(order + "HHI", framing.interface.link_type, 0, snaplen)
+            self._to.write(_block(order, INTERFACE, interface, resolution))
+        per_second = 1_000_000_000 if is_nanosecond else 1_000_000
+        for start, seconds, fraction, captured, original in heads(window, at, framing):
+            self.frames += 1
+            at = start + captured
+            ticks = seconds * per_second + fraction
+            head = pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, captured, original)
+            packet = window.raw[start:at] + bytes(-captured % 4)
+            self._to.write(_block(order, PACKET, head + packet, _comments(order, self._due())))
+        return at
 
-    def _due(self, frame: int) -> list[str]:
-        """The comments up to that frame that have not been written."""
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Write packet blocks; what the reader takes between two calls, any other block, with the second one."""
+        if self._is_new(window):
+            self._copied = 0
+        begin = self._copied - window.base
+        if window.raw[begin:at].startswith(MAGIC):
+            # A section may say its length, which changes: -1 is "not said".
+            self._begin_section(
+                order, window.raw[begin + 8 : begin + 16], window.raw[begin + SECTION_HEADER : at - 4]
+            )
+        else:
+            self._to.write(window.raw[begin:at])
+        for block in blocks(window, at, order):
+            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
+                break
+            self.frames += 1
+            at = block.end + 4
+            if not (due := self._due()):
+                self._to.write(window.raw[block.at : at])
+                continue
+            captured = packet_head(window, block.at, block.type, order).captured
+            options = block.at + PACKET_HEADER + captured + -captured % 4
+            old = window.raw[options : block.end]
+            self._to.write(_block(order, block.type, window.raw[block.at + 8 : options], _comments(order, due, old)))
+        self._copied = window.base + at
+        return at
+
+    def _is_new(self, window: Window) -> bool:
+        """Whether another file begins."""
+        before, self._window = self._window, window
+        return before is not window
+
+    def _due(self) -> list[str]:
+        """The comments up to the present frame that have not been written."""
         texts = []
-        while self._next and self._next[0] <= frame:
+        while self._next and self._next[0] <= self.frames:
             texts.append(self._next[1])
             self._next = next(self._comments, None)
         return texts
 
-    def _section_comment(self, order: ByteOrder) -> bytes:
-        """Of the first section; empty for those after it."""
+    def _begin_section(self, order: str, head: Bytes = b"", options: Bytes = b"") -> None:
+        """Write the header of a section; the first one has the comment on the whole."""
+        body = (head or pack(order + "IHH", BYTE_ORDER_MAGIC, 1, 0)) + pack("q", -1)  # -1: its length is not said
         about, self._about = self._about, ""
-        return _comments(order, [about] if about else [])
-
-    # -- pcap ------------------------------------------------------------------------------------
-
-    def _pcap(self, window: Window, name: str, order: ByteOrder, unit_ns: int) -> None:
-        reader = PcapReader(window, self.facts, name)
-        snaplen, link_type = unpack_from(order + "II", window.raw, 16)
-        section = pack(order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
-        self._to.write(_block(order, SECTION, section, self._section_comment(order)))
-        resolution = pack(order + "HHB3x", IF_TSRESOL, 1, 9 if unit_ns == 1 else 6)
-        self._to.write(_block(order, INTERFACE, pack(order + "HHI", link_type & 0xFFFF, 0, snaplen), resolution))
-        try:
-            for records in reader:
-                self._to.write(self._packets(records, order, unit_ns))
-        except StoppedError:
-            pass  # the result of the analysis tells of it
-
-    def _packets(self, records: Records, order: ByteOrder, unit_ns: int) -> bytearray:
-        """The records as enhanced packet blocks."""
-        options = self._options(order, records)
-        ticks, count = records.ts // unit_ns, len(records)
-        padded = records.captured + -records.captured % 4
-        lengths = SHORTEST[PACKET] + padded
-        for row, option in options.items():
-            lengths[row] += len(option)
-        starts = np.cumsum(lengths) - lengths
-        head = np.zeros(count, [(name, order + "u4") for name in _HEADER])
-        columns = (PACKET, lengths, 0, ticks >> 32, ticks & 0xFFFFFFFF, records.captured, records.original)
-        for name, column in zip(_HEADER, columns, strict=True):
-            head[name] = column
-        heads, size = head.tobytes(), PACKET_HEADER
-        out = bytearray(int(lengths.sum()))
-        source = memoryview(records.buffer)  # type: ignore[arg-type]  # an array is a buffer
-        rows = zip(starts.tolist(), lengths.tolist(), records.offset.tolist(), records.captured.tolist(), strict=True)
-        for row, (at, length, offset, captured) in enumerate(rows):
-            out[at : at + size] = heads[row * size : row * size + size]
-            out[at + size : at + size + captured] = source[offset : offset + captured]
-            out[at + length - 4 : at + length] = heads[row * size + 4 : row * size + 8]
-        for row, option in options.items():
-            end = int(starts[row] + lengths[row]) - 4
-            out[end - len(option) : end] = option
-        return out
-
-    def _options(self, order: ByteOrder, records: Records) -> dict[int, bytes]:
-        """The comments on these records, by row."""
-        found: dict[int, bytes] = {}
-        first, last = int(records.frame[0]), int(records.frame[-1])
-        while self._next and self._next[0] <= last:
-            frame = max(first, self._next[0])
-            found[frame - first] = _comments(order, self._due(frame))
-        return found
-
-    # -- pcapng ----------------------------------------------------------------------------------
-
-    def _pcapng(self, window: Window) -> None:
-        blocks, done = _Blocks(window), 0
-        while True:
-            for at, kind, length in blocks:
-                if new := self._anew(blocks, at, kind, length):
-                    self._to.write(window.raw[done:at])
-                    self._to.write(new)
-                    done = at + length
-            self._to.write(window.raw[done : blocks.at])
-            if blocks.stopped or window.at_end:
-                return
-            blocks.slide()
-            done = 0
-
-    def _anew(self, blocks: "_Blocks", at: int, kind: int, length: int) -> bytes:
-        """A block with what is added to it; empty where it stays as it is."""
-        raw, order = blocks.window.raw, blocks.order
-        self.facts.packets += kind in FRAMES
-        if kind == SECTION:  # it may say its length, which changes: −1 is "not said"
-            body = bytes(raw[at + 8 : at + 16]) + pack("q", -1)
-            old, added = bytes(raw[at + SECTION_HEADER : at + length - 4]), self._section_comment(order)
-        elif kind in TIMED and self._next and self._next[0] <= self.facts.packets:
-            captured = unpack_from(order + "I", raw, at + 20)[0]
-            options = at + PACKET_HEADER + captured + -captured % 4
-            body, old = bytes(raw[at + 8 : options]), bytes(raw[options : at + length - 4])
-            added = _comments(order, self._due(self.facts.packets))
-        else:
-            return b""
-        # Ours first, without an end of options where others follow.
-        return _block(order, kind, body, added[: -4 if old else None] + old if added else old)
+        self._to.write(_block(order, SECTION, body, _comments(order, [about] if about else [], options)))
 
 
-class _Blocks:
-    """The complete and sound blocks of a window, with what is needed to tell that; ``at`` is behind the last one."""
-
-    def __init__(self, window: Window) -> None:
-        self.window = window
-        self.order: ByteOrder = "<"
-        self.at = 0
-        self.stopped = False  # at damage
-        self._interfaces = 0  # of the section
-
-    def slide(self) -> None:
-        """Read on."""
-        self.window.slide(self.at)
-        self.at = 0
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Offset, type and length of each."""
-        raw, end = self.window.raw, self.window.end
-        while self.at + 12 <= end:
-            if raw[self.at : self.at + len(MAGIC)] == MAGIC:
-                self.order = BYTE_ORDERS.get(bytes(raw[self.at + 8 : self.at + 12]), self.order)
-            kind, length = unpack_from(self.order + "II", raw, self.at)
-            if length < 12 or length > LONGEST_BLOCK:
-                self.stopped = True
-            if self.stopped or self.at + length > end:
-                return
-            if not self._sound(kind, length):
-                self.stopped = True
-                return
-            yield self.at, kind, length
-            self.at += length
-
-    def _sound(self, kind: int, length: int) -> bool:
-        """As the reader for the analysis sees it; see PcapngReader."""
-        raw, at, order = self.window.raw, self.at, self.order
-        if length & 3 or length < SHORTEST.get(kind, 12):
-            return False
-        if unpack_from(order + "I", raw, at + length - 4)[0] != length:
-            return False
-        if kind == SECTION:
-            self._interfaces = 0
-            return bool(unpack_from(order + "IH", raw, at + 8) == (BYTE_ORDER_MAGIC, 1))
-        self._interfaces += kind == INTERFACE
-        if kind not in TIMED:
-            return True
-        interface = unpack_from(order + ("H" if kind == OBSOLETE_PACKET else "I"), raw, at + 8)[0]
-        captured = unpack_from(order + "I", raw, at + 20)[0]
-        return bool(interface < self._interfaces and captured + SHORTEST[PACKET] <= length)
-
-
-def _decompressed(stored: Stored) -> Source:
-    """The file's bytes, decompressed where its first ones say so."""
-    head = bytearray(MAGIC_BYTES)
-    have = 0
-    while have < MAGIC_BYTES and (count := stored.readinto(memoryview(head)[have:])):
-        have += count
-    head = head[:have]
-    for magic, compression in COMPRESSIONS.items():
-        if head.startswith(magic):
-            return Decompressed(stored, compression, bytes(head))
-    return _After(bytes(head), stored)
-
-
-class _After:
-    """A Source: some bytes, then those of another."""
-
-    def __init__(self, head: bytes, rest: Source) -> None:
-        self._head, self._rest = head, rest
-
-    def readinto(self, view: memoryview) -> int:
-        """Fill `view` from its start; returns the count, 0 at the end."""
-        if not self._head:
-            return self._rest.readinto(view)
-        count = min(len(view), len(self._head))
-        view[:count] = self._head[:count]
-        self._head = self._head[count:]
-        return count
-
-
-def _block(order: ByteOrder, kind: int, body: bytes, options: bytes) -> bytes:
+def _block(order: str, kind: int, body: Bytes, options: Bytes) -> bytes:
     length = 12 + len(body) + len(options)
     return pack(order + "II", kind, length) + body + options + pack(order + "I", length)
 
 
-def _comments(order: ByteOrder, texts: Sequence[str]) -> bytes:
-    """Options with those comments, and the end of options; empty for none."""
+def _comments(order: str, texts: Sequence[str], others: Bytes = b"") -> Bytes:
+    """Options with those comments before ``others``, which end themselves; no options at all for none."""
     options = b""
     for text in texts:
         content = text.encode("utf-8", "backslashreplace")[:LONGEST_COMMENT].decode("utf-8", "ignore").encode()
         options += pack(order + "HH", COMMENT, len(content)) + content + bytes(-len(content) % 4)
-    return options and options + bytes(4)
+    return options + (others or bytes(4 if options else 0))

@@ -4,21 +4,14 @@ Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) f
 """
 
 from collections.abc import Iterator
-from struct import unpack_from
-from typing import Any
+from struct import Struct, unpack_from
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nagle_lab.capture.gather import gather
-from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
+from nagle_lab.capture.records import Facts, Interface, PcapFraming, StoppedError, Taker, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp.columns import Ints
-from nagle_lab.tcp.loops import ByteOrder, Framing, walk
 
 MICROSECOND, NANOSECOND, MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
-MAGICS: dict[bytes, tuple[ByteOrder, int]] = {
+MAGICS = {
     magic.to_bytes(4, "little" if order == "<" else "big"): (order, magic)
     for magic in (MICROSECOND, NANOSECOND, MODIFIED)
     for order in ("<", ">")
@@ -33,69 +26,66 @@ class PcapReader:
     def __init__(self, window: Window, facts: Facts, name: str) -> None:
         if window.end < FILE_HEADER:
             raise NagleLabError(f"{name}: ends within the file header: nothing to analyse, record it again")
-        head = window.buffer[:FILE_HEADER].tobytes()
-        order, magic = MAGICS[head[:4]]
-        major, minor, _, _, snaplen, link_type = unpack_from(order + "HHiIII", head, 4)
+        order, magic = MAGICS[bytes(window.raw[:4])]
+        major, minor, _, _, snaplen, link_type = unpack_from(order + "HHiIII", window.raw, 4)
         if (major, minor) != (2, 4):
             raise NagleLabError(f"{name}: pcap version {major}.{minor} is not 2.4: convert it with editcap")
-        self._window, self._facts = window, facts
-        self._unit_ns = 1 if magic == NANOSECOND else 1000
-        self._link_type = link_type & 0xFFFF  # the rest tells of a frame check sequence
-        header = 24 if magic == MODIFIED else 16
-        self._framing = Framing(order, 8, header, header, header + LONGEST_PACKET)
-        self._layout = np.dtype([(name, order + "u4") for name in ("seconds", "fraction", "captured", "original")])
-        facts.add_interface(self._link_type, self._unit_ns, snaplen)
+        nanoseconds = magic == NANOSECOND
+        link_type &= 0xFFFF  # the rest tells of a frame check sequence
+        interface = Interface(0, link_type, resolution=9 if nanoseconds else 6)
+        self._window = window
+        self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)
+        facts.add_interface(link_type, 1 if nanoseconds else 1000, snaplen)
 
-    def __iter__(self) -> Iterator[Records]:
-        """Batches of records; raises StoppedError where the file is cut or damaged."""
-        window, start = self._window, FILE_HEADER
+    def read(self, taker: Taker) -> Iterator[None]:
+        """Have all records taken; yields after each window, raises StoppedError where the file is cut or damaged."""
+        window, at = self._window, FILE_HEADER
         while True:
-            offsets, follows = walk(window.buffer, start, window.end, self._framing)
-            heads = gather(window.buffer, offsets, self._layout)
-            blank = np.flatnonzero((heads["captured"] == 0) & (heads["original"] == 0))
-            if len(blank):  # no packet has no bytes: whatever this is, the chain is broken
-                follows = int(offsets[blank[0]])
-                offsets, heads = offsets[: blank[0]], heads[: blank[0]]
-            if len(offsets):
-                yield self._records(offsets, heads)
-            if len(blank) or self._impossible_length(follows):
-                raise self._damage(follows)
+            at = taker.pcap(window, at, self._framing)
+            yield
+            if is_impossible(window, at, self._framing):
+                raise self._damage(at)
             if window.at_end:
                 break
-            window.slide(follows)
-            start = 0
-        if follows < window.end:
+            window.slide(at)
+            at = 0
+        if at < window.end:
             what = "the file ends in the middle of the record"
-            raise StoppedError(TroubleKind.TRUNCATED, window.base + follows, what)
+            raise StoppedError(TroubleKind.TRUNCATED, window.base + at, what)
 
-    def _records(self, offsets: Ints, heads: NDArray[Any]) -> Records:
-        count, first = len(offsets), self._facts.packets + 1
-        self._facts.packets += count
-        seconds, fraction = heads["seconds"].astype(np.int64), heads["fraction"].astype(np.int64)
-        ts, frame = seconds * 1_000_000_000 + fraction * self._unit_ns, np.arange(first, first + count)
-        return Records(
-            buffer=self._window.buffer,
-            offset=offsets + self._framing.uncounted,
-            captured=heads["captured"].astype(np.int64),
-            original=heads["original"].astype(np.int64),
-            ts=ts,
-            frame=frame,
-            link_type=np.full(count, self._link_type, np.uint16),
-            stretch=self._facts.clock.stretches(ts, np.zeros(count, np.int64), frame),
-        )
-
-    def _impossible_length(self, offset: int) -> bool:
-        if offset + self._framing.header > self._window.end:
-            return False  # too little of it is there to tell
-        captured: int = unpack_from(self._framing.byte_order + "I", self._window.raw, offset + 8)[0]
-        return captured > LONGEST_PACKET
-
-    def _damage(self, offset: int) -> StoppedError:
-        buffer, position = self._window.buffer, self._window.base + offset
-        if buffer[offset : offset + 4].tobytes() in MAGICS:
+    def _damage(self, at: int) -> StoppedError:
+        start = bytes(self._window.raw[at : at + 16])
+        if start[:4] in MAGICS:
             what = "another capture file begins (give joined files one by one)"
-        elif not buffer[offset : offset + 16].any():
+        elif not any(start):
             what = "there are zeros instead of a record"
         else:
             what = "there is something else than a record"
-        return StoppedError(TroubleKind.DAMAGED, position, what)
+        return StoppedError(TroubleKind.DAMAGED, self._window.base + at, what)
+
+
+def heads(window: Window, at: int, framing: PcapFraming) -> Iterator[tuple[int, int, int, int, int]]:
+    """Each complete record from there on, up to what cannot be one.
+
+    Yields where its packet begins, the seconds and their fraction, in the unit of the file, of its time, and how many
+    bytes of it were captured and were on the wire.
+    """
+    head_at = Struct(framing.order + "IIII").unpack_from
+    header, end, raw = framing.header, window.end, window.raw
+    while at + header <= end:
+        seconds, fraction, captured, original = head_at(raw, at)
+        at += header
+        if at + captured > end or captured > LONGEST_PACKET or captured == original == 0:
+            return
+        yield at, seconds, fraction, captured, original
+        at += captured
+
+
+def is_impossible(window: Window, at: int, framing: PcapFraming) -> bool:
+    """Whether the bytes there cannot be a record; False where too few of them are there to tell."""
+    if at + 12 > window.end:
+        return False
+    (captured,) = unpack_from(framing.order + "I", window.raw, at + 8)
+    if captured or at + framing.header > window.end:
+        return bool(captured > LONGEST_PACKET)
+    return not any(window.raw[at + 12 : at + 16])  # no packet has no bytes

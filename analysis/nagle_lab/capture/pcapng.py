@@ -4,68 +4,31 @@ Source: draft-ietf-opsawg-pcapng. Byte order may change from section to section;
 types from interface to interface.
 """
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from struct import unpack, unpack_from
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
+from struct import Struct, unpack, unpack_from
+from typing import NamedTuple
 
 from nagle_lab.capture.clock import MOST_INTERFACES
-from nagle_lab.capture.gather import gather
-from nagle_lab.capture.records import Facts, Records, StoppedError, TroubleKind
+from nagle_lab.capture.records import Facts, Interface, StoppedError, Taker, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp.columns import Ints
-from nagle_lab.tcp.loops import ByteOrder, Framing, walk
 
 SECTION, INTERFACE, OBSOLETE_PACKET, SIMPLE_PACKET, STATISTICS, PACKET = 0x0A0D0D0A, 1, 2, 3, 5, 6
 MAGIC = SECTION.to_bytes(4, "big")
 BYTE_ORDER_MAGIC = 0x1A2B3C4D
-BYTE_ORDERS: dict[bytes, ByteOrder] = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
+BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 SHORTEST = {SECTION: 28, INTERFACE: 20, OBSOLETE_PACKET: 32, SIMPLE_PACKET: 16, STATISTICS: 24, PACKET: 32}
 # No packets, but Wireshark gives them frame numbers: systemd journal, custom, sysdig events.
 NUMBERED_TOO = (9, 0xBAD, 0x40000BAD, 0x204, 0x216, 0x221)
 PACKET_HEADER = 28  # of both kinds with a time stamp
 
-LONGEST_BLOCK = 1 << 24
+SHORTEST_BLOCK, LONGEST_BLOCK = 12, 1 << 24
 MOST_TURNS = 1000  # changes of byte order
 
 END_OF_OPTIONS, IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP = 0, 9, 14, 5
 MICROSECONDS = 6  # the resolution where if_tsresol is absent
-FARTHEST_OFFSET_S = 1 << 33  # what int64 nanoseconds can say
-
-
-@dataclass
-class _Interface:
-    link_type: int
-    resolution: int = MICROSECONDS  # if_tsresol: a negative power of ten, with the top bit set of two
-    offset_s: int = 0
-    dropped: int = 0
-
-    @property
-    def unit_ns(self) -> float:
-        exponent = self.resolution & 0x7F
-        return 1e9 / (2.0 if self.resolution & 0x80 else 10.0) ** exponent
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """Complete blocks of one byte order, in file order; columns of one row per block.
-
-    `first` and `known` delimit the section's interfaces so far, as indexes into a list of all interfaces.
-    """
-
-    offset: Ints
-    type: NDArray[np.uint32]
-    length: NDArray[np.int64]
-    timed: NDArray[np.bool_]  # packets with a time stamp
-    first: NDArray[np.int64]
-    known: NDArray[np.int64]
-    interface: NDArray[np.int64]  # index of the interface (packets, statistics)
-    ticks: NDArray[np.uint64]  # time (packets), in the unit of the interface
-    captured: NDArray[np.int64]  # bytes (packets)
-    original: NDArray[np.int64]
+FARTHEST_OFFSET_S = 1 << 31
+FARTHEST_NS = 1 << 62  # so that the difference of two times is an int64, too
 
 
 class PcapngReader:
@@ -81,155 +44,76 @@ class PcapngReader:
         if major != 1:
             raise NagleLabError(f"{name}: pcapng version {major}.{minor} is not 1.x: convert it with editcap")
         self._window, self._facts = window, facts
-        self._order: ByteOrder = order
+        self._order = order
         self._turns = 0
-        self._interfaces: list[_Interface] = []  # of the current section
-        self._forgotten = 0  # interfaces of those before
+        self._interfaces: list[Interface] = []  # of the current section
+        self._dropped: list[int] = []  # by each of them
+        self._forgotten = 0  # interfaces of earlier sections
 
-    def __iter__(self) -> Iterator[Records]:
-        """Batches of records; raises StoppedError where the file is cut or damaged."""
-        window = self._window
+    def read(self, taker: Taker) -> Iterator[None]:
+        """Have all packets taken; yields after each window, raises StoppedError where the file is cut or damaged."""
+        window, at = self._window, 0
         try:
             while True:
-                follows = yield from self._window_full()
+                at = self._take_window(taker, at)
+                yield
                 if window.at_end:
                     break
-                window.slide(follows)
-            if follows < window.end:
+                window.slide(at)
+                at = 0
+            if at < window.end:
                 what = "the file ends in the middle of a block"
-                raise StoppedError(TroubleKind.TRUNCATED, window.base + follows, what)
+                raise StoppedError(TroubleKind.TRUNCATED, window.base + at, what)
         finally:
-            self._forget(len(self._interfaces))
+            self._end_section()
 
-    def _window_full(self) -> Generator[Records, None, int]:
-        """The records in the window; returns the offset of the first block that is not complete."""
-        window, start = self._window, 0
+    def _take_window(self, taker: Taker, at: int) -> int:
+        """Take the blocks in the window; returns the position of the first that is not complete."""
         while True:
-            framing = Framing(self._order, 4, 0, 12, LONGEST_BLOCK)
-            offsets, follows = walk(window.buffer, start, window.end, framing)
-            blocks = self._blocks(offsets)
-            sound, fault = self._sound(blocks)
-            if sound < len(offsets):
-                follows = int(offsets[sound])
-            yield from self._records(blocks, sound)
-            if self._turns_at(follows):
-                start = follows
-                continue
-            if fault := fault or self._impossible_length(follows):
-                raise self._damage(follows, fault)
-            return follows
+            at = taker.pcapng(self._window, at, self._order, self._interfaces)
+            self._turn(at)
+            block = next(blocks(self._window, at, self._order), None)
+            if block is None:
+                if fault := self._impossible_length(at):
+                    raise self._damage(at, fault)
+                return at
+            if fault := block_fault(self._window, block, self._order, len(self._interfaces)):
+                raise self._damage(at, fault)
+            self._take_other(taker, block)
+            at += block.length
 
-    def _blocks(self, offsets: Ints) -> _Blocks:
-        names = ("type", "length", "interface", "high", "low", "captured", "original")
-        head = gather(self._window.buffer, offsets, [(name, self._order + "u4") for name in names])
-        kind, interface = head["type"].astype(np.uint32), head["interface"].astype(np.int64)
-        captured, original = head["captured"].astype(np.int64), head["original"].astype(np.int64)
-        ticks = head["high"].astype(np.uint64) << np.uint64(32) | head["low"]
-        obsolete = kind == OBSOLETE_PACKET  # its interface id has 16 bits, then come 16 bits of drop count
-        if obsolete.any():
-            interface = np.where(obsolete, interface & 0xFFFF if self._order == "<" else interface >> 16, interface)
-        known = len(self._interfaces) + np.cumsum(kind == INTERFACE)
-        first = np.maximum.accumulate(np.where(kind == SECTION, known, 0))
-        return _Blocks(
-            offsets, kind, head["length"].astype(np.int64), obsolete | (kind == PACKET), first, known,
-            first + interface, ticks, captured, original,
-        )  # fmt: skip
+    def _take_other(self, taker: Taker, block: "Block") -> None:
+        """A block that is no ordinary packet."""
+        if block.type == SECTION:
+            self._end_section()
+        elif block.type == INTERFACE:
+            self._add_interface(block)
+        elif block.type == STATISTICS:
+            (interface,) = unpack_from(self._order + "I", self._window.raw, block.at + 8)
+            if interface < len(self._interfaces):
+                self._dropped[interface] = self._told_dropped(block)
+        elif block.type == SIMPLE_PACKET:
+            taker.frames += 1
+            self._facts.untimed += 1
+        elif block.type in NUMBERED_TOO:
+            taker.frames += 1
 
-    def _sound(self, blocks: _Blocks) -> tuple[int, str]:
-        """How many blocks are as they should be, and what is wrong with the one after them (empty: none)."""
-        buffer, order, kind, length = self._window.buffer, self._order, blocks.type, blocks.length
-        trailer = gather(buffer, blocks.offset + np.maximum(length, 4) - 4, order + "u4")
-        shortest = np.full(len(kind), 12)
-        for special, size in SHORTEST.items():
-            shortest[kind == special] = size
-        faults = {
-            "a block's two lengths differ": (trailer != length) | (length & 3 != 0),
-            "a block is too short for its type": length < shortest,
-            "a section header is not one of pcapng 1.x": self._strange_sections(blocks),
-            "a packet is longer than its block": blocks.timed & (blocks.captured + SHORTEST[PACKET] > length),
-            "a packet names an interface never described": blocks.timed & (blocks.interface >= blocks.known),
-            "a section has too many interfaces": blocks.known - blocks.first > MOST_INTERFACES,
-        }
-        faulty = np.logical_or.reduce(list(faults.values()))
-        if not faulty.any():
-            return len(kind), ""
-        at = int(faulty.argmax())
-        return at, next(fault for fault, where in faults.items() if where[at])
-
-    def _records(self, blocks: _Blocks, sound: int) -> Iterator[Records]:
-        """The packets of the first `sound` blocks; learns their interfaces."""
-        for row in np.flatnonzero(blocks.type[:sound] == INTERFACE):
-            self._learn(int(blocks.offset[row]), int(blocks.length[row]))
-        for row in np.flatnonzero(blocks.type[:sound] == STATISTICS):
-            if blocks.interface[row] < blocks.known[row]:
-                interface = self._interfaces[blocks.interface[row]]
-                interface.dropped = self._dropped(int(blocks.offset[row]), int(blocks.length[row]))
-        timed, kind = blocks.timed[:sound], blocks.type[:sound]
-        rows: slice | Ints = slice(sound)
-        is_frame = timed
-        if not timed.all():
-            rows = np.flatnonzero(timed)
-            is_frame = timed | (kind == SIMPLE_PACKET) | np.isin(kind, NUMBERED_TOO)
-            self._facts.untimed += int((kind == SIMPLE_PACKET).sum())
-        if timed.any():
-            interface_of = blocks.interface[rows]
-            link_type = np.array([interface.link_type for interface in self._interfaces], np.uint16)
-            ts, frame = self._times(blocks.ticks[rows], interface_of), self._facts.packets + np.cumsum(is_frame)[rows]
-            yield Records(
-                buffer=self._window.buffer,
-                offset=blocks.offset[rows] + PACKET_HEADER,
-                captured=blocks.captured[rows],
-                original=blocks.original[rows],
-                ts=ts,
-                frame=frame,
-                link_type=link_type[interface_of],
-                stretch=self._facts.clock.stretches(ts, self._forgotten + interface_of, frame),
-            )
-        self._facts.packets += int(is_frame.sum())
-        if sound:
-            self._forget(int(blocks.first[sound - 1]))
-
-    def _strange_sections(self, blocks: _Blocks) -> NDArray[np.bool_]:
-        """Section headers of the other byte order, of none, or of a version to come."""
-        strange = np.zeros(len(blocks.type), np.bool_)
-        rows = np.flatnonzero(blocks.type == SECTION)
-        magic = gather(self._window.buffer, blocks.offset[rows] + 8, self._order + "u4")
-        version = gather(self._window.buffer, blocks.offset[rows] + 12, self._order + "u2")
-        strange[rows] = (magic != BYTE_ORDER_MAGIC) | (version != 1)
-        return strange
-
-    def _times(self, ticks: NDArray[np.uint64], interface_of: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nanoseconds since 1970."""
-        clocks = [(interface.resolution, interface.offset_s * 1_000_000_000) for interface in self._interfaces]
-        if len(set(clocks)) == 1:
-            resolution, offset = clocks[0]
-            ts = nanoseconds(ticks, resolution)
-            ts += offset
-            return ts
-        resolutions, offsets = np.array(clocks, np.int64)[interface_of].T
-        ts = np.empty(len(ticks), np.int64)
-        for resolution in range(256):
-            rows = resolutions == resolution
-            ts[rows] = nanoseconds(ticks[rows], resolution)
-        ts += offsets
-        return ts
-
-    def _learn(self, at: int, length: int) -> None:
-        """One interface description block."""
-        link_type, _, snaplen = unpack_from(self._order + "HHI", self._window.raw, at + 8)
-        interface = _Interface(link_type)
-        for code, value in self._options(at + 16, at + length - 4):
+    def _add_interface(self, block: "Block") -> None:
+        link_type, _, snaplen = unpack_from(self._order + "HHI", self._window.raw, block.at + 8)
+        resolution, offset_s = MICROSECONDS, 0
+        for code, value in self._options(block.at + 16, block.end):
             if code == IF_TSRESOL and len(value) == 1:
-                interface.resolution = value[0]
+                resolution = value[0]
             elif code == IF_TSOFFSET and len(value) == 8:
-                offset_s = unpack(self._order + "q", value)[0]
-                interface.offset_s = max(-FARTHEST_OFFSET_S, min(FARTHEST_OFFSET_S, offset_s))
-        self._interfaces.append(interface)
-        self._facts.add_interface(link_type, interface.unit_ns, snaplen)
+                offset_s = max(-FARTHEST_OFFSET_S, min(FARTHEST_OFFSET_S, unpack(self._order + "q", value)[0]))
+        number = self._forgotten + len(self._interfaces)
+        self._interfaces.append(Interface(number, link_type, resolution, offset_s * 1_000_000_000))
+        self._dropped.append(0)
+        self._facts.add_interface(link_type, unit_ns(resolution), snaplen)
 
-    def _dropped(self, at: int, length: int) -> int:
+    def _told_dropped(self, block: "Block") -> int:
         """What an interface statistics block says was lost since the capture began."""
-        for code, value in self._options(at + 20, at + length - 4):
+        for code, value in self._options(block.at + 20, block.end):
             if code == ISB_IFDROP and len(value) == 8:
                 return int(unpack(self._order + "Q", value)[0])
         return 0
@@ -243,48 +127,113 @@ class PcapngReader:
             yield code, bytes(self._window.raw[at : at + size])
             at += size + -size % 4
 
-    def _forget(self, count: int) -> None:
-        """Let go of the interfaces of sections that are over."""
-        self._facts.dropped += sum(interface.dropped for interface in self._interfaces[:count])
-        del self._interfaces[:count]
-        self._forgotten += count
+    def _end_section(self) -> None:
+        """Let go of the interfaces of a section that is over."""
+        self._facts.dropped += sum(self._dropped)
+        self._forgotten += len(self._interfaces)
+        self._interfaces, self._dropped = [], []
 
-    def _turns_at(self, at: int) -> bool:
-        """Whether a section of the other byte order begins there; if so, that is the order from now on."""
+    def _turn(self, at: int) -> None:
+        """Change the byte order where a section of the other one begins there."""
         raw = self._window.raw
-        order = BYTE_ORDERS.get(bytes(raw[at + 8 : at + 12])) if self._is_section(at) else None
+        if at + 12 > self._window.end or raw[at : at + len(MAGIC)] != MAGIC:
+            return
+        order = BYTE_ORDERS.get(bytes(raw[at + 8 : at + 12]))
         if order in (None, self._order):
-            return False
+            return
         self._turns += 1
         if self._turns > MOST_TURNS:
             raise self._damage(at, "the byte order changes too often")
         self._order = order
-        return True
-
-    def _is_section(self, at: int) -> bool:
-        return at + 12 <= self._window.end and self._window.raw[at : at + len(MAGIC)] == MAGIC
 
     def _impossible_length(self, at: int) -> str:
         raw, end = self._window.raw, self._window.end
         if at + 8 > end or (raw[at : at + len(MAGIC)] == MAGIC and at + 12 > end):
             return ""  # too little of it is there to tell
-        length = unpack_from(self._order + "I", raw, at + 4)[0]
-        return "" if 12 <= length <= LONGEST_BLOCK else f"a block says it is {length:,} bytes long"
+        (length,) = unpack_from(self._order + "I", raw, at + 4)
+        return "" if SHORTEST_BLOCK <= length <= LONGEST_BLOCK else f"a block says it is {length:,} bytes long"
 
     def _damage(self, at: int, what: str) -> StoppedError:
         return StoppedError(TroubleKind.DAMAGED, self._window.base + at, what)
 
 
-def nanoseconds(ticks: NDArray[np.uint64], resolution: int) -> NDArray[np.int64]:
-    """Time stamps in units of if_tsresol as nanoseconds, rounded down."""
-    exponent = resolution & 0x7F
-    if resolution & 0x80:
-        excess = max(0, exponent - 34)  # finer than int64 arithmetic can take, and than anyone needs
-        ticks, exponent = ticks >> np.uint64(min(excess, 63)), exponent - excess
-        rest = ticks & np.uint64((1 << exponent) - 1)
-        ns = (ticks >> np.uint64(exponent)) * np.uint64(10**9) + (rest * np.uint64(10**9) >> np.uint64(exponent))
+class Block(NamedTuple):
+    """A complete block: where it begins in the window, its type, and its length in bytes."""
+
+    at: int
+    type: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Where its trailing length begins."""
+        return self.at + self.length - 4
+
+
+def blocks(window: Window, at: int, order: str) -> Iterator[Block]:
+    """The complete blocks from there on, up to one of an impossible length."""
+    head_at = Struct(order + "II").unpack_from
+    while at + 8 <= window.end:
+        kind, length = head_at(window.raw, at)
+        if not SHORTEST_BLOCK <= length <= LONGEST_BLOCK or at + length > window.end:
+            return
+        yield Block(at, kind, length)
+        at += length
+
+
+class PacketHead(NamedTuple):
+    """What stands before the packet in an enhanced or obsolete packet block."""
+
+    interface: int  # of the section
+    ticks: int  # its time, in the unit of the interface
+    captured: int  # bytes
+    original: int
+
+
+def packet_head(window: Window, at: int, kind: int, order: str) -> PacketHead:
+    """The head of the packet block at that position."""
+    interface, high, low, captured, original = unpack_from(order + "IIIII", window.raw, at + 8)
+    if kind == OBSOLETE_PACKET:  # its interface id has 16 bits, then come 16 bits of drop count
+        interface = interface & 0xFFFF if order == "<" else interface >> 16
+    return PacketHead(interface, high << 32 | low, captured, original)
+
+
+def block_fault(window: Window, block: Block, order: str, interfaces: int) -> str:
+    """What is wrong with a complete block, "" if nothing; the section has described so many interfaces."""
+    (trailer,) = unpack_from(order + "I", window.raw, block.end)
+    if trailer != block.length or block.length & 3:
+        return "a block's two lengths differ"
+    if block.length < SHORTEST.get(block.type, SHORTEST_BLOCK):
+        return "a block is too short for its type"
+    if block.type == SECTION:
+        magic, version = unpack_from(order + "IH", window.raw, block.at + 8)
+        if magic != BYTE_ORDER_MAGIC or version != 1:
+            return "a section header is not one of pcapng 1.x"
+    if block.type in (PACKET, OBSOLETE_PACKET):
+        return _packet_fault(packet_head(window, block.at, block.type, order), block.length, interfaces)
+    if block.type == INTERFACE and interfaces >= MOST_INTERFACES:
+        return "a section has too many interfaces"
+    return ""
+
+
+def _packet_fault(packet: PacketHead, length: int, interfaces: int) -> str:
+    if packet.captured + SHORTEST[PACKET] > length:
+        return "a packet is longer than its block"
+    return "a packet names an interface never described" if packet.interface >= interfaces else ""
+
+
+def unit_ns(resolution: int) -> float:
+    """The unit of an interface's time stamps, from its if_tsresol."""
+    return 1e9 / (2.0 if resolution & 0x80 else 10.0) ** (resolution & 0x7F)
+
+
+def nanoseconds(ticks: int, interface: Interface) -> int:
+    """A time stamp of that interface in ns since 1970, rounded down; FARTHEST_NS at most, whatever a file says."""
+    exponent = interface.resolution & 0x7F
+    if interface.resolution & 0x80:
+        ns = ticks * 10**9 >> exponent
     elif exponent <= 9:
-        ns = ticks * np.uint64(10 ** (9 - exponent))
+        ns = ticks * 10 ** (9 - exponent)
     else:
-        ns = ticks // np.uint64(10 ** min(exponent - 9, 19))
-    return ns.view(np.int64)
+        ns = ticks // 10 ** (exponent - 9)
+    return max(-FARTHEST_NS, min(ns + interface.offset_ns, FARTHEST_NS))

@@ -1,46 +1,11 @@
-"""What reading a capture yields: batches of records, and what a person must know about the input."""
+"""Between a capture and who takes its records: interfaces, and what a person must know about the input."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nagle_lab.capture.clock import Clock
-
-PADDING = 128
-"""Bytes of a buffer that may be read beyond the end of any record (their content means nothing)."""
-
-
-@dataclass(frozen=True)
-class Records:
-    """One batch of captured packets: a window of the input and, per packet, where it lies in there.
-
-    All columns have one row per packet, in file order. A batch is valid until the next one is asked for,
-    because the window under it is used again.
-    """
-
-    buffer: NDArray[np.uint8]
-    offset: NDArray[np.int64]  # of the packet's link layer in `buffer`
-    captured: NDArray[np.int64]  # bytes
-    original: NDArray[np.int64]  # bytes on the wire
-    ts: NDArray[np.int64]  # ns since 1970-01-01 UTC
-    frame: NDArray[np.int64]  # 1-based position in the whole input, as in Wireshark
-    link_type: NDArray[np.uint16]  # LINKTYPE_… number
-    stretch: NDArray[np.int64]  # only times of one stretch can be compared (:mod:`nagle_lab.capture.clock`)
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    @property
-    def columns(self) -> list[NDArray[Any]]:
-        """The buffer, then all columns in order."""
-        return [getattr(self, field.name) for field in fields(self)]
-
-    def take(self, rows: NDArray[np.int64]) -> "Records":
-        """Some rows of the same buffer."""
-        return Records(self.buffer, *(column[rows] for column in self.columns[1:]))
+from nagle_lab.capture.window import Window
 
 
 class TroubleKind(StrEnum):
@@ -70,7 +35,7 @@ class Trouble(str):
 
 
 class StoppedError(Exception):
-    """Why the records of a file end before the file does. Raised after all good ones were yielded."""
+    """Why the records of a file end before the file does. Raised after all good ones were taken."""
 
     def __init__(self, kind: TroubleKind, position: int, what: str) -> None:
         super().__init__(what)
@@ -88,9 +53,8 @@ class Facts:
     link_types: dict[int, None] = field(default_factory=dict)  # LINKTYPE_… numbers, likewise
     resolution_ns: float = 0  # coarsest unit of the time stamps: 1 nanosecond, 1000 microsecond, …
     snaplen: int = 0  # largest one stated, bytes; 0 is "no limit"
-    packets: int = 0  # frames in the input, as Wireshark counts them; some may not be yielded
-    untimed: int = 0  # of these, without a time of capture and so not yielded
-    clock: Clock = field(default_factory=Clock)
+    packets: int = 0  # frames in the input, as Wireshark counts them; some have no record
+    untimed: int = 0  # packets without a time of capture, and so not among the records
     dropped: int = 0  # packets the capturing program says it lost
     trouble: list[Trouble] = field(default_factory=list)
 
@@ -103,3 +67,58 @@ class Facts:
     def warn(self, kind: TroubleKind, text: str) -> None:
         """Note trouble."""
         self.trouble.append(Trouble(kind, text))
+
+
+class Interface(NamedTuple):
+    """What the records of one interface have in common. A tick is the unit of its time stamps."""
+
+    number: int  # through the whole input
+    link_type: int
+    resolution: int = 6  # if_tsresol of pcapng: a negative power of ten, with the top bit set of two
+    offset_ns: int = 0  # to add to its times
+
+
+class PcapFraming(NamedTuple):
+    """How the records of a pcap file are to be read."""
+
+    order: str  # "<" or ">"
+    header: int  # bytes of a record header
+    interface: Interface
+
+
+class Clock(Protocol):
+    """Whether time goes on (:class:`nagle_lab.capture.clock.Clock`), wherever that is kept."""
+
+    @property
+    def set_back(self) -> tuple[int, int] | None:
+        """The frame at which the clock was seen set back, and by how many ns."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the packet taken last; as many as there were breaks."""
+
+    def new_file(self) -> None:
+        """What follows is another file's."""
+
+    def begins_before(self) -> bool:
+        """Whether the file began before the one before it ended; True once."""
+
+
+class Taker(Protocol):
+    """Who takes the records of a capture: plain Python, or its C twin.
+
+    Both take complete records from ``window`` at ``at`` on, and return the position of the first one that is
+    incomplete, or that they leave to the reader: whatever is not an ordinary packet.
+    """
+
+    frames: int  # so far, in the whole input; the reader counts those that are no packets
+
+    @property
+    def clock(self) -> Clock:
+        """What the times of the records told."""
+
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """Take pcap records."""
+
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Take enhanced and obsolete packet blocks of interfaces that were described."""

@@ -1,13 +1,12 @@
 """nagle-lab show: a stored run again, or one stall of a capture in full."""
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from nagle_lab.cli.exports import Exports, Wanted
 from nagle_lab.cli.report import report
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.examples import examples
@@ -48,7 +47,7 @@ def _show(path: Path, number: int | None, as_json: bool, exports: Exports) -> Ex
 def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
     number, stall = _choose(path, result, number)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(stall), separators=(",", ":")) + "\n")
+        sys.stdout.write(json_text(stall) + "\n")
     else:
         screen = terminal.console()
         terminal.show_stall(result, stall, number, ladder_of([path], result, stall), screen)

@@ -4,52 +4,65 @@ The field names are the contract (docs/result.md, schema/result.schema.json); ti
 with. The same file gives the same result, byte for byte, wherever and whenever it is analysed.
 """
 
-import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
-SCHEMA = "nagle-lab/1"
+import msgspec
+from msgspec import Meta
+
+from nagle_lab.diagnosis.idle import Cause
+from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.verdict import Verdict
+
+SCHEMA: Literal["nagle-lab/1"] = "nagle-lab/1"
+
+LARGEST = (1 << 53) - 1  # the largest whole number that every reader of JSON keeps (RFC 8259 §6)
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Frame = Annotated[int, Meta(ge=1, le=LARGEST)]
+Number = Annotated[float, Meta(ge=0)]  # ms, µs, s: what the field's name ends with
+Share = Annotated[float, Meta(ge=0, le=1)]
+Role = Literal["client", "server"]
+Roles = Literal["client", "server", "both"]
+Place = Literal["client", "server", "both", "neither"]
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One end of a connection; role "client" or "server"."""
 
     ip: str
-    port: int
-    role: str
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    role: Role
 
     def __str__(self) -> str:
         return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """The capture file."""
 
     file: str  # its name without folders, so that the result does not depend on where it lies
-    sha256: str  # "" where it was not asked for: a screen does not show it
+    sha256: Annotated[
+        str, Meta(pattern="^([0-9a-f]{64})?$")
+    ]  # "" where it was not asked for: a screen does not show it
     format: str
     link_type: list[str]
-    packets: int
-    tcp_packets: int
+    packets: Count
+    tcp_packets: Count
     first_time: str | None  # UTC, ISO 8601, nanoseconds
     duration_s: float
 
 
-@dataclass(frozen=True)
-class Quality:
+class Quality(msgspec.Struct, frozen=True):
     """What may weaken a verdict."""
 
     damage: list[str]  # what is wrong with the file
-    not_decoded: dict[str, int]  # packets left out, by what they are
-    handshakes: int  # connections whose handshake is in the capture
-    rejected: dict[str, int]  # trigger, late ACK and data in sequence, but not a stall, and why
+    not_decoded: dict[str, Count]  # packets left out, by what they are
+    handshakes: Count  # connections whose handshake is in the capture
+    rejected: dict[str, Count]  # trigger, late ACK and data in sequence, but not a stall, and why
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """Percentiles (nearest rank: values that were observed) and maximum."""
 
     p50: float
@@ -58,105 +71,98 @@ class Spread:
     max: float
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """How often durations of each length occur: 20 bins for a power of ten, those in which there is one."""
 
-    count: int
-    total_ms: float
-    bins: list[tuple[float, float, int]]  # ms from, ms up to but without, how many
+    count: Count
+    total_ms: Number
+    bins: list[tuple[Number, Number, Count]]  # ms from, ms up to but without, how many
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """The whole capture."""
 
-    connections: int
-    exchanges: int
-    repeat_exchanges: int  # those that follow another on their connection
-    stalled_exchanges: int
-    stalls: int
-    stalled_share: float
-    delayed_acks: int
-    delayed_acks_by: dict[str, int]  # by role: "client", "server"
-    fin_acks_by_timer: dict[str, int]  # ACKs of bare FINs that the timer sent without delay, by role
-    packets_by: dict[str, int]  # sent, by role
-    segments_by: dict[str, int]  # the same, packets made by segmentation offload counted in parts
+    connections: Count
+    exchanges: Count
+    repeat_exchanges: Count  # those that follow another on their connection
+    stalled_exchanges: Count
+    stalls: Count
+    stalled_share: Share
+    delayed_acks: Count
+    delayed_acks_by: dict[Role, Count]  # by role: "client", "server"
+    fin_acks_by_timer: dict[Role, Count]  # ACKs of bare FINs that the timer sent without delay, by role
+    packets_by: dict[Role, Count]  # sent, by role
+    segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
     release_us: Spread | None
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
-    round_trip_us: dict[str, float | None]  # from the capture point to each role and back, median of the shortest
-    captured_near: str | None  # the role, "both" ends, "neither"; None without handshakes
+    round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
+    captured_near: Place | None  # the role, "both" ends, "neither"; None without handshakes
     request_to_ack_ms: Spread | None
     request_to_response_ms: Spread | None
     exchange_ms: Spread | None
-    wire_bytes: int  # of all TCP packets, link layer included where it was captured
-    payload_bytes: int  # in them
-    lost_ms_total: float
-    packets_per_exchange: float
-    held_by: str | None
-    delayed_by: str | None
+    wire_bytes: Count  # of all TCP packets, link layer included where it was captured
+    payload_bytes: Count  # in them
+    lost_ms_total: Number
+    packets_per_exchange: Number
+    held_by: Roles | None
+    delayed_by: Roles | None
     remedy: str | None
 
 
-@dataclass(frozen=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """Silences inside exchanges that have one cause in common."""
 
-    count: int
-    total_ms: float
+    count: Count
+    total_ms: Number
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """What one side of a connection sent."""
 
-    packets: int
-    segments: int  # the same, packets made by segmentation offload counted in parts
-    wire_bytes: int  # of the whole packets, link layer included where it was captured
-    payload_bytes: int
-    delayed_acks: int
-    fin_acks_by_timer: int  # ACKs of bare FINs that the timer sent without delay
-    acks_before_timer: int  # of the delayed ones, those that came sooner than a timer can fire
+    packets: Count
+    segments: Count  # the same, packets made by segmentation offload counted in parts
+    wire_bytes: Count  # of the whole packets, link layer included where it was captured
+    payload_bytes: Count
+    delayed_acks: Count
+    fin_acks_by_timer: Count  # ACKs of bare FINs that the timer sent without delay
+    acks_before_timer: Count  # of the delayed ones, those that came sooner than a timer can fire
 
 
-@dataclass(frozen=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True):
     """One connection."""
 
-    id: int
+    id: Count
     client: Endpoint
     server: Endpoint
-    first_frame: int
-    packets: int
+    first_frame: Frame
+    packets: Count
     handshake: bool
-    mss: int  # payload bytes of a full segment
-    exchanges: int
-    stalled_exchanges: int
-    stalls: int
-    first_stalled_exchange: int | None  # counted from 1
-    sent: dict[str, Sent]  # by role: "client", "server"
+    mss: Count  # payload bytes of a full segment
+    exchanges: Count
+    stalled_exchanges: Count
+    stalls: Count
+    first_stalled_exchange: Frame | None  # counted from 1
+    sent: dict[Role, Sent]  # by role: "client", "server"
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """One proved stall; frames are 1-based positions in the file, as in Wireshark."""
 
-    connection: int
-    exchange: int  # counted from 1
+    connection: Count
+    exchange: Frame  # counted from 1
     held_by: Endpoint
     delayed_by: Endpoint
-    trigger_frame: int
-    ack_frame: int
-    release_frame: int
-    wait_ms: float
+    trigger_frame: Frame
+    ack_frame: Frame
+    release_frame: Frame
+    wait_ms: Number
     release_us: float
-    trigger_bytes: int
-    released_bytes: int
+    trigger_bytes: Count
+    released_bytes: Count
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """One answered exchange; gaps are None where the capture does not show them."""
 
     connection: int
@@ -169,24 +175,23 @@ class Exchange:
 
 
 class Stalls(Sequence[Stall]):
-    """The stalls of a result, in order of their late ACKs."""
+    """The stalls of a result, in order of their releases."""
 
     @abstractmethod
     def typical(self) -> Stall:
         """The stall whose wait is the median one: the one to show."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """What one capture shows."""
 
-    schema: str
+    schema: Literal["nagle-lab/1"]
     source: Source
     quality: Quality
-    verdict: str
+    verdict: Verdict
     reason: str
     summary: Summary
-    silences: dict[str, Silence]  # by cause: nagle_lab.diagnosis.silences.Cause
+    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.silences.Cause
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls
@@ -200,12 +205,11 @@ class Result:
         if not self.source.sha256:
             raise ValueError("JSON tells the SHA-256 of the file: analyze it with that")
         rows_of = ("connections", "stalls", "exchanges")
-        scalars = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in rows_of}
-        yield json_text(scalars)[:-1]
+        yield json_text({name: getattr(self, name) for name in self.__struct_fields__ if name not in rows_of})[:-1]
         for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
             yield f',"{name}":['
-            for i, row in enumerate(rows):
-                yield ("," if i else "") + json_text(row)
+            for begin in range(0, len(rows), _AT_ONCE):
+                yield ("," if begin else "") + json_text(list(rows[begin : begin + _AT_ONCE]))[1:-1]
             yield "]"
         yield "}\n"
 
@@ -214,9 +218,27 @@ class Result:
         return "".join(self.json_parts())
 
 
-def json_text(value: object) -> str:
-    """One line of JSON; what a terminal would act on is written as ``\\u009b``, the same value to a reader."""
-    text = json.dumps(value, default=vars, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+_AT_ONCE = 1 << 12  # rows
+
+
+def json_schema() -> str:
+    """The JSON Schema of a result: ``schema/result.schema.json``."""
+
+    def items(of: type) -> dict[str, Any]:
+        if of is Stalls:
+            return {"type": "array", "items": {"$ref": "#/$defs/Stall"}}
+        raise NotImplementedError
+
+    (schema, _), parts = msgspec.json.schema_components((Result, Stall), schema_hook=items)
+    del parts["Result"]["properties"]["exchanges"]  # for tables: not part of the JSON
+    for part in parts.values():
+        if "properties" in part:
+            part["additionalProperties"] = False
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nagle-lab: what one capture shows"}
+    whole = {**head, **schema, "$defs": parts}
+    return (
+        msgspec.json.format(msgspec.json.encode(whole), indent=1)
+        .decode()
+        .replace("#/components/schemas/", "#/$defs/")
+        + "\n"
+    )

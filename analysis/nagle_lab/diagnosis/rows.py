@@ -1,34 +1,35 @@
-"""Connections and stalls of a result: sequences whose rows are made when asked for.
+"""Connections, stalls and exchanges of a result: sequences whose rows are made when asked for.
 
 A capture of millions of packets can hold hundreds of thousands of them; a view that shows three makes three.
 """
 
-import ipaddress
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import lru_cache
+from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.findings import ROLES, Findings
 from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
-from nagle_lab.tcp.columns import Ints
-from nagle_lab.tcp.shelf import Shelf
+from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.tables import Table
 
 Row = TypeVar("Row")
-_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 12  # rows
+
+_COLUMNS = LAYOUTS["connection"].columns
 # In the order of Sent's fields.
 _SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks")
 
 
 class _Rows(Sequence[Row], Generic[Row]):
-    """A sequence of what ``_of`` makes of the rows of a shelf."""
+    """A sequence of what ``_make`` makes of the rows of a table."""
 
-    def __init__(self, shelf: Shelf, found: Findings) -> None:
-        self._shelf, self._found = shelf, found
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def __len__(self) -> int:
-        return len(self._shelf)
+        return len(self._table)
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -36,117 +37,108 @@ class _Rows(Sequence[Row], Generic[Row]):
     def __getitem__(self, at: slice) -> list[Row]: ...
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
         if isinstance(at, slice):
-            return list(self._of(np.arange(*at.indices(len(self)))))
+            begin, end, step = at.indices(len(self))
+            if step != 1:
+                return [self[i] for i in range(begin, end, step)]
+            return list(self._read(begin, max(begin, end)))
         if not -len(self) <= at < len(self):
             raise IndexError(at)
-        return next(self._of(np.array([at % len(self)])))
+        at %= len(self)
+        return next(self._read(at, at + 1))
 
     def __iter__(self) -> Iterator[Row]:
         for begin in range(0, len(self), _AT_ONCE):
-            yield from self._of(np.arange(begin, min(begin + _AT_ONCE, len(self))))
+            yield from self._read(begin, min(begin + _AT_ONCE, len(self)))
 
-    def _of(self, at: Ints) -> Iterator[Row]:
-        raise NotImplementedError
+    def _read(self, begin: int, end: int) -> Iterator[Row]:
+        return map(self._make, self._table.layout.struct.iter_unpack(self._table.read(begin, end)))
+
+    @abstractmethod
+    def _make(self, row: tuple[Any, ...]) -> Row:
+        """What a row of the table, unpacked, says."""
 
 
 class ConnectionRows(_Rows[Connection]):
     """Every connection, in order of appearance."""
 
-    def __init__(self, found: Findings) -> None:
-        super().__init__(found.ledger, found)
-
-    def _of(self, at: Ints) -> Iterator[Connection]:
-        for number, entry in zip(at.tolist(), self._shelf.take(at), strict=True):
-            client = int(entry["client"])
-            yield Connection(
-                id=number,
-                client=endpoint(entry, client),
-                server=endpoint(entry, 1 - client),
-                first_frame=int(entry["first_frame"]),
-                packets=int(entry["packets"].sum()),
-                handshake=bool(entry["handshake"]),
-                mss=int(entry["size"]),
-                exchanges=int(entry["answered"]),
-                stalled_exchanges=int(entry["stalled"]),
-                stalls=int(entry["stalls"]),
-                first_stalled_exchange=int(entry["first_stalled"]) + 1 if entry["first_stalled"] >= 0 else None,
-                sent={role: _sent(entry, side) for role, side in zip(ROLES, (client, 1 - client), strict=True)},
-            )
+    def _make(self, row: tuple[Any, ...]) -> Connection:
+        of = {name: row[place] for name, place in _COLUMNS.items()}
+        client = of["client"]
+        server = 1 - client
+        first_stalled = of["first_stalled"]
+        return Connection(
+            id=of["number"],
+            client=_endpoint(of, client),
+            server=_endpoint(of, server),
+            first_frame=of["first_frame"],
+            packets=of["packets", 0] + of["packets", 1],
+            handshake=bool(of["syns"]),
+            mss=of["full_size"],
+            exchanges=of["answered"],
+            stalled_exchanges=of["stalled"],
+            stalls=of["stalls"],
+            first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
+            sent={
+                role: Sent(*(of[name, side] for name in _SENT))
+                for role, side in zip(ROLES, (client, server), strict=True)
+            },
+        )
 
 
 class StallRows(_Rows[Stall], Stalls):
     """Every proved stall, in order of release."""
 
     def __init__(self, found: Findings) -> None:
-        super().__init__(found.stalls, found)
+        super().__init__(found.stalls)
+        self._found = found
+        self._ends = lru_cache(_AT_ONCE)(self._ends_of)
 
     def typical(self) -> Stall:
         """The first stall whose wait is the median one, to the microsecond: the one to show."""
         percentiles = self._found.wait.percentiles([50])
         assert percentiles is not None, "there is no stall"
-        begin = 0
-        for rows in self._shelf.chunks():
-            at = np.flatnonzero(np.rint(rows["wait"] / 1e3) == percentiles[0])
-            if len(at):
-                return self[begin + int(at[0])]
-            begin += len(rows)
+        wait = LAYOUTS["candidate"].columns["wait"]
+        for row in self._table.rows():
+            if round(row[wait] / 1e3) == percentiles[0]:
+                return self._make(row)
         raise AssertionError("the median was observed")
 
-    def _of(self, at: Ints) -> Iterator[Stall]:
-        rows = self._shelf.take(at)
-        known = self._found.ledger.of(rows["conn"])
-        ends = [[endpoint(entry, side) for side in (0, 1)] for entry in known.entries]
-        for which, row in zip(known.of.tolist(), rows.tolist(), strict=True):
-            conn, exchange, side, trigger, ack, released, trigger_bytes, released_bytes, wait, release, _ = row
-            yield Stall(
-                connection=conn,
-                exchange=exchange + 1,
-                held_by=ends[which][side],
-                delayed_by=ends[which][1 - side],
-                trigger_frame=trigger,
-                ack_frame=ack,
-                release_frame=released,
-                wait_ms=round(wait / 1e6, 3),
-                release_us=round(release / 1e3, 3),
-                trigger_bytes=trigger_bytes,
-                released_bytes=released_bytes,
-            )
+    def _make(self, row: tuple[Any, ...]) -> Stall:
+        connection, trigger, ack, released, wait, release, _, exchange, trigger_bytes, released_bytes, side = row
+        held_by, delayed_by = self._ends(connection, side)
+        return Stall(
+            connection, exchange + 1, held_by, delayed_by, trigger, ack, released, round(wait / 1e6, 3),
+            round(release / 1e3, 3), trigger_bytes, released_bytes,
+        )  # fmt: skip
+
+    def _ends_of(self, connection: int, side: int) -> tuple[Endpoint, Endpoint]:
+        return end_of(self._found, connection, side), end_of(self._found, connection, 1 - side)
 
 
 class ExchangeRows(_Rows[Exchange]):
     """Every answered exchange, in the order in which they ended; ``first_ts`` is the first packet's time, ns."""
 
-    def __init__(self, found: Findings, kept: Shelf, first_ts: int) -> None:
-        super().__init__(kept, found)
+    def __init__(self, found: Findings, exchanges: Table, first_ts: int) -> None:
+        super().__init__(exchanges)
         self._first_ts = first_ts
-        self._stalled = np.concatenate([np.empty(0, np.int64), *(_keys(rows) for rows in found.stalls.chunks())])
+        columns = LAYOUTS["candidate"].columns
+        connection, exchange = columns["connection"], columns["exchange"]
+        self._stalled = {(row[connection], row[exchange]) for row in found.stalls.rows()}
 
-    def _of(self, at: Ints) -> Iterator[Exchange]:
-        rows = self._shelf.take(at)
-        stalled = np.isin(_keys(rows), self._stalled)
-        for row, has_stalled in zip(rows.tolist(), stalled.tolist(), strict=True):
-            conn, number, asked, *gaps = row
-            to_ack, to_response, total = (None if gap < 0 else round(gap / 1e6, 3) for gap in gaps)
-            seconds = round((asked - self._first_ts) / 1e9, 6)
-            yield Exchange(conn, number + 1, seconds, to_ack, to_response, total, has_stalled)
-
-
-def _keys(rows: NDArray[np.void]) -> Ints:
-    """One number per exchange of rows that name one."""
-    return np.asarray((rows["conn"] << 32) + rows["exchange"])
+    def _make(self, row: tuple[Any, ...]) -> Exchange:
+        connection, asked, *gaps, number = row
+        to_ack, to_response, total = (None if gap < 0 else round(gap / 1e6, 3) for gap in gaps)
+        seconds = round((asked - self._first_ts) / 1e9, 6)
+        stalled = (connection, number) in self._stalled
+        return Exchange(connection, number + 1, seconds, to_ack, to_response, total, stalled)
 
 
-def _sent(entry: np.void, side: int) -> Sent:
-    return Sent(*(int(entry[name][side]) for name in _SENT))
+def end_of(found: Findings, connection: int, side: int) -> Endpoint:
+    """One end of a connection."""
+    row = found.connections.table.row(connection)
+    return _endpoint({name: row[place] for name, place in _COLUMNS.items()}, side)
 
 
-def endpoint(entry: np.void, side: int) -> Endpoint:
-    """One end of a connection, from its ledger entry."""
-    role = ROLES[int(side != entry["client"])]
-    return Endpoint(address(int(entry["hi"][side]), int(entry["lo"][side])), int(entry["port"][side]), role)
-
-
-def address(hi: int, lo: int) -> str:
-    """An address from its two halves; IPv4 comes mapped into IPv6."""
-    v6 = ipaddress.IPv6Address(hi << 64 | lo)
-    return str(v6.ipv4_mapped or v6)
+def _endpoint(of: dict[Any, Any], side: int) -> Endpoint:
+    address = of["address"][16 * side : 16 * side + 16]
+    return Endpoint(address_text(address), of["port", side], ROLES[side != of["client"]])

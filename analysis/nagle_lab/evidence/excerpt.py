@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.capture import open_capture
-from nagle_lab.diagnosis.result import Connection
-from nagle_lab.packet import Packets, Tally, decode
-from nagle_lab.tcp.columns import ACK, FIN, PSH, RST, SYN
+from nagle_lab.diagnosis.result import Connection, Endpoint
+from nagle_lab.evidence.segments import Ends, segments
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN
 
-_AT_ONCE = 1 << 20  # bytes read at a time; mostly what is wanted is near the beginning
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
 
 
@@ -108,31 +106,23 @@ class _Reader:
 
 
 def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) -> Iterator[tuple[Connection, Step]]:
-    """The packets of some connections; those of each in capture order."""
-    with open_capture(files, window_bytes=_AT_ONCE, sha256=False) as capture:
-        for records in capture:
-            packets = decode(records, Tally())
-            for connection in connections:
-                yield from ((connection, step) for step in _of_connection(packets, connection))
+    """The packets of some connections, in capture order."""
+    senders: dict[Ends, list[tuple[Connection, bool]]] = {}  # who sends that way: connection, and whether its client
+    for connection in connections:
+        client, server = _end(connection.client), _end(connection.server)
+        senders.setdefault((*client, *server), []).append((connection, True))
+        if client != server:
+            senders.setdefault((*server, *client), []).append((connection, False))
+    first_frame = min((connection.first_frame for connection in connections), default=1)
+    for s in segments(files, ends=senders, first_frame=first_frame):
+        flags = ",".join(name for bit, name in _FLAGS if s.flags & bit)
+        for connection, from_client in senders[s.src, s.sport, s.dst, s.dport]:
+            if s.frame >= connection.first_frame:
+                yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack)
 
 
-def _of_connection(p: Packets, connection: Connection) -> Iterator[Step]:
-    hi, lo = _halves(connection.client.ip)
-    peer_hi, peer_lo = _halves(connection.server.ip)
-    port, peer_port = connection.client.port, connection.server.port
-    sent = (p.src_hi == hi) & (p.src_lo == lo) & (p.sport == port)
-    sent &= (p.dst_hi == peer_hi) & (p.dst_lo == peer_lo) & (p.dport == peer_port)
-    received = (p.dst_hi == hi) & (p.dst_lo == lo) & (p.dport == port)
-    received &= (p.src_hi == peer_hi) & (p.src_lo == peer_lo) & (p.sport == peer_port)
-    for i in (sent | received).nonzero()[0].tolist():
-        if p.frame[i] >= connection.first_frame:
-            flags = ",".join(name for bit, name in _FLAGS if p.flags[i] & bit)
-            numbers = int(p.seq[i]), int(p.ack[i])
-            yield Step(int(p.frame[i]), int(p.ts[i]), bool(sent[i]), int(p.length[i]), flags, *numbers)
-
-
-def _halves(ip: str) -> tuple[int, int]:
-    """The address as two 64-bit halves, IPv4 mapped into IPv6, as the packet table has it."""
-    address = ipaddress.ip_address(ip)
-    whole = int(address) | 0xFFFF << 32 if address.version == 4 else int(address)
-    return whole >> 64, whole & (1 << 64) - 1
+def _end(endpoint: Endpoint) -> tuple[bytes, int]:
+    """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
+    address = ipaddress.ip_address(endpoint.ip)
+    mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
+    return mapped + address.packed, endpoint.port

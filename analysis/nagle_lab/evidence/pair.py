@@ -4,13 +4,11 @@ Neither clock is compared with the other: the ACK delay runs from the trigger's 
 nearest the delaying end, the hold from trigger to release at any capture, both within one file.
 """
 
-import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
 from nagle_lab.errors import NagleLabError
 
@@ -30,7 +28,7 @@ class Pair:
 
     def to_json(self) -> str:
         """One line, ending in a newline."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, separators=(",", ":"), allow_nan=False) + "\n"
+        return json_text({"schema": SCHEMA, **asdict(self)}) + "\n"
 
 
 def match(one: Result, two: Result) -> Pair:
@@ -48,15 +46,15 @@ def match(one: Result, two: Result) -> Pair:
         )
     left, right = dict(_keyed(one)), dict(_keyed(two))
     common = [(left[key], right[key]) for key in left if key in right]
-    delay = np.array([min(a.wait_ms, b.wait_ms) for a, b in common])
-    hold = np.array([max(a.wait_ms + a.release_us / 1e3, b.wait_ms + b.release_us / 1e3) for a, b in common])
+    delay = [min(a.wait_ms, b.wait_ms) for a, b in common]
+    hold = [max(a.wait_ms + a.release_us / 1e3, b.wait_ms + b.release_us / 1e3) for a, b in common]
     return Pair(
         files=[one.source.file, two.source.file],
         matched=len(common),
         only_in=[len(left) - len(common), len(right) - len(common)],
         ack_delay_ms=_spread(delay),
         hold_ms=_spread(hold),
-        path_ms=_spread(hold - delay),
+        path_ms=_spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
     )
 
 
@@ -73,7 +71,10 @@ def _keyed(result: Result) -> Iterator[tuple[tuple[str, str, int, int], Stall]]:
         yield (*place, seen[place]), stall
 
 
-def _spread(values: NDArray[np.float64]) -> Spread | None:
-    if not len(values):
+def _spread(values: Sequence[float]) -> Spread | None:
+    """Percentiles by nearest rank."""
+    if not values:
         return None
-    return Spread(*(round(float(v), 3) for v in np.percentile(values, [50, 95, 99, 100], method="inverted_cdf")))
+    ordered = sorted(values)
+    ranks = (math.ceil(percent * len(ordered) / 100) for percent in (50, 95, 99, 100))
+    return Spread(*(round(ordered[rank - 1], 3) for rank in ranks))

@@ -1,10 +1,9 @@
-"""Wireshark's view of a capture, through tshark: full detail of some frames, and its rows to hold our table against.
+"""Wireshark's view of a capture, through tshark: full detail of some frames, and its rows to hold ours against.
 
 Nothing here is needed to reach a verdict. tshark runs as a program, with default settings whatever the user's are.
 """
 
 import io
-import ipaddress
 import os
 import re
 import secrets
@@ -16,17 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nagle_lab.capture import Capture, Records, open_capture
+from nagle_lab.capture.capture import Capture, open_capture
+from nagle_lab.capture.take import Taker
 from nagle_lab.errors import NagleLabError
-from nagle_lab.packet import Packets, kinds
-from nagle_lab.packet.decode import LAYERS
-from nagle_lab.packet.layers import Layers, peel
-from nagle_lab.packet.tcp import segments
+from nagle_lab.packet.headers import Packet
+from nagle_lab.packet.kinds import name_of
+from nagle_lab.packet.segment import Segment, address_text, decode, peel
 
 MISSING = "tshark is not installed: as root on Debian or Ubuntu: apt-get install tshark"
 
@@ -78,32 +74,15 @@ class Row(NamedTuple):
 # ------------------------------------------------------------------------------------------- our rows
 
 
-def rows_of(packets: Packets) -> list[Row]:
-    """A packet table as rows."""
-    p = packets
-    addresses = (_addresses(p.src_hi, p.src_lo), _addresses(p.dst_hi, p.dst_lo))
-    header = (c.tolist() for c in (p.sport, p.dport, p.seq, p.ack, p.flags, p.window, p.length))
-    options = (
-        [value or None for value in p.mss.tolist()],
-        [value if value >= 0 else None for value in p.wscale.tolist()],
-        _where(p.has_ts, p.tsval),
-        _where(p.has_ts, p.tsecr),
-    )
-    return list(map(Row, p.frame.tolist(), p.ts.tolist(), *addresses, *header, *options))
-
-
-def _where(there: NDArray[np.bool_], values: NDArray[np.uint32]) -> list[int | None]:
-    return [value if has else None for has, value in zip(there.tolist(), values.tolist(), strict=True)]
-
-
-def _addresses(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> list[str]:
-    """Each address (n,) in text, made once however often it occurs."""
-    known: dict[tuple[int, int], str] = {}
-    pairs = list(zip(high.tolist(), low.tolist(), strict=True))
-    for pair in set(pairs):
-        address = ipaddress.IPv6Address(pair[0] << 64 | pair[1])
-        known[pair] = str(address.ipv4_mapped or address)
-    return [known[pair] for pair in pairs]
+def row_of(segment: Segment) -> Row:
+    """A segment as a row."""
+    s = segment
+    wscale = s.wscale if s.wscale >= 0 else None
+    timestamps = (s.tsval, s.tsecr) if s.timestamps else (None, None)
+    return Row(
+        s.frame, s.ts, address_text(s.src), address_text(s.dst), s.sport, s.dport, s.seq, s.ack, s.flags, s.window,
+        s.length, s.mss or None, wscale, *timestamps,
+    )  # fmt: skip
 
 
 class Ours(NamedTuple):
@@ -118,25 +97,22 @@ class Ours(NamedTuple):
 
 def our_frames(capture: Capture) -> Iterator[Ours]:
     """Every frame of an open capture, in file order."""
-    for records in capture:
-        layers = Layers(records)
-        peel(layers, LAYERS)
-        rows = list(_with_rows(segments(layers), records, layers))
-        yield from sorted([*rows, *_left_out(records, layers)], key=lambda ours: ours.frame)
+    frames: list[Ours] = []
+    taker = Taker(lambda *record: frames.append(_our_frame(*record)))
+    for _ in capture.read(taker):
+        yield from frames
+        frames.clear()
 
 
-def _with_rows(packets: Packets, records: Records, layers: Layers) -> Iterator[Ours]:
-    at = np.searchsorted(records.frame, packets.frame)
-    cut = (records.captured < records.original)[at].tolist()
-    beyond = (layers.end > layers.wire_end)[at].tolist()
-    for row, *marks in zip(rows_of(packets), cut, beyond, strict=True):
-        yield Ours(row.frame, row, "", *marks)
-
-
-def _left_out(records: Records, layers: Layers) -> Iterator[Ours]:
-    at = np.flatnonzero(layers.kind != kinds.TCP)
-    for frame, kind in zip(records.frame[at].tolist(), layers.kind[at].tolist(), strict=True):
-        yield Ours(frame, None, kinds.name_of(kind))
+def _our_frame(*record: Any) -> Ours:
+    """The frame that a record (:data:`nagle_lab.capture.take.Take`) is."""
+    packet = Packet(*record[:5])
+    peel(packet)
+    segment = decode(*record)
+    if isinstance(segment, int):
+        return Ours(record[5], None, name_of(segment))
+    is_cut = packet.captured_end < packet.wire_end
+    return Ours(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end)
 
 
 # -------------------------------------------------------------------------------------------- tshark
@@ -274,7 +250,7 @@ class Comparison:
 
 
 def verify(path: Path, most: int = 10) -> Comparison:
-    """Hold our packet table of a capture file against tshark's, frame by frame, in bounded memory.
+    """Hold our segments of a capture file against tshark's, frame by frame, in bounded memory.
 
     Raises
     ------

@@ -4,138 +4,111 @@ Sources: RFC 791, RFC 8200, RFC 4302 (AH), RFC 2784 and 2890 (GRE), RFC 2637 (it
 RFC 8926 (Geneve).
 """
 
-import numpy as np
-from numpy.typing import NDArray
+from struct import Struct
 
 from nagle_lab.packet import kinds
-from nagle_lab.packet.layers import Layer, Layers, always
-from nagle_lab.packet.table import Rows
+from nagle_lab.packet.headers import U16, Layer, Packet, always
 
-V4_MAPPED = np.uint64(0xFFFF_0000_0000)
-IPV4_HEADER = np.dtype(
-    [
-        ("version_ihl", "u1"), ("tos", "u1"), ("length", ">u2"), ("id", ">u2"), ("fragment", ">u2"), ("ttl", "u1"),
-        ("protocol", "u1"), ("checksum", ">u2"), ("src", ">u4"), ("dst", ">u4"),
-    ]
-)  # fmt: skip
-IPV6_HEADER = np.dtype(
-    [
-        ("version_class_flow", ">u4"), ("length", ">u2"), ("next", "u1"), ("hop_limit", "u1"),
-        ("src_hi", ">u8"), ("src_lo", ">u8"), ("dst_hi", ">u8"), ("dst_lo", ">u8"),
-    ]
-)  # fmt: skip
+IPV4_HEADER = Struct(
+    ">B x H H H x B 2x 4s 4s"
+)  # version and header length, length, id, fragment, protocol, addresses
+IPV6_HEADER = Struct(">B 3x H B x 16s 16s")  # version and class, payload length, next header, addresses
+V4_MAPPED = bytes(10) + b"\xff\xff"
 
 VXLAN_PORT, GENEVE_PORT = 4789, 6081
+UDP_HEADER, TUNNEL_HEADER = 8, 8
 
 
-def _ipv4(layers: Layers, rows: Rows) -> None:
-    rows = layers.with_bytes(rows, IPV4_HEADER.itemsize)
-    at, head = layers.at[rows], layers.read(rows, IPV4_HEADER)
-    header = (head["version_ihl"] & 15).astype(np.int64) * 4
-    length = head["length"].astype(np.int64)
-    offloaded = length == 0  # segmentation offload of more than 64 KB, captured before the card cut it up
-    if offloaded.any():
-        length = np.where(offloaded, layers.wire_end[rows] - at, length)
-    layers.end[rows] = at + length
-    layers.at[rows] = at + header  # last, for `at` may be a view of it
-    layers.src_hi[rows] = layers.dst_hi[rows] = 0
-    layers.src_lo[rows] = V4_MAPPED | head["src"]
-    layers.dst_lo[rows] = V4_MAPPED | head["dst"]
-    layers.ip_id[rows] = head["id"]
-    kind = kinds.IP_PROTOCOL | head["protocol"].astype(np.int32)
-    later_fragment = head["fragment"] & 0x1FFF != 0
-    bad = (head["version_ihl"] >> 4 != 4) | (header < IPV4_HEADER.itemsize) | (length < header)
-    if later_fragment.any() or bad.any():
-        kind = np.select([bad, later_fragment], [kinds.IPV4 | kinds.MALFORMED, kinds.IPV4 | kinds.FRAGMENT], kind)
-    layers.kind[rows] = kind
+def _ipv4(packet: Packet) -> None:
+    if not packet.has(IPV4_HEADER.size):
+        return
+    at = packet.at
+    version_ihl, length, packet.ip_id, fragment, protocol, src, dst = IPV4_HEADER.unpack_from(packet.buffer, at)
+    header = (version_ihl & 15) * 4
+    if length == 0:  # segmentation offload of more than 64 KB, captured before the card cut it up
+        length = packet.wire_end - at
+    packet.end = at + length
+    packet.at = at + header
+    packet.src, packet.dst = V4_MAPPED + src, V4_MAPPED + dst
+    if version_ihl >> 4 != 4 or header < IPV4_HEADER.size or length < header:
+        packet.kind = kinds.IPV4 | kinds.MALFORMED
+    elif fragment & 0x1FFF:
+        packet.kind = kinds.IPV4 | kinds.FRAGMENT
+    else:
+        packet.kind = kinds.IP_PROTOCOL | protocol
 
 
-def _ipv6(layers: Layers, rows: Rows) -> None:
-    rows = layers.with_bytes(rows, IPV6_HEADER.itemsize)
-    at, head = layers.at[rows], layers.read(rows, IPV6_HEADER)
-    payload = at + IPV6_HEADER.itemsize
-    length = head["length"].astype(np.int64)
-    layers.at[rows] = payload
+def _ipv6(packet: Packet) -> None:
+    if not packet.has(IPV6_HEADER.size):
+        return
+    version, length, following, packet.src, packet.dst = IPV6_HEADER.unpack_from(packet.buffer, packet.at)
+    packet.at += IPV6_HEADER.size
     # Length 0 is a jumbogram, or segmentation offload of more than 64 KB.
-    layers.end[rows] = np.where(length == 0, layers.wire_end[rows], payload + length)
-    for name in ("src_hi", "src_lo", "dst_hi", "dst_lo"):
-        getattr(layers, name)[rows] = head[name]
-    layers.ip_id[rows] = 0
-    kind = kinds.IP_PROTOCOL | head["next"].astype(np.int32)
-    layers.kind[rows] = np.where(head["version_class_flow"] >> 28 == 6, kind, kinds.IPV6 | kinds.MALFORMED)
+    packet.end = packet.at + length if length else packet.wire_end
+    packet.ip_id = 0
+    packet.kind = kinds.IP_PROTOCOL | following if version >> 4 == 6 else kinds.IPV6 | kinds.MALFORMED
 
 
-def _extension(unit: int, fixed: int) -> Layer:
-    """An extension header: next protocol, then its own length in `unit` bytes not counting `fixed` bytes."""
+def _extension(unit: int) -> Layer:
+    """An extension header: next protocol, then its own length in units of so many bytes, without the first 8."""
 
-    def layer(layers: Layers, rows: Rows) -> None:
-        rows = layers.with_bytes(rows, 8)
-        following, length = layers.read(rows, "u1"), layers.read(rows, "u1", 1)
-        layers.kind[rows] = kinds.IP_PROTOCOL | following.astype(np.int32)
-        layers.at[rows] += length.astype(np.int64) * unit + fixed
+    def layer(packet: Packet) -> None:
+        if packet.has(8):
+            packet.kind = kinds.IP_PROTOCOL | packet.u8()
+            packet.at += packet.u8(1) * unit + 8
 
     return layer
 
 
-def _fragment_header(layers: Layers, rows: Rows) -> None:
-    rows = layers.with_bytes(rows, 8)
-    following, later = layers.read(rows, "u1"), layers.read(rows, ">u2", 2) >> 3 != 0
-    layers.kind[rows] = np.where(later, kinds.IPV6 | kinds.FRAGMENT, kinds.IP_PROTOCOL | following.astype(np.int32))
-    layers.at[rows] += 8
+def _fragment_header(packet: Packet) -> None:
+    if packet.has(8):
+        later = packet.u16(2) >> 3
+        packet.kind = kinds.IPV6 | kinds.FRAGMENT if later else kinds.IP_PROTOCOL | packet.u8()
+        packet.at += 8
 
 
-def _gre(layers: Layers, rows: Rows) -> None:
-    rows = layers.with_bytes(rows, 4)
-    flags, protocol = layers.read(rows, ">u2"), layers.read(rows, ">u2", 2)
-    version = flags & 7
-    checksum, key, sequence = (((flags & bit) != 0) * 4 for bit in (0x8000, 0x2000, 0x1000))
-    pptp = 8 + sequence + ((flags & 0x0080) != 0) * 4  # RFC 2637: the key is always there; may acknowledge
-    header = np.where(version == 1, pptp, 4 + checksum + key + sequence)
-    opaque = (version > 1) | ((version == 0) & (flags & 0x4000 != 0))
-    layers.kind[rows] = np.where(opaque, layers.kind[rows] | kinds.OPAQUE, protocol.astype(np.int32))
-    layers.at[rows] += np.where(opaque, 0, header)
+def _gre(packet: Packet) -> None:
+    if not packet.has(4):
+        return
+    flags, protocol = packet.u16(), packet.u16(2)
+    version, routing = flags & 7, flags & 0x4000
+    if version > 1 or (version == 0 and routing):
+        packet.kind |= kinds.OPAQUE
+        return
+    checksum, key, sequence = ((flags & bit != 0) * 4 for bit in (0x8000, 0x2000, 0x1000))
+    acknowledgement = (flags & 0x0080 != 0) * 4
+    # RFC 2637 (version 1): the key is always there; it may acknowledge.
+    packet.at += 8 + sequence + acknowledgement if version else 4 + checksum + key + sequence
+    packet.kind = protocol
 
 
-def _udp(layers: Layers, rows: Rows) -> None:
+def _udp(packet: Packet) -> None:
     """UDP is only looked into for tunnels, which are told by their destination port."""
-    rows = layers.with_bytes(rows, 8)
-    port = layers.read(rows, ">u2", 2)
-    layers.kind[rows] |= kinds.OPAQUE
-    _geneve(layers, _among(layers, rows, port == GENEVE_PORT))
-    _vxlan(layers, _among(layers, rows, port == VXLAN_PORT))
-
-
-def _among(layers: Layers, rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
-    """Those of `rows` that are `chosen` and have a tunnel header behind UDP's."""
-    some = layers.numbers(rows)[chosen]
-    whole: NDArray[np.bool_] = layers.at[some] + 16 <= layers.captured_end[some]
-    return some[whole]
-
-
-def _vxlan(layers: Layers, rows: Rows) -> None:
-    valid = layers.read(rows, "u1", 8) & 0x08 != 0
-    layers.kind[rows] = np.where(valid, kinds.ETHERNET, layers.kind[rows])
-    layers.at[rows] += np.where(valid, 16, 0)
-
-
-def _geneve(layers: Layers, rows: Rows) -> None:
-    first, protocol = layers.read(rows, "u1", 8), layers.read(rows, ">u2", 10)
-    valid = first >> 6 == 0
-    layers.kind[rows] = np.where(valid, protocol.astype(np.int32), layers.kind[rows])
-    layers.at[rows] += np.where(valid, 16 + (first & 0x3F).astype(np.int64) * 4, 0)
+    if not packet.has(UDP_HEADER):
+        return
+    port = packet.u16(2)
+    packet.kind |= kinds.OPAQUE
+    if packet.at + UDP_HEADER + TUNNEL_HEADER > packet.captured_end:
+        return
+    if port == VXLAN_PORT and packet.u8(8) & 0x08:
+        packet.kind = kinds.ETHERNET
+        packet.at += UDP_HEADER + TUNNEL_HEADER
+    elif port == GENEVE_PORT and packet.u8(8) >> 6 == 0:
+        (packet.kind,) = U16(packet.buffer, packet.at + 10)
+        packet.at += UDP_HEADER + TUNNEL_HEADER + (packet.u8(8) & 0x3F) * 4
 
 
 IP_LAYERS: dict[int, Layer] = {
     kinds.IPV4: _ipv4,
     kinds.IPV6: _ipv6,
-    kinds.HOP_BY_HOP: _extension(8, 8),
-    kinds.ROUTING: _extension(8, 8),
+    kinds.HOP_BY_HOP: _extension(8),
+    kinds.ROUTING: _extension(8),
     kinds.FRAGMENT_HEADER: _fragment_header,
-    kinds.AUTHENTICATION: _extension(4, 8),
-    kinds.DESTINATION: _extension(8, 8),
-    kinds.MOBILITY: _extension(8, 8),
-    kinds.HIP: _extension(8, 8),
-    kinds.SHIM6: _extension(8, 8),
+    kinds.AUTHENTICATION: _extension(4),
+    kinds.DESTINATION: _extension(8),
+    kinds.MOBILITY: _extension(8),
+    kinds.HIP: _extension(8),
+    kinds.SHIM6: _extension(8),
     kinds.GRE: _gre,
     kinds.IPV4_IN_IP: always(kinds.IPV4),
     kinds.IPV6_IN_IP: always(kinds.IPV6),

@@ -125,7 +125,7 @@ def _services(run: Run) -> dict[str, str]:
     m, stall = run.manifest, run.results[run.best].stalls.typical()
     sidecars = {capture.service for capture in m.captures.values()}
     own = m.captures[run.best].namespace
-    found = {}
+    found: dict[str, str] = {}
     for end in (stall.held_by, stall.delayed_by):
         homes = [of for at, of in m.namespaces.items() if is_own(end.ip, of.addresses, inside=at == own)]
         services = {service for of in homes for service in of.services} - sidecars

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result import Result, Spread, Stall
+from nagle_lab.diagnosis.result import Result, Role, Spread, Stall
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
@@ -163,7 +163,7 @@ def _role_name(role: str | None) -> str:
     return "both ends" if role == "both" else f"the {role}"
 
 
-def _by_role(counts: dict[str, int]) -> str:
+def _by_role(counts: dict[Role, int]) -> str:
     return ", ".join(f"{n} by the {role}" for role, n in counts.items() if n) or "none"
 
 

@@ -8,24 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nagle_lab.capture import open_capture
+from nagle_lab.diagnosis.idle import Cause
+from nagle_lab.diagnosis.proof import POPULATION
 from nagle_lab.diagnosis.result import Connection
-from nagle_lab.diagnosis.silences import Cause
-from nagle_lab.diagnosis.stalls import LATE, MS, POPULATION
 from nagle_lab.diagnosis.verdict import ENOUGH_EXCHANGES, Verdict
-from nagle_lab.packet import Tally, decode
+from nagle_lab.evidence.segments import Ends, segments
+from nagle_lab.packet.segment import ACK, SYN
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.under_test import RunCapture
 from nagle_lab.runs.witnesses import Lateness
-from nagle_lab.tcp.columns import ACK, SYN, Ints
-from nagle_lab.tcp.loops import endpoint_hash
+from nagle_lab.tcp.machine import LATE, MS
 
-# A machine late by less than the proof allows for (stalls.LATE) has no part in a verdict: no ACK seems late that was
-# only on its way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
+# A machine late by less than the proof allows for has no part in a verdict: no ACK seems late that was only on its
+# way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
 LATE_MS = LATE / MS
 
 # Silences that are no pause of an end: the stall itself, and what the path takes.
@@ -89,38 +85,26 @@ def measured(timers: Lateness | None, file: Path, capture: RunCapture) -> Noise:
 
 
 def handshake_times(capture: Path, connections: Sequence[Connection]) -> list[float]:
-    """How long those handshakes took, µs: each from the first packet, the SYN, to the client's first ACK.
+    """How long those handshakes took, µs: from the connection's first packet, the SYN, to its client's first ACK.
 
     Without those whose SYN was sent again: they took a retransmission timeout.
     """
     if not connections:
         return []
-    way, frame, ts, flags = _columns(capture)
-    kind = flags & np.uint16(SYN | ACK)
-    begins = np.isin(frame, [c.first_frame for c in connections]) & (kind == SYN)
-    kept = np.flatnonzero((kind == SYN) | (kind == ACK))
-    kept = kept[np.argsort(way[kept], kind="stable")]  # of one client to one server, in order
-    same_way = way[kept][:-1] == way[kept][1:]
-    next_one = np.flatnonzero(begins[kept][:-1] & same_way & (kind[kept][1:] == ACK))
-    took = (ts[kept[next_one + 1]] - ts[kept[next_one]]) / 1e3
-    return [round(float(us), 1) for us in took]
-
-
-def _columns(capture: Path) -> tuple[NDArray[np.uint64], Ints, Ints, NDArray[np.uint16]]:
-    """Of every TCP packet of a capture: which sender to which receiver (a hash), frame, time in ns, flags; (n,)."""
-    with open_capture(capture, sha256=False) as records:
-        packets = [decode(batch, Tally()) for batch in records]
-    columns = [
-        (
-            endpoint_hash(p.src_hi, p.src_lo, p.sport) + np.uint64(3) * endpoint_hash(p.dst_hi, p.dst_lo, p.dport),
-            p.frame,
-            p.ts,
-            p.flags,
-        )
-        for p in packets
-    ]
-    way, frame, ts, flags = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return way, frame, ts, flags
+    first_frames = {connection.first_frame for connection in connections}
+    begun: dict[Ends, int] = {}  # time of the SYN, by its sender and receiver
+    times = []
+    for segment in segments(capture):
+        kind = segment.flags & (SYN | ACK)
+        if kind not in (SYN, ACK):
+            continue
+        way = (segment.src, segment.sport, segment.dst, segment.dport)
+        syn = begun.pop(way, None)
+        if kind == ACK and syn is not None:
+            times.append(round((segment.ts - syn) / 1e3, 1))
+        elif kind == SYN and segment.frame in first_frames:
+            begun[way] = segment.ts
+    return times
 
 
 def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:

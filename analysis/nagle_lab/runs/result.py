@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from nagle_lab.diagnosis.result import Quality, Source, Summary, json_text
+from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.result import Quality, Source, Summary
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected, ServerRecord

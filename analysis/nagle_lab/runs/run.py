@@ -4,8 +4,10 @@ Everything here is a function of the files in the folder: judging a run again gi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result

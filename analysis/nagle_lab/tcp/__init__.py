@@ -1,1 +1,1 @@
-"""TCP: connections, and what happens on them."""
+"""TCP: the machine that follows each connection, its C twin, and the tables of what they find."""

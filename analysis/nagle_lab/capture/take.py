@@ -1,0 +1,52 @@
+"""Records taken one by one, in plain Python: the specification, and what goes on where there is no C compiler."""
+
+from collections.abc import Callable, Sequence
+
+from nagle_lab.capture.clock import Clock
+from nagle_lab.capture.pcap import heads
+from nagle_lab.capture.pcapng import OBSOLETE_PACKET, PACKET, block_fault, blocks, nanoseconds, packet_head
+from nagle_lab.capture.pcapng import PACKET_HEADER as PCAPNG_HEADER
+from nagle_lab.capture.records import Interface, PcapFraming
+from nagle_lab.capture.window import Window
+
+Take = Callable[[bytearray, int, int, int, int, int, int, int, int], object]
+"""Takes one record: the buffer it is in, where its link layer begins, how many bytes of it were captured and were on
+the wire, its LINKTYPE_… number, its frame, its time in ns, its clock epoch, and its interface."""
+
+
+class Taker:
+    """Hands each record of a capture to ``take``."""
+
+    def __init__(self, take: Take) -> None:
+        self.frames = 0
+        self.clock = Clock()
+        self._take = take
+
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """Take pcap records; see :class:`nagle_lab.capture.records.Taker`."""
+        number, link_type, resolution, _ = framing.interface
+        unit_ns = 1 if resolution == 9 else 1000
+        raw, take, epoch_of, frame = window.raw, self._take, self.clock.epoch_of, self.frames
+        for start, seconds, fraction, captured, original in heads(window, at, framing):
+            frame += 1
+            ts = seconds * 1_000_000_000 + fraction * unit_ns
+            take(raw, start, captured, original, link_type, frame, ts, epoch_of(ts, number, frame), number)
+            at = start + captured
+        self.frames = frame
+        return at
+
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Take packet blocks; see :class:`nagle_lab.capture.records.Taker`."""
+        for block in blocks(window, at, order):
+            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
+                return block.at
+            packet = packet_head(window, block.at, block.type, order)
+            interface = interfaces[packet.interface]
+            ts = nanoseconds(packet.ticks, interface)
+            self.frames += 1
+            self._take(
+                window.raw, block.at + PCAPNG_HEADER, packet.captured, packet.original, interface.link_type,
+                self.frames, ts, self.clock.epoch_of(ts, interface.number, self.frames), interface.number,
+            )  # fmt: skip
+            at = block.end + 4
+        return at

@@ -1,0 +1,111 @@
+"""Every long idle gap inside an exchange, and its one cause.
+
+An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/machine.py), from its
+first data on and without its closing. What ended it tells its cause; where an acknowledgement did, that takes the
+proof of the whole capture.
+"""
+
+from enum import StrEnum
+
+from nagle_lab.diagnosis.population import Column, each, pick, tally, total, where
+from nagle_lab.diagnosis.proof import LATEST, is_late
+from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
+
+# TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
+# (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
+CORK_LEAST, CORK_MOST = 196 * MS, 260 * MS
+
+
+class Cause(StrEnum):
+    """Why nothing was on the wire."""
+
+    NAGLE_DELAYED_ACK = "nagle_delayed_ack"  # the stall: held until a late ACK
+    NAGLE_ROUND_TRIP = "nagle_round_trip"  # held until an ACK that took the path's round trip
+    DELAYED_ACK = "delayed_ack"  # a late ACK that nothing waited for
+    SERVER_THINK = "server_think"
+    CLIENT_THINK = "client_think"
+    CORK = "cork"
+    RETRANSMISSION = "retransmission"  # until the RTO or the tail-loss probe (RFC 6298, RFC 8985)
+    WINDOW = "window"  # the receiver's window was zero or full
+    ROUND_TRIP = "round_trip"  # no longer than the path's round trip
+    UNKNOWN = "unknown"
+
+
+Totals = dict[Cause, tuple[int, int]]  # count and ns
+"""+"""
+
+
+def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) -> Cause:
+    """The cause of an idle gap.
+
+    Parameters
+    ----------
+    ended_by : see ``EndedBy`` in tcp/machine.py
+    slow : how much longer it took than its end's fastest reaction: one of :data:`PACES`
+    reply : the packet before it came from the other side
+    corked : it took as long as TCP_CORK holds a segment, and what ended it was small
+    by_client : the client ended it
+    """
+    if ended_by in _BY_THEMSELVES:
+        return _BY_THEMSELVES[EndedBy(ended_by)]
+    if ended_by == EndedBy.CONTINUATION and corked:
+        return Cause.CORK
+    if slow == QUICK and (reply or ended_by == EndedBy.ACKNOWLEDGEMENT):
+        return Cause.ROUND_TRIP
+    if ended_by == EndedBy.ACKNOWLEDGEMENT:
+        return Cause.DELAYED_ACK if slow == AS_A_TIMER else Cause.UNKNOWN
+    return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
+
+
+_BY_THEMSELVES = {
+    EndedBy.RETRANSMISSION: Cause.RETRANSMISSION,
+    EndedBy.WINDOW: Cause.WINDOW,
+    EndedBy.OTHER: Cause.UNKNOWN,
+}
+QUICK, AS_A_TIMER, SLOWER = PACES = range(3)  # like the path, like a delayed-ACK timer, or slower still
+
+
+def _number(gap, reaction, ended_by, small, reply, side, client):  # type: ignore[no-untyped-def]
+    """All that decides the cause of a gap, as one number: the arguments of :func:`cause_of`, mixed."""
+    longer = gap - reaction
+    slow = (longer >= LATE) * 1 + (longer >= LATEST)
+    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
+    return (((ended_by * 3 + slow) * 2 + reply) * 2 + corked * 1) * 2 + (client == side) * 1
+
+
+def causes(gaps, reaction: Column, client: Column) -> Totals:  # type: ignore[no-untyped-def]
+    """Count and total ns by cause, of idle gaps (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
+
+    Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
+    """
+    gap = gaps["gap"]
+    numbers = each(_number, gap, reaction, gaps["ended_by"], gaps["small"], gaps["reply"], gaps["side"], client)
+    totals: Totals = {}
+    for number, (count, ns) in tally(numbers, gap).items():
+        rest, by_client = divmod(int(number), 2)
+        rest, corked = divmod(rest, 2)
+        rest, reply = divmod(rest, 2)
+        add(totals, {cause_of(*divmod(rest, 3), reply, corked, by_client): (count, ns)})
+    return totals
+
+
+def add(totals: Totals, more: Totals) -> None:
+    """Add ``more`` to ``totals``."""
+    for cause, (count, ns) in more.items():
+        before = totals.get(cause, (0, 0))
+        totals[cause] = (before[0] + count, before[1] + ns)
+
+
+def explained(idle: Column, reaction: Column, cause: Cause) -> Totals:
+    """What to add when the idle gap before a candidate's ACK has a ``cause`` of its own: it counted as another.
+
+    ``idle`` (n,) are those gaps and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
+    """
+    long = where(each(lambda gap: gap >= IDLE, idle))
+    gaps, fastest = pick(idle, long), pick(reaction, long)
+    totals: Totals = {cause: (len(gaps), total(gaps))}
+    late = each(is_late, gaps, fastest)
+    for is_so, before in ((1, Cause.DELAYED_ACK), (0, Cause.ROUND_TRIP)):
+        these = pick(gaps, where(each(lambda late: late == is_so, late)))  # noqa: B023 - applied at once
+        add(totals, {before: (-len(these), -total(these))})
+    return totals

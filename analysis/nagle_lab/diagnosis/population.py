@@ -1,0 +1,224 @@
+"""Populations: the same rule applied to a list of ten rows and to an array of a million.
+
+A rule is a function of one row's numbers, written with comparisons, arithmetic and ``&`` and ``|``: NumPy then
+applies it to whole columns at once. A few rows are lists, and need no NumPy, whose import takes longer than judging
+them; from LARGE on they are arrays. What differs between the two is here, and nothing else is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Thread
+from typing import Any
+
+from nagle_lab.tcp.layout import Layout
+
+LARGE = 1 << 12  # rows
+
+Column = Any
+"""Numbers, one for each row: a list or tuple, or a NumPy array."""
+
+
+@cache
+def has_numpy() -> bool:
+    """Whether NumPy is installed."""
+    return find_spec("numpy") is not None
+
+
+def is_large(rows: int) -> bool:
+    """Whether so many rows become arrays."""
+    return rows >= LARGE and has_numpy()
+
+
+def prepare() -> None:
+    """Import NumPy beside other work, where large populations are to be expected."""
+    if has_numpy():
+        Thread(target=import_module, args=("numpy",), daemon=True).start()
+
+
+class Columns:
+    """Packed rows of a layout, by column; a column of one number per side is ``columns[name, side]``."""
+
+    def __init__(self, layout: Layout, packed: bytes | memoryview) -> None:
+        self._layout = layout
+        self._count = len(packed) // layout.struct.size
+        self._rows: Any
+        if is_large(self._count):
+            import numpy as np  # noqa: PLC0415 - only where populations are large
+
+            self._rows = np.frombuffer(packed, layout.dtype)
+        else:
+            self._rows = list(zip(*layout.struct.iter_unpack(packed), strict=True)) or [()] * len(layout.columns)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, name: Any) -> Column:
+        if isinstance(self._rows, list):
+            return self._rows[self._layout.columns[name]]
+        column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
+        return column.astype("i8")
+
+
+def is_array(column: Column) -> bool:
+    """Whether it is one of NumPy's."""
+    return not isinstance(column, list | tuple | range)
+
+
+def each(rule: Callable[..., Any], *columns: Column) -> Column:
+    """What the rule says of each row."""
+    if is_array(columns[0]):
+        return rule(*columns)
+    return [rule(*row) for row in zip(*columns, strict=True)]
+
+
+def where(said: Column) -> Column:
+    """The numbers of the rows of which it is true."""
+    return said.nonzero()[0] if is_array(said) else [row for row, is_so in enumerate(said) if is_so]
+
+
+def pick(column: Column, rows: Column) -> Column:
+    """Those rows, in that order."""
+    return column[rows] if is_array(column) else [column[row] for row in rows]
+
+
+def total(column: Column) -> int:
+    """The sum; of truths, how many."""
+    return int(column.sum()) if is_array(column) else sum(column)
+
+
+def least(one: Any, other: Any) -> Any:
+    """The lesser of two numbers, or of each two."""
+    if is_number(one):
+        return min(one, other)
+    import numpy as np  # noqa: PLC0415
+
+    return np.minimum(one, other)
+
+
+def most(one: Any, other: Any) -> Any:
+    """The greater of two numbers, or of each two."""
+    return -least(-one, -other)
+
+
+def chosen(condition: Any, this: Any, that: Any) -> Any:
+    """This number where the condition is true, else that."""
+    if is_number(condition):
+        return this if condition else that
+    import numpy as np  # noqa: PLC0415
+
+    return np.where(condition, this, that)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one row's, not a column."""
+    return isinstance(value, int | float)
+
+
+def lowest(column: Column) -> int:
+    """The least number of a column that has any."""
+    return int(column.min() if is_array(column) else min(column))
+
+
+def highest(column: Column) -> int:
+    """The greatest number of a column that has any."""
+    return int(column.max() if is_array(column) else max(column))
+
+
+def percentile(column: Column, percent: float) -> float:
+    """By linear interpolation between the two nearest ranks."""
+    place, part = divmod((len(column) - 1) * percent, 100)
+    low_at, high_at = int(place), int(place) + (part > 0)
+    if is_array(column):
+        import numpy as np  # noqa: PLC0415
+
+        ordered: Any = np.partition(column, [low_at, high_at])
+    else:
+        ordered = sorted(column)
+    low, high = float(ordered[low_at]), float(ordered[high_at])
+    return low + (high - low) * part / 100
+
+
+def distinct(column: Column) -> Column:
+    """Every number once, least first."""
+    if is_array(column):
+        import numpy as np  # noqa: PLC0415
+
+        ordered = np.sort(column)
+        return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return sorted(set(column))
+
+
+def groups(keys: Column) -> Iterator[Column]:
+    """The numbers of the rows that have a key in common, in order, for each key."""
+    if is_array(keys):
+        import numpy as np  # noqa: PLC0415
+
+        if len(keys) and (keys == keys[0]).all():  # one group: nothing to sort
+            yield np.arange(len(keys))
+            return
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        yield from np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else ()
+        return
+    rows: dict[Any, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    yield from rows.values()
+
+
+def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
+    """How many rows have each key, a small number, and the sum of their weights."""
+    if is_array(keys):
+        import numpy as np  # noqa: PLC0415
+
+        counts, sums = np.bincount(keys), [0] * (int(keys.max(initial=-1)) + 1)
+        for shift in (0, 21, 42):  # sums of doubles are exact up to 2**53
+            part = np.bincount(keys, weights >> shift & 0x1FFFFF)
+            sums = [whole + (int(some) << shift) for whole, some in zip(sums, part.tolist(), strict=True)]
+        return {key: (int(counts[key]), sums[key]) for key in np.flatnonzero(counts).tolist()}
+    counted: dict[int, tuple[int, int]] = {}
+    for key, weight in zip(keys, weights, strict=True):
+        count, whole = counted.get(key, (0, 0))
+        counted[key] = (count + 1, whole + weight)
+    return counted
+
+
+def extended(before: Column, column: Column, after: Column) -> Column:
+    """A column with others before and after it."""
+    if is_array(column):
+        import numpy as np  # noqa: PLC0415
+
+        return np.concatenate([before, column, after])
+    return [*before, *column, *after]
+
+
+def replaced(column: Column, rows: Column, values: Column) -> Column:
+    """A copy with other values in those rows."""
+    copy = column[:] if not is_array(column) else column.copy()
+    if is_array(copy):
+        copy[rows] = values
+    else:
+        for row, value in zip(rows, values, strict=True):
+            copy[row] = value
+    return copy
+
+
+def among(column: Column, values: Column) -> Column:
+    """Which rows have one of those values."""
+    if is_array(column):
+        import numpy as np  # noqa: PLC0415
+
+        return np.isin(column, values)
+    wanted = set(values)
+    return [value in wanted for value in column]
+
+
+def in_order(parts: Sequence[Column]) -> Column:
+    """The numbers of all parts, least first."""
+    if any(is_array(part) for part in parts):
+        import numpy as np  # noqa: PLC0415
+
+        return np.sort(np.concatenate(parts))
+    return sorted(number for part in parts for number in part)

@@ -1,0 +1,74 @@
+"""The TCP segments of a capture, read again: of all of it, or of some connections and a range of frames."""
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from nagle_lab.capture.capture import Capture, open_capture
+from nagle_lab.capture.take import Taker
+from nagle_lab.packet.segment import Segment, decode
+from nagle_lab.tcp import native
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.tables import Table
+
+Ends = tuple[bytes, int, bytes, int]
+"""The two ends of a connection: address (16 bytes, IPv4 mapped into IPv6) and port of each."""
+
+
+def segments(
+    path: Path | Sequence[Path],
+    *,
+    ends: Collection[Ends] | None = None,
+    first_frame: int = 1,
+    last_frame: int = sys.maxsize,
+) -> Iterator[Segment]:
+    """Every segment of a capture file, or of rotated ones, in file order.
+
+    Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` to ``last_frame``; no
+    more is read than that takes.
+
+    Raises
+    ------
+    NagleLabError
+        The capture cannot be read.
+    """
+    ways = None if ends is None else {way for pair in ends for way in (pair, pair[2:] + pair[:2])}
+    only = next(iter(ends)) if ends is not None and len(ends) == 1 else None
+    read = _decoded if native.LIBRARY is None else _collected
+    with open_capture(path, sha256=False) as capture:
+        for segment in read(capture, only, first_frame, last_frame):
+            if ways is None or (segment.src, segment.sport, segment.dst, segment.dport) in ways:
+                yield segment
+
+
+def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
+    """In plain Python; of all connections."""
+    found: list[Segment] = []
+
+    def take(*record: Any) -> None:
+        if first_frame <= record[5] <= last_frame:
+            segment = decode(*record)
+            if isinstance(segment, Segment):
+                found.append(segment)
+
+    taker = Taker(take)
+    for _window in capture.read(taker):
+        yield from found
+        found.clear()
+        if taker.frames >= last_frame:
+            return
+
+
+def _collected(capture: Capture, only: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
+    """By the compiled engine; of all connections, or those of ``only`` one pair of ends."""
+    assert native.LIBRARY is not None
+    with native.CompiledEngine(native.LIBRARY) as engine:
+        engine.collect(only, first_frame, last_frame)
+        for _ in capture.read(engine):
+            engine.drain()
+            rows, engine.tables.segment = engine.tables.segment, Table(LAYOUTS["segment"])
+            for row in rows.rows():
+                yield Segment(*row[:-1])
+            if engine.frames >= last_frame:
+                return

@@ -1,0 +1,69 @@
+"""Headers within headers: how far one packet has been taken apart, and what comes next in it.
+
+Every layer is a function that moves a packet past one header and says what kind comes next.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from nagle_lab.packet import kinds
+
+U16 = Struct(">H").unpack_from
+U32 = Struct(">I").unpack_from
+
+
+class Packet:
+    """One captured packet and where decoding has got to in it. Positions are offsets in ``buffer``.
+
+    Attributes
+    ----------
+    kind : what comes next (:mod:`nagle_lab.packet.kinds`)
+    at : where it begins
+    captured_end : the end of what was captured
+    wire_end : the end of the packet on the wire
+    end : the end of the innermost IP packet on the wire, by its length field
+    src, dst : its addresses, 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
+    ip_id : its IPv4 identification; 0 for IPv6
+    """
+
+    __slots__ = ("at", "buffer", "captured_end", "dst", "end", "ip_id", "kind", "src", "wire_end")
+
+    def __init__(self, buffer: bytes | bytearray, at: int, captured: int, original: int, link_type: int) -> None:
+        self.buffer = buffer
+        self.at = at
+        self.captured_end = at + captured
+        self.end = self.wire_end = at + original
+        self.kind = kinds.LINK_TYPE | link_type
+        self.src = self.dst = NO_ADDRESS
+        self.ip_id = 0
+
+    def has(self, count: int) -> bool:
+        """Whether so many more bytes were captured; if not, decoding ends here."""
+        if self.at + count <= self.captured_end:
+            return True
+        self.kind |= kinds.CUT if self.captured_end < self.wire_end else kinds.INCOMPLETE
+        return False
+
+    def u8(self, skip: int = 0) -> int:
+        """The next byte, after some that are skipped."""
+        return self.buffer[self.at + skip]
+
+    def u16(self, skip: int = 0) -> int:
+        """The next two bytes, a number in network byte order."""
+        value: int = U16(self.buffer, self.at + skip)[0]
+        return value
+
+
+NO_ADDRESS = bytes(16)
+Layer = Callable[[Packet], None]
+
+
+def always(kind: int, header: int = 0) -> Layer:
+    """A layer of fixed length with only one thing ever in it."""
+
+    def layer(packet: Packet) -> None:
+        if packet.has(header):
+            packet.kind = kind
+            packet.at += header
+
+    return layer

@@ -1,0 +1,315 @@
+/* The TCP segment in a packet: the twin of headers.py, link.py, ip.py and segment.py, function for function.
+ * Every byte is read through the cursor below, which does not go beyond what was captured. */
+#include "../tcp/engine_internal.h"
+
+#include <string.h>
+
+/* kinds.py */
+enum {
+    IP_PROTOCOL = 0x10000, LINK_TYPE = 0x20000, PPP_PROTOCOL = 0x30000, FAMILY = 0x40000,
+    CUT = 0x100000, INCOMPLETE = 0x200000, MALFORMED = 0x300000, FRAGMENT = 0x400000, OPAQUE = 0x500000,
+    IPV4 = 0x0800, IPV6 = 0x86DD, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, TCP = IP_PROTOCOL | 6,
+};
+enum { MOST_LAYERS = 16, TCP_HEADER = 20, LONGEST = 1 << 30 };
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
+
+typedef struct { /* Packet in headers.py */
+    const uint8_t *buffer;
+    int64_t at;
+    int64_t captured_end;
+    int64_t wire_end;
+    int64_t end;
+    int64_t kind;
+    uint8_t src[16];
+    uint8_t dst[16];
+    uint16_t ip_id;
+} packet;
+
+static inline int has(packet *p, int64_t count)
+{
+    if (p->at + count <= p->captured_end)
+        return 1;
+    p->kind |= p->captured_end < p->wire_end ? CUT : INCOMPLETE;
+    return 0;
+}
+
+static inline uint32_t u8(const packet *p, int64_t skip)
+{
+    return p->at + skip < p->captured_end ? p->buffer[p->at + skip] : 0;
+}
+
+static inline uint32_t u16(const packet *p, int64_t skip)
+{
+    if (p->at + skip + 2 > p->captured_end)
+        return 0;
+    const uint8_t *b = p->buffer + p->at + skip;
+    return (uint32_t)b[0] << 8 | b[1];
+}
+
+static inline uint32_t u32(const packet *p, int64_t skip)
+{
+    if (p->at + skip + 4 > p->captured_end)
+        return 0;
+    const uint8_t *b = p->buffer + p->at + skip;
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static inline void copy(const packet *p, int64_t skip, uint8_t *to, int64_t count)
+{
+    if (p->at + skip + count <= p->captured_end)
+        memcpy(to, p->buffer + p->at + skip, (size_t)count);
+}
+
+static void typed(packet *p, int64_t header, int64_t type_at)
+{
+    if (has(p, header)) {
+        p->kind = u16(p, type_at);
+        p->at += header;
+    }
+}
+
+static void always(packet *p, int64_t kind, int64_t header)
+{
+    if (has(p, header)) {
+        p->kind = kind;
+        p->at += header;
+    }
+}
+
+static int64_t by_version(uint32_t version, int64_t other) { return version == 4 ? IPV4 : version == 6 ? IPV6 : other; }
+
+static void raw_ip(packet *p)
+{
+    if (has(p, 1))
+        p->kind = by_version(u8(p, 0) >> 4, p->kind | MALFORMED);
+}
+
+static void loopback(packet *p)
+{
+    if (!has(p, 4))
+        return;
+    uint32_t family = u8(p, 3) << 24 | u8(p, 2) << 16 | u8(p, 1) << 8 | u8(p, 0);
+    if (family > 0xFFFF)
+        family = u32(p, 0);
+    if (family == 2)
+        p->kind = IPV4;
+    else if (family == 10 || family == 24 || family == 28 || family == 30)
+        p->kind = IPV6;
+    else
+        p->kind = FAMILY | (family < 0xFFFF ? family : 0xFFFF);
+    p->at += 4;
+}
+
+static void mpls(packet *p)
+{
+    if (!has(p, 5))
+        return;
+    if (u8(p, 2) & 1)
+        p->kind = by_version(u8(p, 4) >> 4, p->kind | OPAQUE);
+    p->at += 4;
+}
+
+static void ppp(packet *p)
+{
+    if (!has(p, 2))
+        return;
+    if (u16(p, 0) == 0xFF03)
+        p->at += 2;
+    if (!has(p, 2))
+        return;
+    uint32_t protocol = u16(p, 0), size = 2;
+    if (protocol & 0x0100)
+        protocol >>= 8, size = 1;
+    p->kind = protocol == 0x21 ? IPV4 : protocol == 0x57 ? IPV6 : (int64_t)(PPP_PROTOCOL | protocol);
+    p->at += size;
+}
+
+static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
+
+static void ipv4(packet *p)
+{
+    if (!has(p, 20))
+        return;
+    int64_t length = u16(p, 2), header = (u8(p, 0) & 15) * 4;
+    uint32_t version = u8(p, 0) >> 4, fragment = u16(p, 6), protocol = u8(p, 9);
+    p->ip_id = (uint16_t)u16(p, 4);
+    memcpy(p->src, V4_MAPPED, 12);
+    memcpy(p->dst, V4_MAPPED, 12);
+    copy(p, 12, p->src + 12, 4);
+    copy(p, 16, p->dst + 12, 4);
+    if (!length)
+        length = p->wire_end - p->at;
+    p->end = p->at + length;
+    p->at += header;
+    if (version != 4 || header < 20 || length < header)
+        p->kind = IPV4 | MALFORMED;
+    else
+        p->kind = fragment & 0x1FFF ? IPV4 | FRAGMENT : (int64_t)(IP_PROTOCOL | protocol);
+}
+
+static void ipv6(packet *p)
+{
+    if (!has(p, 40))
+        return;
+    uint32_t version = u8(p, 0) >> 4, length = u16(p, 4), following = u8(p, 6);
+    copy(p, 8, p->src, 16);
+    copy(p, 24, p->dst, 16);
+    p->at += 40;
+    p->end = length ? p->at + length : p->wire_end;
+    p->ip_id = 0;
+    p->kind = version == 6 ? (int64_t)(IP_PROTOCOL | following) : (int64_t)(IPV6 | MALFORMED);
+}
+
+static void extension(packet *p, int64_t unit)
+{
+    if (has(p, 8)) {
+        p->kind = IP_PROTOCOL | u8(p, 0);
+        p->at += u8(p, 1) * unit + 8;
+    }
+}
+
+static void fragment_header(packet *p)
+{
+    if (has(p, 8)) {
+        p->kind = u16(p, 2) >> 3 ? IPV6 | FRAGMENT : (int64_t)(IP_PROTOCOL | u8(p, 0));
+        p->at += 8;
+    }
+}
+
+static void gre(packet *p)
+{
+    if (!has(p, 4))
+        return;
+    uint32_t flags = u16(p, 0), protocol = u16(p, 2), version = flags & 7;
+    if (version > 1 || (version == 0 && flags & 0x4000)) {
+        p->kind |= OPAQUE;
+        return;
+    }
+    int64_t checksum = flags & 0x8000 ? 4 : 0, key = flags & 0x2000 ? 4 : 0, sequence = flags & 0x1000 ? 4 : 0;
+    int64_t acknowledgement = flags & 0x0080 ? 4 : 0;
+    p->at += version ? 8 + sequence + acknowledgement : 4 + checksum + key + sequence;
+    p->kind = protocol;
+}
+
+static void udp(packet *p)
+{
+    if (!has(p, 8))
+        return;
+    uint32_t port = u16(p, 2);
+    p->kind |= OPAQUE;
+    if (p->at + 16 > p->captured_end)
+        return;
+    if (port == 4789 && u8(p, 8) & 0x08) {
+        p->kind = ETHERNET;
+        p->at += 16;
+    } else if (port == 6081 && u8(p, 8) >> 6 == 0) {
+        p->kind = u16(p, 10);
+        p->at += 16 + (u8(p, 8) & 0x3F) * 4;
+    }
+}
+
+/* Takes one header off; whether what comes next has a layer here. */
+static int peel(packet *p, int look_only)
+{
+#define LAYER(call)          \
+    if (!look_only) { call; } \
+    return 1
+    switch (p->kind) {
+    case ETHERNET: LAYER(typed(p, 14, 12));
+    case LINK_TYPE | 113: LAYER(typed(p, 16, 14));
+    case LINK_TYPE | 276: LAYER(typed(p, 20, 0));
+    case LINK_TYPE | 0:
+    case LINK_TYPE | 108: LAYER(loopback(p));
+    case LINK_TYPE | 101:
+    case LINK_TYPE | 12:
+    case LINK_TYPE | 14: LAYER(raw_ip(p));
+    case LINK_TYPE | 228:
+    case IP_PROTOCOL | 4: LAYER(always(p, IPV4, 0));
+    case LINK_TYPE | 229:
+    case IP_PROTOCOL | 41: LAYER(always(p, IPV6, 0));
+    case 0x8100:
+    case 0x88A8:
+    case 0x9100: LAYER(typed(p, 4, 2));
+    case 0x8847:
+    case 0x8848: LAYER(mpls(p));
+    case 0x8864: LAYER(always(p, PPP, 6));
+    case 0x880B: LAYER(always(p, PPP, 0));
+    case PPP: LAYER(ppp(p));
+    case 0x6558: LAYER(always(p, ETHERNET, 0));
+    case IPV4: LAYER(ipv4(p));
+    case IPV6: LAYER(ipv6(p));
+    case IP_PROTOCOL | 0:
+    case IP_PROTOCOL | 43:
+    case IP_PROTOCOL | 60:
+    case IP_PROTOCOL | 135:
+    case IP_PROTOCOL | 139:
+    case IP_PROTOCOL | 140: LAYER(extension(p, 8));
+    case IP_PROTOCOL | 51: LAYER(extension(p, 4));
+    case IP_PROTOCOL | 44: LAYER(fragment_header(p));
+    case IP_PROTOCOL | 47: LAYER(gre(p));
+    case IP_PROTOCOL | 17: LAYER(udp(p));
+    default: return 0;
+    }
+#undef LAYER
+}
+
+/* The options of the next `size` bytes. */
+static void read_options(const packet *p, int64_t size, segment *s)
+{
+    int64_t skip = 0;
+    while (skip < size && u8(p, skip) != OPTION_END) {
+        uint32_t kind = u8(p, skip);
+        if (kind == OPTION_NOP) {
+            skip++;
+            continue;
+        }
+        int64_t length = skip + 1 < size ? u8(p, skip + 1) : 0;
+        if (length < 2 || skip + length > size)
+            return;
+        if (kind == OPTION_MSS && length == 4) {
+            s->mss = (uint16_t)u16(p, skip + 2);
+        } else if (kind == OPTION_SCALE && length == 3) {
+            s->wscale = (int8_t)(u8(p, skip + 2) < 127 ? u8(p, skip + 2) : 127);
+        } else if (kind == OPTION_SACK && length > 2) {
+            s->sack = 1;
+        } else if (kind == OPTION_TIMESTAMPS && length == 10) {
+            s->timestamps = 1;
+            s->tsval = u32(p, skip + 2);
+            s->tsecr = u32(p, skip + 6);
+        }
+        skip += length;
+    }
+}
+
+int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t original, int32_t link_type, segment *s)
+{
+    packet whole = {buffer, at, at + captured, at + original, at + original, LINK_TYPE | link_type, {0}, {0}, 0};
+    packet *p = &whole;
+    int layers = 0;
+    while (layers < MOST_LAYERS && peel(p, 0))
+        layers++;
+    if (layers == MOST_LAYERS && peel(p, 1))
+        p->kind |= OPAQUE;
+    if (p->kind != TCP || !has(p, TCP_HEADER))
+        return p->kind;
+    int64_t header = (int64_t)(u8(p, 12) >> 4) * 4, length = p->end - p->at - header;
+    if (header < TCP_HEADER || length < 0 || length > LONGEST)
+        return p->kind | MALFORMED;
+    memcpy(s->src, p->src, 16);
+    memcpy(s->dst, p->dst, 16);
+    s->sport = (uint16_t)u16(p, 0);
+    s->dport = (uint16_t)u16(p, 2);
+    s->seq = u32(p, 4);
+    s->ack = u32(p, 8);
+    s->flags = (uint16_t)(u16(p, 12) & 0xFFF);
+    s->window = (uint16_t)u16(p, 14);
+    s->length = (int32_t)length;
+    s->wire = (uint32_t)original;
+    s->ip_id = p->ip_id;
+    s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = s->sack = s->unused = 0, s->wscale = -1;
+    int64_t options_end = p->at + header < p->captured_end ? p->at + header : p->captured_end;
+    p->at += TCP_HEADER;
+    if (options_end > p->at)
+        read_options(p, options_end - p->at, s);
+    return -1;
+}

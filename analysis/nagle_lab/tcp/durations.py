@@ -1,0 +1,49 @@
+"""How often each duration occurred: percentiles of any number of them, in the memory of the distinct ones."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+MOST = 1 << 62  # ns; a total goes no further, whatever a damaged capture says
+
+
+class Durations:
+    """Durations in ns, counted in steps of ``step_ns``, rounded to the nearest (ties to even)."""
+
+    def __init__(self, step_ns: int = 1_000, counts: Mapping[int, int] | None = None, total: int = 0) -> None:
+        self.step_ns = step_ns
+        self.counts: Counter[int] = Counter(counts or {})  # of each number of steps
+        self.total = total  # of all durations, ns
+
+    def add(self, duration: int) -> None:
+        """Count one more."""
+        self.total = min(self.total + duration, MOST)
+        self.counts[rounded(duration, self.step_ns)] += 1
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def percentiles(self, percents: Sequence[float]) -> list[int] | None:
+        """Those percentiles in steps, by nearest rank: values that were observed. None where there are none."""
+        ordered = sorted(self.counts.items())
+        if not ordered:
+            return None
+        count, found = self.counts.total(), []
+        for percent in percents:
+            rank = max(1, math.ceil(percent / 100 * count - 1e-9))
+            found.append(_at_rank(ordered, rank))
+        return found
+
+
+def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:
+    for steps, count in ordered:
+        rank -= count
+        if rank <= 0:
+            return steps
+    raise ValueError("fewer durations than their rank")
+
+
+def rounded(duration: int, step: int) -> int:
+    """To the nearest multiple of the step, in steps; ties to even."""
+    steps, rest = divmod(duration, step)
+    return steps + (2 * rest > step or (2 * rest == step and steps % 2 == 1))

@@ -1,0 +1,134 @@
+/* What the engine tells of a capture, declared once: machine.c fills these in, and layout.py reads this file for the
+ * Python twin. Every field stands on a line of its own; times and durations are in ns; frames count from 1.
+ * The two sides of a connection are 0, the end that opened it (the SYN's sender, else who sent the first packet
+ * captured), and 1. */
+#ifndef NAGLE_LAB_ENGINE_H
+#define NAGLE_LAB_ENGINE_H
+
+#include <stdint.h>
+
+/* One TCP segment as it was captured; see Segment in packet/segment.py. */
+typedef struct {
+    int64_t frame;
+    int64_t ts;
+    uint8_t src[16];
+    uint8_t dst[16];
+    uint32_t seq;
+    uint32_t ack;
+    int32_t length;
+    uint32_t wire;
+    uint32_t tsval;
+    uint32_t tsecr;
+    int32_t epoch;
+    int32_t interface;
+    uint16_t sport;
+    uint16_t dport;
+    uint16_t flags;
+    uint16_t window;
+    uint16_t mss;
+    uint16_t ip_id;
+    int8_t wscale;
+    uint8_t timestamps;
+    uint8_t sack;
+    uint8_t unused;
+} segment;
+
+/* A trigger, a late pure ACK and the data that followed it: a stall, if the proof says that the ACK released it. */
+typedef struct {
+    int64_t connection;
+    int64_t trigger_frame;
+    int64_t ack_frame;
+    int64_t release_frame;
+    int64_t wait;            /* from trigger to late ACK */
+    int64_t release;         /* from late ACK to release */
+    int64_t idle;            /* from the connection's packet before the late ACK to it */
+    int32_t exchange;        /* from 0 */
+    int32_t trigger_bytes;
+    int32_t released_bytes;
+    int32_t side;            /* that sent trigger and release */
+} candidate;
+
+/* A pure ACK that came at least LATE after what it acknowledges. */
+typedef struct {
+    int64_t connection;
+    int64_t wait;
+    int64_t side;            /* that sent the ACK */
+} late_ack;
+
+/* Nothing was on the wire for IDLE or longer, on a connection that had sent data. */
+typedef struct {
+    int64_t connection;
+    int64_t gap;
+    int8_t side;             /* that ended it */
+    int8_t ended_by;         /* see EndedBy in machine.py */
+    uint8_t small;           /* what ended it was less than a full segment */
+    uint8_t reply;           /* the packet before it came from the other side */
+    int32_t unused;
+} idle_gap;
+
+/* A request and its answer. Durations are -1 where the capture does not show one end. */
+typedef struct {
+    int64_t connection;
+    int64_t asked;           /* time of the request's first segment */
+    int64_t to_ack;          /* from the request's last segment to its acknowledgement */
+    int64_t to_response;     /* from the request's last segment to the answer's first */
+    int64_t total;           /* from the request's first segment to the answer's last */
+    int64_t number;          /* from 0 on each connection */
+} exchange;
+
+/* A connection that is over. */
+typedef struct {
+    int64_t number;          /* in order of appearance, from 0 */
+    int64_t first_frame;
+    int64_t packets[2];      /* sent by each side */
+    int64_t segments[2];     /* the same, packets made by segmentation offload counted in parts */
+    int64_t payload[2];
+    int64_t wire[2];
+    int64_t reaction[2];     /* shortest from a segment of the peer to this side's ACK of it; -1 none */
+    int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
+    int32_t nagle_off[2];    /* small segments sent behind unacknowledged small ones */
+    int32_t fin_acks[2];     /* ACKs of bare FINs from a delayed-ACK timer of zero */
+    int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
+                                server; from 0, else -1 */
+    int32_t full_size;       /* payload of a full segment */
+    int32_t answered;        /* exchanges with request and answer */
+    int32_t repeat;          /* those of them that follow another */
+    int32_t open;            /* number of an exchange without an answer; -1 none */
+    int32_t stalls;          /* from here on filled in by the diagnosis; the engine writes 0, and -1 for `…_stalled` */
+    int32_t stalled;         /* exchanges with a stall */
+    int32_t first_stalled;   /* number of the first exchange with one; -1 none */
+    int32_t last_stalled;
+    int32_t delayed_acks[2];
+    int32_t early_acks[2];   /* of these, sent sooner than a delayed-ACK timer fires */
+    uint16_t port[2];
+    uint8_t address[32];     /* of side 0, then of side 1 */
+    int8_t client;           /* its side */
+    uint8_t syns;            /* both are in the capture */
+    uint8_t greeted;         /* exchange 0 has no request: the server spoke first */
+    uint8_t unused;
+} connection;
+
+/* An interface of a capture: how its records are to be read; see Interface in capture/records.py. */
+typedef struct {
+    int64_t number;
+    int64_t offset_ns;
+    int32_t link_type;
+    int32_t resolution;
+} interface_;
+
+/* What an engine has counted so far. */
+typedef struct {
+    int64_t frames;
+    int64_t epoch;
+    int64_t set_back_frame;  /* 0: the clock was not seen set back */
+    int64_t set_back_by;
+    int64_t begins_before;   /* whether the file began before the one before it ended */
+    int64_t segments;
+    int64_t copies;
+    int64_t connections;
+    int64_t first_ts;
+    int64_t last_ts;
+    int64_t total[3];        /* of the durations to_ack, to_response, total */
+} counters;
+
+#endif

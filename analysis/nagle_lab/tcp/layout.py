@@ -1,0 +1,92 @@
+"""The structs of engine.h as Python knows them: read from that file, so that they are declared once."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from struct import Struct, calcsize
+from typing import Any
+
+HEADER = Path(__file__).with_name("engine.h")
+
+_CODES = {
+    "int64_t": "q", "int32_t": "i", "uint32_t": "I", "uint16_t": "H", "int8_t": "b", "uint8_t": "B",
+}  # fmt: skip
+_STRUCT = re.compile(r"typedef struct \{\n(.*?)\n\} (\w+);", re.DOTALL)
+_FIELD = re.compile(r"^ +(\w+) (\w+)(?:\[(\d+)\])?;", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One struct: its fields in order, each with its code as in :mod:`struct` and how many of it there are.
+
+    A field of one number per side is two columns, ``(name, 0)`` and ``(name, 1)``; bytes are one.
+    """
+
+    name: str
+    fields: tuple[tuple[str, str, int], ...]
+
+    @cached_property
+    def struct(self) -> Struct:
+        """Packs and unpacks one row; native byte order, no padding anywhere."""
+        return Struct(
+            "=" + "".join(f"{count}s" if is_bytes(code, count) else code * count for _, code, count in self.fields)
+        )
+
+    @cached_property
+    def columns(self) -> dict[Any, int]:
+        """The place of each column in an unpacked row."""
+        names: list[Any] = []
+        for name, code, count in self.fields:
+            if count == 1 or is_bytes(code, count):
+                names.append(name)
+            else:
+                names += [(name, side) for side in range(count)]
+        return {name: place for place, name in enumerate(names)}
+
+    def place(self, column: Any) -> tuple[str, int]:
+        """The code of a column, as in :mod:`struct`, and at which byte of a row it is."""
+        wanted, side = (column, 0) if isinstance(column, str) else column
+        at = 0
+        for name, code, count in self.fields:
+            if name == wanted:
+                return f"={code}", at + side * calcsize(f"={code}")
+            at += calcsize(f"={count}{code}")
+        raise KeyError(column)
+
+    @cached_property
+    def dtype(self) -> Any:
+        """The same as a NumPy structured dtype."""
+        import numpy as np  # noqa: PLC0415 - only where populations are large
+
+        return np.dtype([
+            (name, f"V{count}") if is_bytes(code, count) else (name, code, (count,)) if count > 1 else (name, code)
+            for name, code, count in self.fields
+        ])  # fmt: skip
+
+
+def is_bytes(code: str, count: int) -> bool:
+    """Whether a field is a string of bytes, not a number for each side."""
+    return code == "B" and count > 2
+
+
+def read_layouts(header: str) -> dict[str, Layout]:
+    """Every struct of a C header that keeps to the form of engine.h.
+
+    Raises
+    ------
+    ValueError
+        A field is of a type not known here, or a struct needs padding.
+    """
+    layouts = {}
+    for body, name in _STRUCT.findall(header):
+        fields = tuple((field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
+        layout = Layout(name, fields)
+        codes = "".join(code * count for _, code, count in fields)
+        if calcsize(f"@{codes}0q") != layout.struct.size:
+            raise ValueError(f"struct {name} in engine.h needs padding: order its fields by size")
+        layouts[name] = layout
+    return layouts
+
+
+LAYOUTS = read_layouts(HEADER.read_text(encoding="utf-8"))

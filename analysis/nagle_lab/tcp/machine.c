@@ -1,0 +1,713 @@
+/* The TCP machine: the twin of machine.py, function for function; what each does is told there. */
+#include "engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10, CONTROL = SYN | FIN | RST };
+enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
+enum { SWEEP = 1 << 16, MANY = 1 << 15, BLOCK = 1 << 10 };
+enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
+static const int64_t LATE = 20000000, IDLE = 20000000, AT_ONCE = 50000, PROBE = 200000000;
+static const int64_t TIME_WAIT = 60000000000, FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
+
+typedef struct { /* Sent */
+    int64_t number;
+    int64_t ts;
+    int64_t frame;
+    int64_t start;
+    int64_t end;
+    int64_t edge;
+    int32_t length;
+    int32_t epoch;
+    int32_t exchange;
+    uint16_t flags;
+    uint8_t is_new;
+} sent;
+
+typedef struct { /* PureAck */
+    int64_t number;
+    int64_t ts;
+    int64_t frame;
+    int64_t ack;
+    int64_t acked_before;
+    int64_t idle;
+    int had_room;
+} pure_ack;
+
+typedef struct { /* Half */
+    int64_t seq;
+    int64_t snd_nxt;
+    int64_t ack;
+    int64_t acked;
+    int64_t window;
+    int64_t reaction;
+    int64_t packets;
+    int64_t segments;
+    int64_t payload;
+    int64_t wire;
+    sent data;
+    pure_ack pure_ack;
+    sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
+    int64_t syn;
+    int64_t syn_window;
+    int64_t is_small_below;
+    int32_t nagle_off;
+    int32_t fin_acks;
+    uint16_t mss;
+    int8_t scale;
+    uint8_t shift;
+    uint8_t timestamps;
+    uint8_t closed;
+} half;
+
+struct flow { /* Connection */
+    uint8_t address[32];
+    uint16_t port[2];
+    uint32_t self; /* number in the blocks */
+    uint32_t older; /* live neighbours in order of appearance; NONE */
+    uint32_t newer;
+    int64_t number;
+    int64_t first_frame;
+    int64_t last_ts;
+    int64_t packets;
+    struct { /* of the last packet, to tell a copy of it */
+        uint32_t seq;
+        uint32_t ack;
+        int32_t length;
+        uint16_t flags;
+        uint16_t window;
+        uint16_t ip_id;
+    } last;
+    int64_t syn;
+    int64_t syn_ts;
+    int64_t handshake;
+    int64_t request[2]; /* times of first and last segment */
+    int64_t response[2];
+    int64_t asked;
+    int32_t full_size;
+    int32_t exchange;
+    int32_t answered;
+    int32_t repeat;
+    int8_t latest_data; /* side that sent data last; -1 none */
+    int8_t opener;
+    int8_t sender; /* side of the last packet; -1 none */
+    uint8_t asking;
+    uint8_t greeted;
+    uint8_t has_candidates;
+    half halves[2];
+};
+
+#define NONE UINT32_MAX
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline flow *flow_at(const engine *e, uint32_t i) { return &e->blocks[i / BLOCK][i % BLOCK]; }
+
+static inline int client_of(const flow *f)
+{
+    return f->halves[0].syn >= 0 || f->halves[1].syn >= 0 ? 0 : f->opener > 0 ? f->opener : 0;
+}
+
+static inline const sent *consuming(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
+
+static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (int32_t)(wire - (uint32_t)near); }
+
+/* ------------------------------------------------------------------------------------------------- exchanges */
+
+static inline int64_t duration(int64_t begin, int64_t end) { return end >= begin ? end - begin : -1; }
+
+static int count_duration(engine *e, int which, int64_t ns)
+{
+    if (ns < 0)
+        return 0;
+    int64_t steps = ns / 1000, rest = ns % 1000;
+    steps += 2 * rest > 1000 || (2 * rest == 1000 && steps % 2 == 1);
+    e->counters.total[which] = least(e->counters.total[which] + ns, (int64_t)1 << 62);
+    return counted_add(&e->durations[which], steps, 1);
+}
+
+/* Whether it has request and answer; -1 where memory ran out. */
+static int end_exchange(engine *e, flow *f)
+{
+    int64_t asked = f->request[0], asked_last = f->request[1], acked = f->asked;
+    int64_t answered = f->response[0], answered_last = f->response[1];
+    f->request[0] = f->response[0] = NEVER;
+    f->request[1] = f->response[1] = -1;
+    f->asked = -1;
+    if (asked == NEVER) {
+        f->greeted |= f->exchange == 0;
+        return 0;
+    }
+    if (answered == NEVER)
+        return 0;
+    f->answered++;
+    f->repeat += f->exchange > 0;
+    exchange row = {f->number, asked, duration(asked_last, acked), duration(asked_last, answered),
+                    duration(asked, answered_last), f->exchange};
+    if (count_duration(e, TO_ACK, row.to_ack) || count_duration(e, TO_RESPONSE, row.to_response) ||
+        count_duration(e, TOTAL, row.total))
+        return -1;
+    if (e->list_exchanges && table_add(e, EXCHANGE, &row, sizeof row))
+        return -1;
+    return 1;
+}
+
+/* The number of the exchange that new data belongs to; -2 where memory ran out. */
+static int32_t exchange_of(engine *e, flow *f, int side, int64_t ts)
+{
+    if (f->opener < 0)
+        f->opener = (int8_t)side;
+    int asks = side == client_of(f);
+    if (f->exchange < 0 || (asks && !f->asking)) {
+        if (end_exchange(e, f) < 0)
+            return -2;
+        f->exchange++;
+    }
+    f->asking = (uint8_t)asks;
+    int64_t *times = asks ? f->request : f->response;
+    times[0] = least(times[0], ts);
+    times[1] = most(times[1], ts);
+    return f->exchange;
+}
+
+/* ----------------------------------------------------------------------------------------------- connections */
+
+static inline uint64_t hash_end(const uint8_t *address, uint16_t port)
+{
+    uint64_t hi, lo;
+    memcpy(&hi, address, 8);
+    memcpy(&lo, address + 8, 8);
+    return mix(lo ^ hi * 0xC2B2AE3D27D4EB4Full ^ (uint64_t)port << 48 ^ port);
+}
+
+/* The same for both directions. */
+static inline uint64_t hash_ends(const uint8_t *one, uint16_t port, const uint8_t *other, uint16_t other_port)
+{
+    uint64_t a = hash_end(one, port), b = hash_end(other, other_port);
+    return mix(a + b) ^ a ^ b;
+}
+
+static inline uint64_t hash_flow(const flow *f) { return hash_ends(f->address, f->port[0], f->address + 16, f->port[1]); }
+
+/* Which side of a connection sent the segment; -1: it is another connection's. */
+static inline int side_of(const flow *f, const segment *s)
+{
+    if (s->sport == f->port[0] && s->dport == f->port[1] && !memcmp(f->address, s->src, 16) &&
+        !memcmp(f->address + 16, s->dst, 16))
+        return 0;
+    if (s->sport == f->port[1] && s->dport == f->port[0] && !memcmp(f->address, s->dst, 16) &&
+        !memcmp(f->address + 16, s->src, 16))
+        return 1;
+    return -1;
+}
+
+static int grow_slots(engine *e)
+{
+    int64_t n = e->n_slots ? 2 * e->n_slots : 1 << 10;
+    uint32_t *slots = calloc((size_t)n, sizeof *slots);
+    if (!slots)
+        return -1;
+    for (int64_t i = 0; i < e->n_slots; i++) {
+        if (!e->slots[i])
+            continue;
+        uint64_t at = hash_flow(flow_at(e, e->slots[i] - 1)) & (uint64_t)(n - 1);
+        while (slots[at])
+            at = (at + 1) & (uint64_t)(n - 1);
+        slots[at] = e->slots[i];
+    }
+    free(e->slots);
+    e->slots = slots;
+    e->n_slots = n;
+    return 0;
+}
+
+static void remove_slot(engine *e, const flow *f)
+{
+    uint64_t mask = (uint64_t)e->n_slots - 1, at = hash_flow(f) & mask;
+    while (e->slots[at] != f->self + 1)
+        at = (at + 1) & mask;
+    uint64_t hole = at;
+    for (;;) { /* what follows moves up, unless it is before its own place then */
+        e->slots[hole] = 0;
+        do {
+            at = (at + 1) & mask;
+            if (!e->slots[at])
+                return;
+        } while (((at - hash_flow(flow_at(e, e->slots[at] - 1))) & mask) < ((at - hole) & mask));
+        e->slots[hole] = e->slots[at];
+        hole = at;
+    }
+}
+
+/* A place in the blocks; NONE where memory ran out. */
+static uint32_t new_place(engine *e)
+{
+    if (e->free_list == NONE) {
+        flow **blocks = realloc(e->blocks, (size_t)(e->n_blocks + 1) * sizeof *blocks);
+        if (!blocks)
+            return NONE;
+        e->blocks = blocks;
+        if (!(blocks[e->n_blocks] = malloc(BLOCK * sizeof(flow))))
+            return NONE;
+        for (uint32_t i = 0; i < BLOCK; i++) {
+            flow *f = &blocks[e->n_blocks][i];
+            f->self = (uint32_t)(e->n_blocks * BLOCK + i);
+            f->newer = i + 1 < BLOCK ? f->self + 1 : NONE;
+        }
+        e->free_list = blocks[e->n_blocks++][0].self;
+    }
+    uint32_t place = e->free_list;
+    e->free_list = flow_at(e, place)->newer;
+    return place;
+}
+
+/* Whether memory ran out. */
+static int program_of(engine *e, const uint8_t *address, uint16_t port, int32_t *number)
+{
+    programs *p = &e->programs;
+    uint8_t key[18];
+    memcpy(key, address, 16);
+    memcpy(key + 16, &port, 2);
+    if (2 * (int64_t)(p->used + 1) > p->slots) {
+        programs grown = {NULL, NULL, p->slots ? 2 * p->slots : 64, p->used};
+        grown.key = malloc((size_t)grown.slots * 18);
+        grown.number = malloc((size_t)grown.slots * 4);
+        if (!grown.key || !grown.number) {
+            free(grown.key);
+            free(grown.number);
+            return -1;
+        }
+        memset(grown.number, 0xFF, (size_t)grown.slots * 4);
+        for (int64_t i = 0; i < p->slots; i++) {
+            if (p->number[i] < 0)
+                continue;
+            uint16_t its_port;
+            memcpy(&its_port, p->key[i] + 16, 2);
+            uint64_t at = hash_end(p->key[i], its_port) & (uint64_t)(grown.slots - 1);
+            while (grown.number[at] >= 0)
+                at = (at + 1) & (uint64_t)(grown.slots - 1);
+            memcpy(grown.key[at], p->key[i], 18);
+            grown.number[at] = p->number[i];
+        }
+        free(p->key);
+        free(p->number);
+        *p = grown;
+    }
+    uint64_t at = hash_end(address, port) & (uint64_t)(p->slots - 1);
+    while (p->number[at] >= 0 && memcmp(p->key[at], key, 18))
+        at = (at + 1) & (uint64_t)(p->slots - 1);
+    if (p->number[at] < 0) {
+        memcpy(p->key[at], key, 18);
+        p->number[at] = p->used++;
+    }
+    *number = p->number[at];
+    return 0;
+}
+
+static int close_connection(engine *e, flow *f)
+{
+    const half *one = &f->halves[0], *two = &f->halves[1];
+    int32_t number = f->exchange;
+    int is_full = end_exchange(e, f), client = client_of(f);
+    if (is_full < 0)
+        return -1;
+    connection row = {
+        .number = f->number, .first_frame = f->first_frame, .packets = {one->packets, two->packets},
+        .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
+        .wire = {one->wire, two->wire},
+        .reaction = {one->reaction == NEVER ? -1 : one->reaction, two->reaction == NEVER ? -1 : two->reaction},
+        .handshake = f->handshake, .nagle_off = {one->nagle_off, two->nagle_off},
+        .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1}, .full_size = f->full_size,
+        .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
+        .last_stalled = -1, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
+        .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
+    };
+    memcpy(row.address, f->address, 32);
+    if (f->has_candidates && (program_of(e, f->address, client ? f->port[0] : 0, &row.program[0]) ||
+                              program_of(e, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
+        return -1;
+    return table_add(e, CONNECTION, &row, sizeof row);
+}
+
+static int forget(engine *e, flow *f)
+{
+    remove_slot(e, f);
+    if (f->older != NONE)
+        flow_at(e, f->older)->newer = f->newer;
+    else
+        e->oldest = f->newer;
+    if (f->newer != NONE)
+        flow_at(e, f->newer)->older = f->older;
+    else
+        e->newest = f->older;
+    e->live--;
+    int failed = close_connection(e, f);
+    f->newer = e->free_list;
+    e->free_list = f->self;
+    return failed;
+}
+
+static flow *open_connection(engine *e, const segment *s)
+{
+    if (2 * (e->live + 1) > e->n_slots && grow_slots(e))
+        return NULL;
+    uint32_t place = new_place(e);
+    if (place == NONE)
+        return NULL;
+    flow *f = flow_at(e, place);
+    memset(f, 0, sizeof *f);
+    f->self = place;
+    int is_answer = (s->flags & (SYN | ACK)) == (SYN | ACK);
+    memcpy(f->address + 16 * is_answer, s->src, 16);
+    memcpy(f->address + 16 * !is_answer, s->dst, 16);
+    f->port[is_answer] = s->sport;
+    f->port[!is_answer] = s->dport;
+    f->number = e->counters.connections++;
+    f->first_frame = s->frame;
+    f->last_ts = s->ts;
+    f->syn = f->handshake = f->asked = -1;
+    f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
+    f->request[0] = f->response[0] = NEVER;
+    f->request[1] = f->response[1] = -1;
+    f->full_size = USUAL_FULL_SIZE;
+    f->exchange = -1;
+    f->latest_data = f->opener = f->sender = -1;
+    for (int side = 0; side < 2; side++) {
+        half *x = &f->halves[side];
+        x->seq = x->ack = x->syn = x->syn_window = -1;
+        x->reaction = NEVER;
+        x->data.number = x->control.number = x->pure_ack.number = -1;
+        x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
+        x->data.edge = x->control.edge = -1;
+        x->scale = -1;
+        x->shift = LARGEST_SCALE;
+        x->is_small_below = LEAST_MSS;
+    }
+    f->older = e->newest;
+    f->newer = NONE;
+    if (e->newest != NONE)
+        flow_at(e, e->newest)->newer = place;
+    else
+        e->oldest = place;
+    e->newest = place;
+    e->live++;
+    uint64_t at = hash_flow(f) & (uint64_t)(e->n_slots - 1);
+    while (e->slots[at])
+        at = (at + 1) & (uint64_t)(e->n_slots - 1);
+    e->slots[at] = place + 1;
+    return f;
+}
+
+static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
+
+static inline int is_unanswered(const flow *f)
+{
+    return f->halves[1].packets == 0 && f->halves[0].payload == 0 && f->halves[0].syn >= 0;
+}
+
+static int begins_anew(const flow *f, const segment *s)
+{
+    if ((s->flags & (SYN | ACK | RST)) == SYN)
+        return s->seq != f->syn;
+    return is_closed(f) && s->ts - f->last_ts > TIME_WAIT;
+}
+
+static int by_age(const void *one, const void *other)
+{
+    const flow *a = *(flow *const *)one, *b = *(flow *const *)other;
+    if (a->last_ts != b->last_ts)
+        return a->last_ts < b->last_ts ? -1 : 1;
+    return a->number < b->number ? -1 : 1;
+}
+
+static int sweep(engine *e, int64_t now)
+{
+    e->until_sweep = SWEEP;
+    for (uint32_t i = e->oldest, next; i != NONE; i = next) {
+        flow *f = flow_at(e, i);
+        next = f->newer;
+        if (is_closed(f) && now - f->last_ts > TIME_WAIT && forget(e, f))
+            return -1;
+    }
+    int64_t too_many = e->live - MANY, n = 0;
+    if (too_many <= 0)
+        return 0;
+    flow **idle = malloc((size_t)e->live * sizeof *idle);
+    if (!idle)
+        return -1;
+    for (uint32_t i = e->oldest; i != NONE; i = flow_at(e, i)->newer)
+        if (is_closed(flow_at(e, i)) || is_unanswered(flow_at(e, i)))
+            idle[n++] = flow_at(e, i);
+    qsort(idle, (size_t)n, sizeof *idle, by_age);
+    int failed = 0;
+    for (int64_t i = 0; i < n && i < too_many && !failed; i++)
+        failed = forget(e, idle[i]);
+    free(idle);
+    return failed;
+}
+
+/* ----------------------------------------------------------------------------------------------- one segment */
+
+static int is_copy(const segment *s, const flow *f, int side)
+{
+    return s->ip_id && s->ip_id == f->last.ip_id && f->sender == side && s->seq == f->last.seq &&
+           s->ack == f->last.ack && s->flags == f->last.flags && s->length == f->last.length &&
+           s->window == f->last.window;
+}
+
+static void learn_full_size(flow *f)
+{
+    const half *one = &f->halves[0], *two = &f->halves[1];
+    int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
+    int64_t surely_full = LEAST_MSS;
+    if (mss)
+        surely_full = most(mss - (one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0), 1);
+    f->full_size = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
+    for (int side = 0; side < 2; side++) {
+        int64_t window = f->halves[1 - side].syn_window, half_window = window > LEAST_MSS ? window / 2 : window;
+        f->halves[side].is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
+    }
+}
+
+static void learn_syn(flow *f, int side, const segment *s)
+{
+    half *x = &f->halves[side];
+    if (!(s->flags & (ACK | RST))) {
+        if (side == 0 && f->packets)
+            f->syn_ts = -1;
+        f->syn = s->seq;
+    }
+    x->syn = s->seq;
+    x->syn_window = s->window;
+    x->mss = s->mss;
+    x->scale = s->wscale;
+    x->timestamps = s->timestamps;
+    int one = f->halves[0].scale, two = f->halves[1].scale;
+    for (int i = 0; i < 2; i++) {
+        int scale = f->halves[i].scale;
+        if (one >= 0 && two >= 0)
+            f->halves[i].shift = (uint8_t)(scale < LARGEST_SCALE ? scale : LARGEST_SCALE);
+        else
+            f->halves[i].shift = one >= 0 || two >= 0 ? 0 : LARGEST_SCALE;
+    }
+    learn_full_size(f);
+}
+
+static int64_t acknowledged(flow *f, int side, const segment *s)
+{
+    half *x = &f->halves[side], *y = &f->halves[1 - side];
+    if (y->seq < 0)
+        y->seq = FIRST_NUMBER + s->ack;
+    return unwrapped(s->ack, x->ack >= 0 ? x->ack : y->seq);
+}
+
+static int ended_by(const flow *f, int side, const segment *s, int64_t start, int64_t ack)
+{
+    const half *x = &f->halves[side], *y = &f->halves[1 - side];
+    if (!s->length) {
+        if (x->ack >= 0 && x->window == 0)
+            return WINDOW;
+        return s->flags & ACK && ack > x->acked ? ACKNOWLEDGEMENT : OTHER;
+    }
+    if (y->ack >= 0 && x->data.number >= 0 && x->snd_nxt >= y->ack + y->window)
+        return WINDOW;
+    if (start < x->snd_nxt)
+        return RETRANSMISSION;
+    return x->data.number > y->data.number ? CONTINUATION : ANSWER;
+}
+
+static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
+{
+    int64_t limit = x->is_small_below, full_size = f->full_size;
+    int64_t tail = limit == full_size ? before->length % full_size : before->length;
+    return s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) && s->ts - before->ts < PROBE;
+}
+
+static int new_data(engine *e, flow *f, int side, const segment *s, int32_t number)
+{
+    half *x = &f->halves[side], *y = &f->halves[1 - side];
+    const sent *before = &x->data;
+    if (before->number < 0)
+        return 0;
+    if (y->acked < before->end && before->is_new && is_small_behind_small(f, x, s, before))
+        x->nagle_off++;
+    const pure_ack *ack = &y->pure_ack;
+    if (f->latest_data != side || ack->number < before->number)
+        return 0;
+    int64_t wait = ack->ts - before->ts;
+    if (wait < LATE || s->ts - before->ts < LATE || before->length % f->full_size == 0 || s->length >= f->full_size ||
+        (before->flags | s->flags) & CONTROL || before->epoch != s->epoch || !before->is_new ||
+        ack->acked_before >= before->end || ack->ack != x->snd_nxt || !ack->had_room ||
+        (before->edge >= 0 && before->edge < before->end + s->length))
+        return 0;
+    f->has_candidates = 1;
+    candidate row = {f->number, before->frame, ack->frame, s->frame, wait, s->ts - ack->ts, ack->idle,
+                     number, before->length, s->length, side};
+    return table_add(e, CANDIDATE, &row, sizeof row);
+}
+
+static int answer(engine *e, flow *f, int side, const segment *s, const sent *answered, int is_pure)
+{
+    half *x = &f->halves[side];
+    int64_t wait = s->ts - answered->ts;
+    x->reaction = least(x->reaction, most(wait, 0));
+    if (is_pure && wait >= LATE) {
+        late_ack row = {f->number, wait, side};
+        if (table_add(e, LATE_ACK, &row, sizeof row))
+            return -1;
+    } else if (is_pure && answered->flags & FIN && !answered->length && wait >= AT_ONCE) {
+        x->fin_acks++;
+    }
+    int asks = answered->length && 1 - side == client_of(f);
+    if (asks && answered->exchange >= 0 && answered->exchange == f->exchange && s->ts > f->asked)
+        f->asked = s->ts;
+    return 0;
+}
+
+static int acknowledge(engine *e, flow *f, int side, const segment *s, int64_t ack, int64_t idle)
+{
+    half *x = &f->halves[side], *y = &f->halves[1 - side];
+    int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
+    if (ack > x->acked) {
+        const sent *answered = consuming(y);
+        if (answered->end == ack && answered->is_new && answered->epoch == s->epoch &&
+            answer(e, f, side, s, answered, is_pure))
+            return -1;
+    }
+    if (is_pure) {
+        int had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
+        x->pure_ack = (pure_ack){f->packets, s->ts, s->frame, ack, x->acked, idle, had_room};
+    }
+    if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
+        f->handshake = s->ts - f->syn_ts;
+        f->syn_ts = -1;
+    }
+    return 0;
+}
+
+static int take(engine *e, flow *f, int side, const segment *s)
+{
+    half *x = &f->halves[side], *y = &f->halves[1 - side];
+    int flags = s->flags;
+    int64_t length = s->length, ts = s->ts;
+    int64_t start = x->seq >= 0 ? unwrapped(s->seq, x->seq) : FIRST_NUMBER + s->seq;
+    int64_t end = start + length + !!(flags & SYN) + !!(flags & FIN);
+    int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
+    int64_t idle = ts - f->last_ts;
+    if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
+        idle_gap row = {f->number, idle, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
+                        length % f->full_size != 0, f->sender != side, 0};
+        if (table_add(e, IDLE_GAP, &row, sizeof row))
+            return -1;
+    }
+    int32_t number = -1;
+    if (length) {
+        if (end > x->snd_nxt && (number = exchange_of(e, f, side, ts)) == -2)
+            return -1;
+        if (start >= x->snd_nxt && new_data(e, f, side, s, number))
+            return -1;
+    }
+    if (flags & ACK) {
+        if (acknowledge(e, f, side, s, ack, idle))
+            return -1;
+        x->ack = ack;
+        x->window = flags & SYN ? s->window : (int64_t)s->window << x->shift;
+        x->acked = most(x->acked, ack);
+    }
+    if (end > start) {
+        sent *now = length ? &x->data : &x->control;
+        *now = (sent){f->packets, ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1, s->length,
+                      s->epoch, number, s->flags, start >= x->snd_nxt};
+        if (length) {
+            f->latest_data = (int8_t)side;
+            if (f->opener < 0)
+                f->opener = (int8_t)side;
+        }
+    }
+    x->seq = start;
+    x->snd_nxt = most(x->snd_nxt, end);
+    if (flags & (FIN | RST)) {
+        x->closed = 1;
+        y->closed |= !!(flags & RST);
+    }
+    x->packets++;
+    x->segments += length > f->full_size ? (length + f->full_size - 1) / f->full_size : 1;
+    x->payload += length;
+    x->wire += s->wire;
+    f->packets++;
+    f->last_ts = ts;
+    f->sender = (int8_t)side;
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------------------------- machine */
+
+void machine_init(engine *e)
+{
+    e->free_list = e->oldest = e->newest = NONE;
+    e->until_sweep = SWEEP;
+    e->counters.first_ts = -1;
+}
+
+void machine_free(engine *e)
+{
+    for (int64_t i = 0; i < e->n_blocks; i++)
+        free(e->blocks[i]);
+    free(e->blocks);
+    free(e->slots);
+    free(e->programs.key);
+    free(e->programs.number);
+    for (int i = 0; i < DURATIONS; i++) {
+        free(e->durations[i].key);
+        free(e->durations[i].count);
+    }
+    free(e->not_decoded.key);
+    free(e->not_decoded.count);
+}
+
+/* Machine.follow */
+int machine_follow(engine *e, const segment *s)
+{
+    if (!e->counters.segments++)
+        e->counters.first_ts = s->ts;
+    e->counters.last_ts = s->ts;
+    flow *f = NULL;
+    int side = -1;
+    uint64_t mask = (uint64_t)e->n_slots - 1;
+    uint64_t at = e->n_slots ? hash_ends(s->src, s->sport, s->dst, s->dport) & mask : 0;
+    while (e->n_slots && e->slots[at]) {
+        f = flow_at(e, e->slots[at] - 1);
+        if ((side = side_of(f, s)) >= 0)
+            break;
+        at = (at + 1) & mask;
+    }
+    if (side < 0 || begins_anew(f, s)) {
+        if (side >= 0 && forget(e, f))
+            return -1;
+        if (!(f = open_connection(e, s)))
+            return -1;
+        side = side_of(f, s);
+    }
+    if (is_copy(s, f, side)) {
+        e->counters.copies++;
+        return 0;
+    }
+    if (s->flags & SYN)
+        learn_syn(f, side, s);
+    if (take(e, f, side, s))
+        return -1;
+    f->last.seq = s->seq, f->last.ack = s->ack, f->last.length = s->length;
+    f->last.flags = s->flags, f->last.window = s->window, f->last.ip_id = s->ip_id;
+    return --e->until_sweep ? 0 : sweep(e, s->ts);
+}
+
+int machine_finish(engine *e)
+{
+    while (e->oldest != NONE)
+        if (forget(e, flow_at(e, e->oldest)))
+            return -1;
+    return 0;
+}

@@ -1,0 +1,298 @@
+"""The compiled engine: records, decoding and the machine in one pass over the bytes, called through ctypes.
+
+Its sources stand beside their Python twins: capture/records.c, packet/segment.c, tcp/machine.c; tcp/engine.c is what
+is called from here. Set-up compiles them where there is a C compiler, and wheels hold them compiled.
+"""
+
+import ctypes
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
+
+from nagle_lab.capture.records import Interface, PcapFraming
+from nagle_lab.capture.window import Window
+from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.tables import Tables
+
+PACKAGE = Path(__file__).parents[1]
+SOURCES = tuple(
+    PACKAGE / name
+    for name in (
+        "capture/records.c", "packet/segment.c", "tcp/machine.c", "tcp/engine.c", "tcp/engine.h",
+        "tcp/engine_internal.h",
+    )
+)  # fmt: skip
+WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python
+
+TABLES = ("candidate", "late_ack", "idle_gap", "exchange", "connection", "segment")  # in the order of the C side
+STRUCTS = (*TABLES, "interface_", "counters")
+DURATIONS = ("to_ack", "to_response", "total")
+NOT_DECODED = len(DURATIONS)
+_COUNTERS = LAYOUTS["counters"].columns
+
+
+def checksum() -> int:
+    """The CRC-32 of the sources, one after the other."""
+    value = 0
+    for source in SOURCES:
+        value = crc32(source.read_bytes(), value)
+    return value
+
+
+def load(folder: Path) -> ctypes.CDLL | None:
+    """The library in that folder; None where there is none, or none of this machine and of the sources here.
+
+    Raises
+    ------
+    ValueError
+        Its structs are not those of engine.h.
+    """
+    files = (folder / f"_engine{suffix}" for suffix in (*EXTENSION_SUFFIXES, ".so"))
+    found = next((file for file in files if file.exists()), None)
+    if found is None or os.environ.get(WITHOUT) == "0":
+        return None
+    try:
+        library = ctypes.CDLL(str(found))
+        library.nagle_lab_source.restype = ctypes.c_int64
+        is_of_these = not SOURCES[0].exists() or library.nagle_lab_source() == checksum()
+    except (OSError, AttributeError):  # made for another machine, or of other sources
+        return None
+    if not is_of_these:
+        return None
+    _declare(library)
+    for which, name in enumerate(STRUCTS):
+        if library.nagle_lab_size_of(which) != LAYOUTS[name].struct.size:
+            raise ValueError(f"{found}: its struct {name} is not that of engine.h: compile it again (make setup)")
+    return library
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    pointer, number, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    for name, result, arguments in (
+        ("size_of", number, (flag,)),
+        ("new", pointer, (flag,)),
+        ("free", None, (pointer,)),
+        ("counters", pointer, (pointer,)),
+        ("new_file", None, (pointer,)),
+        ("collect", None, (pointer, pointer, number, number)),
+        ("pcap", number, (pointer, pointer, number, number, flag, number, pointer)),
+        ("pcapng", number, (pointer, pointer, number, number, flag, pointer, number)),
+        ("finish", number, (pointer,)),
+        ("rows", pointer, (pointer, flag, ctypes.POINTER(number))),
+        ("taken", None, (pointer, flag)),
+        ("counts", number, (pointer, flag, pointer, pointer, number)),
+        ("place", number, (pointer, number, pointer, number, number)),
+    ):
+        function = getattr(library, f"nagle_lab_{name}")
+        function.restype, function.argtypes = result, arguments
+
+
+class CompiledEngine:
+    """As :class:`nagle_lab.tcp.engine.PlainEngine`."""
+
+    def __init__(self, library: ctypes.CDLL, *, exchanges: bool = True) -> None:
+        self._library = library
+        self._engine = library.nagle_lab_new(exchanges)
+        if not self._engine:
+            raise MemoryError("there is no memory for the analysis")
+        size = LAYOUTS["counters"].struct.size
+        memory = (ctypes.c_char * size).from_address(library.nagle_lab_counters(self._engine))
+        self._counters = memoryview(memory).cast("B").cast("q")
+        self._interfaces: tuple[Sequence[Interface], int, bytes] = ((), 0, b"")
+        self.tables = Tables()
+        self.lists_exchanges = exchanges
+        self.clock = _Clock(self)
+
+    # Records ----------------------------------------------------------------------------------------
+
+    @property
+    def frames(self) -> int:
+        """So far, in the whole input."""
+        return self.counter("frames")
+
+    @frames.setter
+    def frames(self, count: int) -> None:
+        self._counters[_COUNTERS["frames"]] = count
+
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """Take pcap records; see :class:`nagle_lab.capture.records.Taker`."""
+        interface = LAYOUTS["interface_"].struct.pack(*_packed(framing.interface))
+        big_endian = framing.order == ">"
+        with _Pointer(window) as buffer:
+            return self._taken(
+                self._library.nagle_lab_pcap(
+                    self._engine, buffer, at, window.end, big_endian, framing.header, interface
+                )
+            )
+
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Take packet blocks; see :class:`nagle_lab.capture.records.Taker`."""
+        of, count, packed = self._interfaces
+        if of is not interfaces or count != len(interfaces):
+            pack = LAYOUTS["interface_"].struct.pack
+            packed = b"".join(pack(*_packed(interface)) for interface in interfaces)
+            self._interfaces = (interfaces, len(interfaces), packed)
+        with _Pointer(window) as buffer:
+            return self._taken(
+                self._library.nagle_lab_pcapng(
+                    self._engine, buffer, at, window.end, order == ">", packed, len(interfaces)
+                )
+            )
+
+    @staticmethod
+    def _taken(at: int) -> int:
+        if at < 0:
+            raise MemoryError("there is no memory for so many connections")
+        return at
+
+    # What was found ---------------------------------------------------------------------------------
+
+    def collect(self, ends: tuple[bytes, int, bytes, int] | None, first_frame: int, last_frame: int) -> None:
+        """From now on follow no connection; the segments between two ends (None: all) become rows of their own."""
+        packed = None
+        if ends is not None:
+            src, sport, dst, dport = ends
+            packed = src + dst + sport.to_bytes(2, sys.byteorder) + dport.to_bytes(2, sys.byteorder)
+        self._library.nagle_lab_collect(self._engine, packed, first_frame, last_frame)
+
+    def drain(self) -> None:
+        """Have what was found leave to the tables."""
+        for which, name in enumerate(TABLES):
+            rows = self._rows(which)
+            if not rows:
+                continue
+            if name == "connection":
+                self._place(rows)
+            else:
+                getattr(self.tables, name).append(rows)
+            self._library.nagle_lab_taken(self._engine, which)
+
+    def finish(self) -> None:
+        """The capture is over."""
+        self._taken(self._library.nagle_lab_finish(self._engine))
+        self.drain()
+
+    def _rows(self, which: int) -> bytes:
+        size = ctypes.c_int64()
+        rows = self._library.nagle_lab_rows(self._engine, which, ctypes.byref(size))
+        return ctypes.string_at(rows, size.value) if size.value else b""
+
+    def _place(self, rows: bytes) -> None:
+        """Connections are over in any order; each has its place."""
+        layout = LAYOUTS["connection"]
+        size, count = layout.struct.size, len(rows) // layout.struct.size
+        numbers = memoryview(rows).cast("q")[layout.place("number")[1] // 8 :: size // 8]
+        first, last = min(numbers), max(numbers)
+        table = self.tables.connection
+        table.reach(last + 1)
+        part = table.part(first, last)
+        target = (ctypes.c_char * len(part)).from_buffer(part)
+        self._taken(self._library.nagle_lab_place(rows, count, target, first, last))
+
+    def counter(self, name: str) -> int:
+        """One of ``counters`` in engine.h."""
+        return self._counters[_COUNTERS[name]]
+
+    @property
+    def connections(self) -> int:
+        """How many there were."""
+        return self.counter("connections")
+
+    @property
+    def segments(self) -> int:
+        """How many were followed, copies included."""
+        return self.counter("segments")
+
+    @property
+    def copies(self) -> int:
+        """How many of them were left out."""
+        return self.counter("copies")
+
+    @property
+    def first_ts(self) -> int | None:
+        """Time of the first segment, ns."""
+        return self.counter("first_ts") if self.segments else None
+
+    @property
+    def last_ts(self) -> int:
+        """Time of the last segment, ns."""
+        return self.counter("last_ts")
+
+    @property
+    def durations(self) -> Mapping[str, Durations]:
+        """Of all answered exchanges."""
+        totals = [self._counters[_COUNTERS["total", which]] for which in range(len(DURATIONS))]
+        return {
+            name: Durations(counts=self._counts(which), total=totals[which]) for which, name in enumerate(DURATIONS)
+        }
+
+    @property
+    def not_decoded(self) -> Mapping[int, int]:
+        """Packets without a TCP segment that can be read, by what they are."""
+        return Counter(self._counts(NOT_DECODED))
+
+    def _counts(self, which: int) -> dict[int, int]:
+        room = self._library.nagle_lab_counts(self._engine, which, None, None, 0)
+        numbers = ctypes.c_int64 * room
+        keys, counts = numbers(), numbers()
+        self._library.nagle_lab_counts(self._engine, which, keys, counts, room)
+        return dict(zip(keys, counts, strict=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._counters.release()
+        self._library.nagle_lab_free(self._engine)
+        self._engine = None
+
+
+class _Clock:
+    """What the engine's clock told; see :class:`nagle_lab.capture.clock.Clock`."""
+
+    def __init__(self, engine: CompiledEngine) -> None:
+        self._engine = engine
+
+    @property
+    def set_back(self) -> tuple[int, int] | None:
+        frame = self._engine.counter("set_back_frame")
+        return (frame, self._engine.counter("set_back_by")) if frame else None
+
+    @property
+    def epoch(self) -> int:
+        return self._engine.counter("epoch")
+
+    def new_file(self) -> None:
+        self._engine._library.nagle_lab_new_file(self._engine._engine)
+
+    def begins_before(self) -> bool:
+        place = _COUNTERS["begins_before"]
+        before, self._engine._counters[place] = self._engine._counters[place], 0
+        return bool(before)
+
+
+class _Pointer:
+    """The address of a window's bytes, which keep their place meanwhile."""
+
+    def __init__(self, window: Window) -> None:
+        self._bytes = (ctypes.c_char * len(window.raw)).from_buffer(window.raw)
+
+    def __enter__(self) -> Any:
+        return ctypes.addressof(self._bytes)
+
+    def __exit__(self, *_: object) -> None:
+        del self._bytes
+
+
+def _packed(interface: Interface) -> Iterator[int]:
+    number, link_type, resolution, offset_ns = interface
+    return iter((number, offset_ns, link_type, resolution))
+
+
+LIBRARY = load(Path(__file__).parent)

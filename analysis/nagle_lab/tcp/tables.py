@@ -1,0 +1,146 @@
+"""The rows that leave the engine: in memory while they are few, in a temporary file when they are many.
+
+What an analysis keeps per stall or per finished connection grows with the capture; this is where it grows, so that
+memory does not.
+"""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.tcp.layout import LAYOUTS, Layout
+
+IN_MEMORY = 8 << 20  # bytes of one table
+GROWTH = 8 << 20  # bytes of a file, at least
+CHUNK = 1 << 16  # rows looked at at once
+
+
+class Table:
+    """Rows of one layout, numbered from 0; rows never put are all zeros.
+
+    Raises NagleLabError where the disk of temporary files (TMPDIR) is full.
+    """
+
+    def __init__(self, layout: Layout, in_memory: int | None = None) -> None:
+        self.layout = layout
+        self._in_memory = IN_MEMORY if in_memory is None else in_memory
+        self._row_bytes = layout.struct.size
+        self._pack = layout.struct.pack
+        self._count = 0
+        self._memory = bytearray()
+        self._file: Any = None
+        self._room = 0  # bytes of it
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, *values: Any) -> None:
+        """Add one row, its values in the order of the layout."""
+        self.append(self._pack(*values))
+
+    def append(self, rows: bytes | memoryview) -> None:
+        """Add packed rows."""
+        if self._file is None and len(self._memory) + len(rows) <= self._in_memory:
+            self._memory += rows
+        else:
+            self._write(self._count * self._row_bytes, rows)
+        self._count += len(rows) // self._row_bytes
+
+    def put(self, number: int, values: Sequence[Any]) -> None:
+        """Write row ``number``, which may be beyond the last one."""
+        row, at = self._pack(*values), number * self._row_bytes
+        self.reach(number + 1)
+        if self._file is None:
+            self._memory[at : at + len(row)] = row
+        else:
+            self._write(at, row)
+
+    def reach(self, count: int) -> None:
+        """Have at least so many rows; new ones are all zeros."""
+        missing = count * self._row_bytes - (len(self._memory) if self._file is None else 0)
+        if self._file is None and len(self._memory) + missing <= self._in_memory:
+            self._memory += bytes(max(missing, 0))
+        else:
+            self._to_disk()
+            self._reserve(count * self._row_bytes)
+        self._count = max(self._count, count)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The packed rows from ``begin`` up to ``end``."""
+        size = self._row_bytes
+        if self._file is None:
+            return bytes(memoryview(self._memory)[begin * size : end * size])
+        content = os.pread(self._file.fileno(), (end - begin) * size, begin * size)
+        return content + bytes((end - begin) * size - len(content))
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every row, its values in the order of the layout."""
+        for begin, end in self.chunks():
+            yield from self.layout.struct.iter_unpack(self.read(begin, end))
+
+    def row(self, number: int) -> tuple[Any, ...]:
+        """One row."""
+        return self.layout.struct.unpack(self.read(number, number + 1))
+
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """Numbers of the first row and of the one after the last, of one chunk after the other."""
+        for begin in range(0, self._count, CHUNK):
+            yield begin, min(begin + CHUNK, self._count)
+
+    def part(self, first: int, last: int) -> memoryview:
+        """The packed rows from ``first`` to ``last``, to look into at random and to change in place.
+
+        On disk they are mapped as long as the view lives, and add to memory as they are touched.
+        """
+        begin, end = first * self._row_bytes, (last + 1) * self._row_bytes
+        if self._file is None:
+            return memoryview(self._memory)[begin:end]
+        self._reserve(end)
+        offset = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        return memoryview(mmap.mmap(self._file.fileno(), end - offset, offset=offset))[begin - offset :]
+
+    def _write(self, at: int, rows: bytes | bytearray | memoryview) -> None:
+        self._to_disk()
+        self._reserve(at + len(rows))
+        view = memoryview(rows)
+        while view:
+            written = os.pwrite(self._file.fileno(), view, at)
+            view, at = view[written:], at + written
+
+    def _to_disk(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="nagle-lab-", buffering=0)  # noqa: SIM115 - lives as long as we
+            old, self._memory = self._memory, bytearray()
+            self._write(0, old)
+
+    def _reserve(self, need: int) -> None:
+        """Make room on disk, really: a mapped file that finds none later ends in SIGBUS."""
+        if need <= self._room:
+            return
+        need = max(need, self._room + max(self._room // 4, GROWTH))
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), 0, need)
+            else:  # macOS
+                os.ftruncate(self._file.fileno(), need)
+        except OSError as error:
+            raise NagleLabError(
+                f"no room for temporary files in {tempfile.gettempdir()} ({error.strerror}): "
+                "make some, or name another folder with TMPDIR"
+            ) from error
+        self._room = need
+
+
+class Tables:
+    """What an engine found, a table for each kind of row that engine.h declares."""
+
+    def __init__(self) -> None:
+        self.candidate = Table(LAYOUTS["candidate"], in_memory=32 << 20)
+        self.late_ack = Table(LAYOUTS["late_ack"])
+        self.idle_gap = Table(LAYOUTS["idle_gap"])
+        self.exchange = Table(LAYOUTS["exchange"])
+        self.connection = Table(LAYOUTS["connection"])
+        self.segment = Table(LAYOUTS["segment"])

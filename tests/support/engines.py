@@ -1,0 +1,84 @@
+"""The engines that must agree to the last bit, and all that they find out, to be compared."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from nagle_lab.capture.pcap import MAGICS, PcapReader
+from nagle_lab.capture.pcapng import PcapngReader
+from nagle_lab.capture.records import Facts, StoppedError
+from nagle_lab.capture.window import WINDOW_BYTES, Window
+from nagle_lab.tcp import native
+from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.tables import Tables
+
+ENGINES: dict[str, Callable[..., Any]] = {"plain": PlainEngine}
+if native.LIBRARY is not None:
+    ENGINES["compiled"] = partial(native.CompiledEngine, native.LIBRARY)
+
+
+class Pieces:
+    """A source (nagle_lab.capture.compression) that gives a file's bytes up to one cut after the other."""
+
+    def __init__(self, content: bytes, cuts: Iterable[int] = ()) -> None:
+        self._content, self._at = content, 0
+        self._ends = itertools.chain(sorted({cut for cut in cuts if 0 < cut < len(content)}), [len(content)])
+        self._end = next(self._ends)
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill ``view`` from its start, up to the next cut; 0 at the end."""
+        if self._at == self._end:
+            self._end = next(self._ends, self._end)
+        piece = self._content[self._at : min(self._end, self._at + len(view))]
+        view[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+def followed(
+    make: Callable[..., Any],
+    content: bytes,
+    cuts: Iterable[int] = (),
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    exchanges: bool = True,
+) -> dict[str, Any]:
+    """Everything an engine finds out about the bytes of a pcap or pcapng file that arrive in pieces."""
+    facts, stopped = Facts(), None
+    window = Window(Pieces(content, cuts), size=window_bytes)
+    reader = (PcapReader if content[:4] in MAGICS else PcapngReader)(window, facts, "capture")
+    with make(exchanges=exchanges) as engine:
+        engine.clock.new_file()
+        try:
+            for _ in reader.read(engine):
+                engine.drain()
+        except StoppedError as error:
+            stopped = (error.kind, error.position, error.what)
+        engine.drain()
+        engine.finish()
+        return {
+            **{name: list(table.rows()) for name, table in vars(engine.tables).items()},
+            "durations": {name: (dict(of.counts), of.total) for name, of in engine.durations.items()},
+            "not decoded": dict(engine.not_decoded),
+            "counts": (engine.frames, engine.connections, engine.segments, engine.copies),
+            "times": (engine.first_ts, engine.last_ts),
+            "clock": (engine.clock.epoch, engine.clock.set_back),
+            "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types), facts.snaplen),
+        }
+
+
+def contents_of(said: dict[str, Any], table: str) -> list[dict[Any, Any]]:
+    """The rows of a table of what was found out, by column."""
+    columns = LAYOUTS[table].columns
+    return [{name: row[place] for name, place in columns.items()} for row in said[table]]
+
+
+def tables_of(said: dict[str, Any]) -> Tables:
+    """What was found out, in tables again, as the diagnosis takes them."""
+    tables = Tables()
+    for name, table in vars(tables).items():
+        for row in said.get(name, ()):
+            table.add(*row)
+    return tables

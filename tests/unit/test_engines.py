@@ -1,0 +1,284 @@
+"""The engines give the same, to the last bit, on anything; and on every committed capture the same verdicts."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nagle_lab.diagnosis import analysis
+from nagle_lab.tcp import native
+from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.engine import engine as engine_here
+from nagle_lab.tcp.layout import LAYOUTS
+from support.engines import contents_of, followed
+from support.stories import CLEAN, STALLED, talk
+from support.synthetic import (
+    ETHERNET,
+    MS,
+    RAW,
+    Conversation,
+    Frame,
+    Interface,
+    Segment,
+    ip_bytes,
+    pcap_bytes,
+    pcapng_bytes,
+)
+from support.truth import lookalikes, references
+
+CAPTURES = [capture.path for capture in references() + lookalikes()]
+
+needs_compiled = pytest.mark.skipif(
+    native.LIBRARY is None, reason="there is no C compiler here: plain Python does it"
+)
+CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
+
+# ----------------------------------------------------------------------------------------------- set-up
+
+
+def test_set_up_compiled_the_engine_where_there_is_a_compiler():
+    if shutil.which(CC[0]) is None or os.environ.get(native.WITHOUT) == "0":
+        pytest.skip(f"there is no {CC[0]}, or {native.WITHOUT}=0")
+    assert native.LIBRARY is not None
+    assert type(engine_here()).__name__ == "CompiledEngine"
+
+
+@needs_compiled
+def test_a_library_of_other_sources_is_not_used(tmp_path, monkeypatch):
+    """Whoever pulls a changed machine.c and does not set up again goes on with plain Python."""
+
+    def made(*options: str) -> Path:
+        """A folder with the library; each has its own, for what is loaded once is not read again."""
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        sources = [source for source in native.SOURCES if source.suffix == ".c"]
+        name = folder / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
+        subprocess.run([*CC, "-std=c99", "-shared", "-fPIC", *options, "-o", name, *sources], check=True)
+        return folder
+
+    assert native.LIBRARY.nagle_lab_source() == native.checksum()  # by set-up
+    of_these, by_hand = made(f"-DSOURCE={native.checksum()}"), made(f"-DSOURCE={native.checksum() ^ 1}")
+    assert native.load(of_these)
+    assert native.load(by_hand) is None
+    assert native.load(tmp_path) is None
+    monkeypatch.setattr(native, "checksum", lambda: 1)
+    assert native.load(of_these) is None
+    monkeypatch.setattr(native, "SOURCES", (tmp_path / "absent.c",))
+    assert native.load(of_these)  # a wheel brings the library alone
+    monkeypatch.setenv(native.WITHOUT, "0")
+    assert native.load(of_these) is None
+
+
+def test_what_was_made_for_another_machine_is_left_alone(tmp_path):
+    (tmp_path / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"\x7fELF of something else")
+    assert native.load(tmp_path) is None
+
+
+@needs_compiled
+def test_plain_python_is_had_for_the_asking():
+    program = "from nagle_lab.tcp.engine import engine; print(type(engine()).__name__)"
+    for wanted, name in (("0", "PlainEngine"), ("1", "CompiledEngine")):
+        said = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, native.WITHOUT: wanted},
+            check=True,
+            capture_output=True,
+        )
+        assert said.stdout.decode().strip() == name
+
+
+# ------------------------------------------------------------------------------------- random segments
+
+ENDS = st.sampled_from([
+    ("10.0.0.1", 1000, "10.0.0.2", 80), ("10.0.0.2", 80, "10.0.0.1", 1000), ("10.0.0.1", 1001, "10.0.0.2", 80),
+    ("10.0.0.2", 80, "10.0.0.1", 1001), ("10.0.0.7", 9, "10.0.0.7", 9), ("fd00::1", 5, "fd00::2", 6),
+])  # fmt: skip
+SEQUENCE = st.one_of(st.integers(0, 3000), st.sampled_from([2**31, 2**31 - 1, 2**32 - 1, 2**32 - 700]))
+FLAGS = st.sampled_from(["S", "SA", "A", "A", "PA", "PA", "PA", "FA", "RA", "R", "", "FS"])
+LENGTH = st.sampled_from([0, 0, 1, 100, 536, 1448, 2896, 65000])
+STEP = st.sampled_from([0, 1, 90_000, 5 * MS, 45 * MS, 45 * MS + 7, 250 * MS, -12 * MS, 61_000 * MS])  # ns
+PACKET = st.tuples(
+    ENDS, SEQUENCE, SEQUENCE, FLAGS, LENGTH, STEP, st.sampled_from([0, 1, 500, 65_535]), st.integers(0, 3),
+    st.sampled_from([0, 0, 0, 1, 2]),
+)  # fmt: skip
+
+
+def frames_of(rows) -> list[Frame]:
+    """Packets whose numbers are those drawn; some are the same as the one before, captured once more."""
+    frames, ts = [], 10**18
+    for number, (ends, seq, ack, flags, length, step, window, identity, interface) in enumerate(rows):
+        ts += step
+        is_syn = "S" in flags
+        segment = Segment(
+            ts, *ends, seq, ack, flags, length, window, mss=1460 if is_syn and number % 3 else None,
+            wscale=number % 17 if is_syn and number % 2 else None, timestamps=(1, 1) if number % 5 else None,
+        )  # fmt: skip
+        data = bytearray(ip_bytes(segment))
+        if ":" not in segment.src:
+            data[4:6] = identity.to_bytes(2, "big")
+        frames.append(Frame(ts, bytes(data), interface=interface))
+        if identity == 3:
+            frames.append(Frame(ts + 1000, bytes(data), interface=interface))
+    return frames
+
+
+@settings(max_examples=200)
+@given(
+    rows=st.lists(PACKET, min_size=1, max_size=80),
+    cuts=st.lists(st.integers(0, 10_000), max_size=5),
+    size=st.sampled_from([64, 300, 1 << 20]),
+    exchanges=st.booleans(),
+)
+def test_random_segments(engine, rows, cuts, size, exchanges):
+    """Sequence numbers that jump and wrap, sizes of every kind, time that goes back, windows cut anywhere."""
+    content = pcapng_bytes(frames_of(rows), interfaces=[Interface(RAW)] * 3)
+    said = followed(engine, content, cuts, window_bytes=size, exchanges=exchanges)
+    assert said == followed(PlainEngine, content, exchanges=exchanges)
+    of_each = said["counts"][2] - said["counts"][3]
+    assert sum(row["packets", 0] + row["packets", 1] for row in contents_of(said, "connection")) == of_each
+
+
+# Lengths, pauses and windows at which something begins to count as small, late, idle, full.
+LENGTHS = st.sampled_from([1, 100, 238, 400, 535, 536, 1447, 1448, 1449, 2896, 3000])
+LATER = st.sampled_from([
+    0, 1, 1000, 49_999, 50_000, 20 * MS - 1, 20 * MS, 20 * MS + 1, 45 * MS, 45 * MS, 45 * MS, 200 * MS - 1, 200 * MS,
+    230 * MS, -12 * MS, 60_000 * MS, 60_000 * MS + 1,
+])  # fmt: skip
+WINDOWS = st.sampled_from([None, None, None, 0, 1, 3, 5, 100, 238, 638, 639, 65_535])
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["client_sends", "server_sends"]), LENGTHS, LATER, WINDOWS),
+        st.tuples(st.sampled_from(["client_acks", "server_acks"]), st.just(0), LATER, WINDOWS),
+        st.tuples(st.sampled_from(["client_acks_less", "server_acks_less"]), st.just(100), LATER, WINDOWS),
+        st.tuples(st.sampled_from(["client_retransmits", "server_retransmits"]), st.just(0), LATER, st.none()),
+        st.tuples(st.sampled_from(["held by server", "held by client"]), LENGTHS, LATER, WINDOWS),
+        st.tuples(st.sampled_from(["client_fin", "server_fin", "client_reset"]), st.just(0), LATER, WINDOWS),
+    ),
+    max_size=40,
+)
+HANDSHAKES = st.tuples(
+    st.sampled_from([536, 1460, 65_495]),  # MSS
+    st.tuples(*[st.sampled_from([None, 0, 1, 7, 14, 15])] * 2),  # window scale of each side
+    st.tuples(*[st.sampled_from([64_240, 800, 537, 536, 535])] * 2),  # window of each side's SYN
+    st.booleans(),  # timestamps
+    st.sampled_from(["S SA A", "S SA A", "S SA A", "SA A", "A", "S S SA A", ""]),  # what of it was captured
+)
+
+
+def move(talked: Conversation, what: str, length: int, after: int, window: int | None) -> None:
+    fields = {} if window is None else {"window": window}
+    if what.startswith("held by"):  # two small segments, a late ACK between them
+        who, other = ("client", "server") if what.endswith("client") else ("server", "client")
+        getattr(talked, f"{who}_sends")(length)
+        getattr(talked, f"{other}_acks")(after_ns=after, **fields)
+        getattr(talked, f"{who}_sends")(400, after_ns=1000)
+    elif what.endswith("less"):  # than it has acknowledged before
+        end = talked.client if what.startswith("client") else talked.server
+        getattr(talked, what.removesuffix("_less"))(after_ns=after, ack=(end.can_ack - length) % 2**32, **fields)
+    elif what.endswith("retransmits"):
+        end = talked.client if what.startswith("client") else talked.server
+        if end.last_data:
+            getattr(talked, what)(after_ns=after)
+    elif what.endswith(("fin", "reset")):
+        who, kind = what.split("_")
+        getattr(talked, f"{who}_sends")(0, after_ns=after, flags="FA" if kind == "fin" else "RA", **fields)
+    elif length:
+        getattr(talked, what)(length, after_ns=after, **fields)
+    else:
+        getattr(talked, what)(after_ns=after, **fields)
+
+
+@settings(max_examples=400)
+@given(
+    moves=MOVES,
+    handshake=HANDSHAKES,
+    near=st.sampled_from([1_000_000, 2**32 - 500]),
+    size=st.sampled_from([64, 1 << 20]),
+)
+def test_random_conversations(engine, moves, handshake, near, size):
+    """Numbers that fit together, so that there is something to find; every threshold met, and missed by one."""
+    mss, scales, windows, timestamps, captured = handshake
+    talked = Conversation(mss=mss, timestamps=timestamps, client_isn=near, server_isn=near)
+    talked.handshake()
+    for what in moves:
+        move(talked, *what)
+    syn, syn_ack, ack, *rest = (flight.segment for flight in talked._flights)  # as sent, also where time goes back
+    syn, syn_ack = (
+        replace(segment, wscale=scale, window=window)
+        for segment, scale, window in zip((syn, syn_ack), scales, windows, strict=True)
+    )
+    said_first = {"S": syn, "SA": syn_ack, "A": ack}
+    content = pcap_bytes([*(said_first[flags] for flags in captured.split()), *rest])
+    assert followed(engine, content, window_bytes=size) == followed(PlainEngine, content)
+
+
+@pytest.mark.parametrize("story", STALLED + CLEAN, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("begins", [0, 1, 2, 3])
+def test_every_story(engine, story, begins):
+    """Whatever of its handshake is in the capture, wherever it was taken."""
+    for position in ("client", "middle", "server"):
+        content = pcap_bytes(talk(story, 5, rtt_ns=10 * MS).seen_at(position)[begins:])
+        assert followed(engine, content, window_bytes=300) == followed(PlainEngine, content)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_packets_lost_repeated_and_out_of_order(engine, seed):
+    rng = random.Random(seed)
+    segments = [
+        s for i, story in enumerate(STALLED + CLEAN) for s in talk(story, 4, client=("10.0.0.1", 999 + i)).segments
+    ]
+    kept = [segment for segment in segments for _ in range(rng.choice([0, 1, 1, 1, 1, 1, 1, 1, 2]))]
+    for _ in range(len(kept) // 20):
+        at = rng.randrange(len(kept) - 1)
+        kept[at : at + 2] = reversed(kept[at : at + 2])
+    content = pcap_bytes(kept, ETHERNET, snaplen=rng.choice([66, 70, 128]))
+    assert followed(engine, content, window_bytes=1000) == followed(PlainEngine, content)
+
+
+# --------------------------------------------------------------------------------------- real captures
+
+
+def test_every_committed_capture_gives_the_same_bytes(engine, monkeypatch):
+    def said(make) -> list[str]:
+        monkeypatch.setattr(analysis, "engine", make)
+        return [analysis.analyze(path).to_json() for path in CAPTURES]
+
+    assert len(CAPTURES) > 80
+    assert said(engine) == said(PlainEngine)
+
+
+def test_without_exchanges_nothing_else_changes(engine, monkeypatch):
+    monkeypatch.setattr(analysis, "engine", engine)
+    for path in CAPTURES[::9]:
+        listed, plain = analysis.analyze(path), analysis.analyze(path, exchanges=False)
+        assert plain.exchanges is None
+        assert listed.exchanges is not None
+        assert len(listed.exchanges) >= listed.summary.exchanges - len(listed.connections)
+        assert listed.to_json() == plain.to_json()
+
+
+def test_rows_are_of_the_form_that_engine_h_declares(engine):
+    said = followed(engine, pcap_bytes(talk(STALLED[0]).segments))
+    for name in ("candidate", "late_ack", "idle_gap", "exchange", "connection"):
+        assert said[name], name
+        for row in said[name]:
+            assert LAYOUTS[name].struct.unpack(LAYOUTS[name].struct.pack(*row)) == row
+    (connection,) = contents_of(said, "connection")
+    filled_in_later = (
+        "stalls",
+        "stalled",
+        ("delayed_acks", 0),
+        ("delayed_acks", 1),
+        ("early_acks", 0),
+        ("early_acks", 1),
+    )
+    assert {connection[name] for name in filled_in_later} == {0}
+    assert (connection["first_stalled"], connection["last_stalled"]) == (-1, -1)

@@ -1,0 +1,297 @@
+"""A rule says the same of a list of rows and of an array of them; so do the proof and the causes of idle gaps."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nagle_lab.diagnosis import idle, population
+from nagle_lab.diagnosis.connections import Connections
+from nagle_lab.diagnosis.durations import add_all
+from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.population import Columns, is_array
+from nagle_lab.diagnosis.proof import Ends, prove
+from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
+from nagle_lab.tcp.tables import Table
+from support.engines import followed, tables_of
+from support.stories import CLEAN, STALLED, talk
+from support.synthetic import merge, pcap_bytes
+
+NUMBERS = st.lists(st.integers(-(1 << 40), 1 << 40), max_size=50)
+FEW = st.lists(st.integers(0, 5), max_size=50)
+
+
+def plain(value: Any) -> Any:
+    """Whatever holds numbers, without NumPy."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | range):
+        return [plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return value
+
+
+def array(numbers: list[int]) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def both(function, *columns: Any) -> Any:
+    """What a function says of lists; and it must say the same of arrays."""
+    of_lists = plain(function(*columns))
+    assert plain(function(*(array(c) if isinstance(c, list) else c for c in columns))) == of_lists
+    return of_lists
+
+
+# ------------------------------------------------------------------------------- one function at a time
+
+
+@given(NUMBERS)
+def test_functions_of_one_column(numbers):
+    assert both(lambda c: population.each(lambda n: n * 2 + 1, c), numbers) == [n * 2 + 1 for n in numbers]
+    positive = both(lambda c: population.where(population.each(lambda n: n > 0, c)), numbers)
+    assert positive == [row for row, n in enumerate(numbers) if n > 0]
+    assert both(lambda c: population.pick(c, population.where(population.each(lambda n: n > 0, c))), numbers) == [
+        n for n in numbers if n > 0
+    ]
+    assert both(population.total, numbers) == sum(numbers)
+    assert both(lambda c: population.total(population.each(lambda n: n > 0, c)), numbers) == len(positive)
+    assert both(population.distinct, numbers) == sorted(set(numbers))
+    if numbers:
+        assert both(population.lowest, numbers) == min(numbers)
+        assert both(population.highest, numbers) == max(numbers)
+    assert both(lambda c: population.in_order([c, c]), numbers) == sorted(numbers * 2)
+
+
+@given(NUMBERS, NUMBERS)
+def test_functions_of_two_numbers(one, other):
+    pairs = list(zip(one, other, strict=False))
+    one, other = [a for a, _ in pairs], [b for _, b in pairs]
+    assert both(lambda a, b: population.each(population.least, a, b), one, other) == [min(pair) for pair in pairs]
+    assert both(lambda a, b: population.each(population.most, a, b), one, other) == [max(pair) for pair in pairs]
+    picked = both(lambda a, b: population.each(lambda a, b: population.chosen(a > b, a, b * 2), a, b), one, other)
+    assert picked == [a if a > b else b * 2 for a, b in pairs]
+    assert both(population.extended, one, other, one) == [*one, *other, *one]
+    assert both(population.among, one, other) == [n in other for n in one]
+
+
+@given(NUMBERS.filter(len), st.sampled_from([0, 25, 50, 75, 99, 100]))
+def test_percentiles(numbers, percent):
+    found = both(lambda c: population.percentile(c, percent), numbers)
+    assert found == pytest.approx(float(np.percentile(numbers, percent)), rel=1e-9, abs=1e-3)
+
+
+@given(FEW)
+def test_groups(keys):
+    groups = both(lambda c: [plain(rows) for rows in population.groups(c)], keys) if not keys else None
+    of_lists = {keys[rows[0]]: plain(rows) for rows in population.groups(keys)}
+    of_arrays = {keys[rows[0]]: plain(rows) for rows in population.groups(array(keys))} if keys else {}
+    assert of_lists == of_arrays == {key: [row for row, k in enumerate(keys) if k == key] for key in set(keys)}
+    assert groups in (None, [])
+
+
+@given(FEW, st.data())
+def test_tallies(keys, data):
+    weights = [data.draw(st.integers(0, 1 << 62)) for _ in keys]
+    sums = {key: sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in keys}
+    assert both(population.tally, keys, weights) == {key: [keys.count(key), sums[key]] for key in keys}
+
+
+@given(NUMBERS, st.data())
+def test_replacing(numbers, data):
+    rows = data.draw(st.lists(st.integers(0, max(0, len(numbers) - 1)), unique=True)) if numbers else []
+    values = [data.draw(st.integers(0, 99)) for _ in rows]
+    before = list(numbers)
+    said = both(population.replaced, numbers, rows, values)
+    assert numbers == before
+    assert said == [values[rows.index(row)] if row in rows else n for row, n in enumerate(numbers)]
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=50), st.sampled_from([1, 100, 1_000]))
+@example([500, 1_500, 2_500, 3_500], 1_000)  # ties, to even
+def test_counting_durations(numbers, step):
+    def counted(column) -> tuple:
+        durations = Durations(step)
+        add_all(durations, column)
+        return dict(durations.counts), durations.total, durations.percentiles([1, 50, 99, 100])
+
+    of_lists = counted(numbers)
+    assert counted(array(numbers)) == of_lists
+    assert of_lists[1] == sum(numbers)
+
+
+@pytest.fixture(params=[1, 1 << 40], ids=["arrays", "lists"])
+def size(request, monkeypatch):
+    """Whatever the number of rows, arrays or lists."""
+    monkeypatch.setattr(population, "LARGE", request.param)
+
+
+def test_from_so_many_rows_on_columns_are_arrays(monkeypatch):
+    layout = LAYOUTS["late_ack"]
+    for rows in (0, 1, population.LARGE - 1, population.LARGE):
+        packed = b"".join(layout.struct.pack(number, -1, number % 2) for number in range(rows))
+        columns = Columns(layout, packed)
+        assert len(columns) == rows
+        assert is_array(columns["connection"]) == (rows == population.LARGE)
+        assert plain(columns["connection"]) == list(range(rows))
+        assert plain(columns["wait"]) == [-1] * rows
+    monkeypatch.setattr(population, "has_numpy", lambda: False)
+    assert not is_array(Columns(layout, packed)["connection"])
+
+
+# ------------------------------------------------------------------------------------ whole diagnoses
+
+
+def in_both(function) -> Any:
+    """What a function without arguments says when all columns are lists; the same when they are arrays."""
+    said = []
+    for large in (1 << 40, 1):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(population, "LARGE", large)
+            said.append(plain(function()))
+    assert said[0] == said[1]
+    return said[0]
+
+
+SHORT = st.sampled_from(
+    [0, 1, 10_000, 40_000, 250_000, 300_000, 300_001, 400_000, MS, 5 * MS, 15 * MS, 39 * MS, 41 * MS]
+)
+LONG = st.sampled_from([LATE, LATE + 1, 25 * MS, 40 * MS, 41 * MS, 45 * MS, 60 * MS, 499 * MS, 500 * MS, 521 * MS])
+CANDIDATE = st.tuples(LONG, SHORT, st.integers(0, 50_000), st.integers(0, 3), st.integers(0, 1))
+CONNECTION = st.tuples(SHORT, SHORT, st.booleans(), st.sampled_from([0, 0, 0, 1]), st.integers(0, 2))
+
+
+@given(rows=st.lists(CANDIDATE, min_size=1, max_size=60), ends=st.lists(CONNECTION, min_size=4, max_size=4))
+def test_what_is_proved_of_random_candidates(rows, ends):
+    """Of ends that react fast and slowly, with a handshake and without, in one program or several."""
+    layout = LAYOUTS["candidate"]
+    packed = b"".join(
+        layout.struct.pack(number, frame, frame + 1, frame + 2, wait, release + jitter, wait, frame, 10, 10, side)
+        for frame, (wait, release, jitter, number, side) in enumerate(rows)
+    )
+
+    def proved() -> dict[str, Any]:
+        candidates = Columns(layout, packed)
+        columns = zip(*(ends[number] for *_, number, _ in rows), strict=True)
+        reaction, peer, handshake, off, program = (list(map(int, column)) for column in columns)
+        half = [2 * number + side for *_, number, side in rows]
+        made = [reaction, peer, handshake, off, program, half]
+        if is_array(candidates["wait"]):
+            made = [array(column) for column in made]
+        return vars(prove(candidates, Ends(*made)))
+
+    said = in_both(proved)
+    judged = len(said["stalls"]) + sum(
+        said[name] for name in ("nagle_off", "not_late", "later_release", "coincidence")
+    )
+    assert judged == len(rows)
+    assert said["stalls"] == sorted(set(said["stalls"]))
+    assert not set(said["stalls"]) & set(said["round_trips"])
+
+
+GAP = st.tuples(
+    st.sampled_from([IDLE, 25 * MS, 40 * MS, 196 * MS, 200 * MS, 260 * MS, 261 * MS, 600 * MS, 3_000 * MS]),
+    st.integers(0, 1), st.sampled_from(list(EndedBy)), st.integers(0, 1), st.integers(0, 1), SHORT, st.integers(0, 1),
+)  # fmt: skip
+
+
+@given(st.lists(GAP, min_size=1, max_size=60))
+def test_the_causes_of_random_gaps(rows):
+    """Each gap has one; both together are told by how often and how long."""
+    layout = LAYOUTS["idle_gap"]
+    packed = b"".join(
+        layout.struct.pack(0, gap, side, ended_by, small, reply, 0)
+        for gap, side, ended_by, small, reply, _, _ in rows
+    )
+
+    def caused() -> idle.Totals:
+        gaps = Columns(layout, packed)
+        reaction, client = ([row[at] for row in rows] for at in (5, 6))
+        if is_array(gaps["gap"]):
+            return idle.causes(gaps, array(reaction), array(client))
+        return idle.causes(gaps, reaction, client)
+
+    said = in_both(caused)
+    assert sum(count for count, _ in said.values()) == len(rows)
+    assert sum(ns for _, ns in said.values()) == sum(row[0] for row in rows)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, MS, IDLE, 40 * MS, 600 * MS]), SHORT), min_size=1, max_size=30))
+def test_what_a_cause_explains_is_taken_from_another(rows):
+    cause = idle.Cause.NAGLE_DELAYED_ACK
+    said = both(
+        lambda gaps, fastest: idle.explained(gaps, fastest, cause), *([row[at] for row in rows] for at in (0, 1))
+    )
+    assert sum(count for count, _ in said.values()) == sum(ns for _, ns in said.values()) == 0
+    assert tuple(said[cause]) == (sum(gap >= IDLE for gap, _ in rows), sum(gap for gap, _ in rows if gap >= IDLE))
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=1, max_size=40),
+    first=st.integers(0, 5),
+)
+def test_what_is_filled_into_connections(changes, first):
+    """Counts, lowest and highest numbers of connections that repeat; of others nothing changes."""
+    changes = sorted(changes)  # as exchanges come
+    numbers, values = [first + number for number, _ in changes], [value for _, value in changes]
+    layout = LAYOUTS["connection"]
+    nothing = [-1 if name in ("first_stalled", "last_stalled") else 0 for name in layout.columns]
+    nothing[layout.columns["address"]] = bytes(32)
+
+    def filled(numbers, values) -> list[tuple]:
+        table = Table(layout)
+        for _ in range(16):
+            table.add(*nothing)
+        known = Connections(table)
+        known.increase("stalls", numbers)
+        known.increase(("delayed_acks", 1), numbers)
+        known.lower("first_stalled", numbers, values)
+        known.raise_to("last_stalled", numbers, values)
+        columns = ["stalls", ("delayed_acks", 1), ("delayed_acks", 0), "first_stalled", "last_stalled"]
+        assert plain(known.of("stalls", numbers)) == [plain(numbers).count(number) for number in plain(numbers)]
+        return [tuple(row[layout.columns[name]] for name in columns) for row in table.rows()]
+
+    said = both(filled, numbers, values)
+    for number, row in enumerate(said):
+        mine = [value for at, value in zip(numbers, values, strict=True) if at == number]
+        assert row == [len(mine), len(mine), 0, min(mine, default=-1), max(mine, default=-1)]
+
+
+@pytest.fixture(scope="module")
+def everything() -> dict[str, Any]:
+    """What is found out about conversations of every kind, at once."""
+    talks = [
+        talk(story, exchanges=15, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 777_000, rtt_ns=i % 3 * 10 * MS)
+        for i, story in enumerate((STALLED + CLEAN) * 2)
+    ]
+    return followed(PlainEngine, pcap_bytes(merge(*(t.seen_at("middle") for t in talks))))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+def test_what_a_whole_capture_shows(everything, chunk, monkeypatch):
+    """A row at a time and all at once: lists and arrays give the same findings."""
+
+    def found() -> dict[str, Any]:
+        findings = Findings(tables_of(everything))
+        return {
+            "stalls": list(findings.stalls.rows()),
+            "connections": list(findings.connections.table.rows()),
+            "waits": [dict(of.counts) for of in (findings.wait, findings.release, findings.ack_timer)],
+            "sums": (findings.sums.whole, findings.sums.by_role),
+            "round trips": [dict(of.counts) for of in findings.sums.round_trip.values()],
+            "idle": findings.idle,
+            "rejected": dict(findings.rejected),
+            "ends": [(sorted(named.roles), named.only) for named in (findings.held, findings.delayed)],
+        }
+
+    monkeypatch.setattr("nagle_lab.tcp.tables.CHUNK", chunk)
+    said = in_both(found)
+    if chunk == 1 << 16:
+        assert len(said["stalls"]) > 100
