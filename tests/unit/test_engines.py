@@ -1,5 +1,6 @@
 """The engines give the same, to the last bit, on anything; and on every committed capture the same verdicts."""
 
+import itertools
 import os
 import random
 import shutil
@@ -19,6 +20,7 @@ from nagle_lab.tcp import native
 from nagle_lab.tcp.engine import PlainEngine
 from nagle_lab.tcp.engine import engine as engine_here
 from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.machine import LATE
 from support.engines import contents_of, followed
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import (
@@ -153,13 +155,14 @@ LATER = st.sampled_from([
     230 * MS, -12 * MS, 60_000 * MS, 60_000 * MS + 1,
 ])  # fmt: skip
 WINDOWS = st.sampled_from([None, None, None, 0, 1, 3, 5, 100, 238, 638, 639, 65_535])
+HELD = ("held by server", "held by client", "held astray by server")
 MOVES = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["client_sends", "server_sends"]), LENGTHS, LATER, WINDOWS),
         st.tuples(st.sampled_from(["client_acks", "server_acks"]), st.just(0), LATER, WINDOWS),
         st.tuples(st.sampled_from(["client_acks_less", "server_acks_less"]), st.just(100), LATER, WINDOWS),
         st.tuples(st.sampled_from(["client_retransmits", "server_retransmits"]), st.just(0), LATER, st.none()),
-        st.tuples(st.sampled_from(["held by server", "held by client"]), LENGTHS, LATER, WINDOWS),
+        st.tuples(st.sampled_from(HELD), LENGTHS, LATER, WINDOWS),
         st.tuples(st.sampled_from(["client_fin", "server_fin", "client_reset"]), st.just(0), LATER, WINDOWS),
     ),
     max_size=40,
@@ -175,9 +178,12 @@ HANDSHAKES = st.tuples(
 
 def move(talked: Conversation, what: str, length: int, after: int, window: int | None) -> None:
     fields = {} if window is None else {"window": window}
-    if what.startswith("held by"):  # two small segments, a late ACK between them
+    if what.startswith("held"):  # two small segments, a late ACK between them
         who, other = ("client", "server") if what.endswith("client") else ("server", "client")
         getattr(talked, f"{who}_sends")(length)
+        if "astray" in what:  # a break of time
+            getattr(talked, f"{other}_acks")(after_ns=-30 * MS, ack=1)
+            after += 30 * MS
         getattr(talked, f"{other}_acks")(after_ns=after, **fields)
         getattr(talked, f"{who}_sends")(400, after_ns=1000)
     elif what.endswith("less"):  # than it has acknowledged before
@@ -196,7 +202,7 @@ def move(talked: Conversation, what: str, length: int, after: int, window: int |
         getattr(talked, what)(after_ns=after, **fields)
 
 
-@settings(max_examples=400)
+@settings(max_examples=500)
 @given(
     moves=MOVES,
     handshake=HANDSHAKES,
@@ -218,6 +224,24 @@ def test_random_conversations(engine, moves, handshake, near, size):
     said_first = {"S": syn, "SA": syn_ack, "A": ack}
     content = pcap_bytes([*(said_first[flags] for flags in captured.split()), *rest])
     assert followed(engine, content, window_bytes=size) == followed(PlainEngine, content)
+
+
+def test_every_threshold_of_a_candidate(engine):
+    """Met, or missed by one: how late the ACK is, what room the window had, whether time broke in between."""
+    waits, windows = (LATE - 1, LATE, LATE + 1), (637, 638, 639)
+    for wait, window, is_astray in itertools.product(waits, windows, (False, True)):
+        c = Conversation(timestamps=False)
+        c.handshake(wscale=0)
+        c.client_sends(84, window=window)
+        c.server_sends(238)
+        c.client_acks(after_ns=wait, window=window)
+        c.server_sends(400)
+        *before, release = (flight.segment for flight in c._flights)
+        astray = [replace(before[0], sport=9, ts_ns=release.ts_ns - 15 * MS)] if is_astray else []
+        content = pcap_bytes([*before, *astray, release])
+        said = followed(engine, content)
+        assert said == followed(PlainEngine, content)
+        assert len(said["candidate"]) == (wait >= LATE and window >= 638 and not is_astray)
 
 
 @pytest.mark.parametrize("story", STALLED + CLEAN, ids=lambda story: story.__name__)
