@@ -40,7 +40,7 @@ TALK = talk().segments
 TRUTH = truth(TALK)
 PCAP, PCAPNG = pcap_bytes(TALK), pcapng_bytes(TALK, byte_order=">")
 # In several members and frames, so that there is something to be had before a cut.
-MEMBERS = [gzip.compress(PCAP[i : i + 400]) for i in range(0, len(PCAP), 400)]
+MEMBERS = [gzip.compress(PCAP[i : i + 400], mtime=0) for i in range(0, len(PCAP), 400)]
 FRAMES = [zstandard.compress(PCAPNG[i : i + 400]) for i in range(0, len(PCAPNG), 400)]
 STORED = {"pcap": PCAP, "pcapng": PCAPNG, "gzip": b"".join(MEMBERS), "zstd": b"".join(FRAMES)}
 
@@ -175,11 +175,11 @@ def test_random_bytes_behind_each_magic(tmp_path):
         (bytes(1000), "not a capture"),
         (b"\xfd7zXZ\0 and so on", "compressed with xz: decompress it first"),
         (b"snoop\0\0\0 and so on", "a snoop file: convert it with editcap"),
-        (gzip.compress(PCAP)[:15], "its compressed data ends early, before any packet"),
-        (gzip.compress(PCAP)[:10] + b"\xff" * 20, "its compressed data is damaged, before any packet"),
+        (gzip.compress(PCAP, mtime=0)[:15], "its compressed data ends early, before any packet"),
+        (gzip.compress(PCAP, mtime=0)[:10] + b"\xff" * 20, "its compressed data is damaged, before any packet"),
         (zstandard.compress(PCAP)[:-1], "its compressed data ends early, before any packet"),
-        (gzip.compress(b""), "empty: nothing was recorded"),
-        (gzip.compress(gzip.compress(PCAP)), "not a capture"),
+        (gzip.compress(b"", mtime=0), "empty: nothing was recorded"),
+        (gzip.compress(gzip.compress(PCAP, mtime=0), mtime=0), "not a capture"),
     ],
 )
 def test_nothing_usable(tmp_path, content, says):
@@ -249,11 +249,15 @@ def epb(interface: int = 0, captured: int = 0) -> bytes:
         (PCAPNG + PCAPNG[:8] + bytes(20), "damaged", "a block's two lengths differ"),
         (PCAPNG + PCAPNG[:9], "truncated", "the file ends in the middle of a block"),
         (PCAPNG + PCAP, "damaged", "a block says it is"),
-        (gzip.compress(PCAP) + b"tail", "damaged", "its compressed data is followed by something else"),
+        (gzip.compress(PCAP, mtime=0) + b"tail", "damaged", "its compressed data is followed by something else"),
         (zstandard.compress(PCAP) + b"tail", "damaged", "its compressed data is followed by something else"),
-        (gzip.compress(PCAP)[:-4], "truncated", "its compressed data ends early"),
-        (gzip.compress(PCAP)[:-1] + b"\xff", "damaged", "its compressed data is damaged"),
-        (gzip.compress(PCAP[:-1]), "truncated", f"at byte {len(pcap_bytes(TALK[:-1])):,} of its decompressed data"),
+        (gzip.compress(PCAP, mtime=0)[:-4], "truncated", "its compressed data ends early"),
+        (gzip.compress(PCAP, mtime=0)[:-1] + b"\xff", "damaged", "its compressed data is damaged"),
+        (
+            gzip.compress(PCAP[:-1], mtime=0),
+            "truncated",
+            f"at byte {len(pcap_bytes(TALK[:-1])):,} of its decompressed data",
+        ),
     ],
 )
 def test_a_partial_result_says_why(tmp_path, content, kind, says):
@@ -271,7 +275,7 @@ def test_a_partial_result_says_why(tmp_path, content, kind, says):
 
 def test_padding_after_gzip_is_not_damage(tmp_path):
     path = tmp_path / "padded"
-    path.write_bytes(gzip.compress(PCAP) + bytes(512))
+    path.write_bytes(gzip.compress(PCAP, mtime=0) + bytes(512))
     assert attempt(path) == (TRUTH, [])
 
 

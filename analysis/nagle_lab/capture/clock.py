@@ -51,7 +51,7 @@ class Clock:
             if self._last is not None and ts < self._last - DISORDER:
                 self.epoch += 1
             if len(self._interfaces) > MOST_INTERFACES:  # the oldest are of sections that are over
-                del self._interfaces[min(self._interfaces)]
+                del self._interfaces[next(iter(self._interfaces))]
         if watched.breaks(ts, frame):
             self.epoch += 1
         self._last = ts

@@ -32,7 +32,6 @@ class Cause(StrEnum):
 
 
 Totals = dict[Cause, tuple[int, int]]  # count and ns
-"""+"""
 
 
 def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) -> Cause:

@@ -37,7 +37,7 @@ LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be s
 TIME_WAIT = 60_000 * MS
 # Memory: every SWEEP segments connections that are over are let go; beyond MANY live ones, closed ones and unanswered
 # SYNs (a flood) go early, the oldest first.
-SWEEP = 1 << 16
+SWEEP = 1 << 15
 MANY = 1 << 15
 
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
