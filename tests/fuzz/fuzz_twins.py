@@ -102,10 +102,11 @@ def taken(engine: Engine, path: Path) -> object:
         except NagleLabError as error:
             return str(error)
         tables = [bytes(table.read(0, len(table))) for table in vars(engine.tables).values()]
-        durations = [(sorted(d.counts.items()), d.total) for d in engine.durations.values()]
-        counts = (engine.frames, engine.segments, engine.copies, engine.connections, engine.first_ts, engine.last_ts)
+        totals = engine.totals()
+        durations = [(sorted(d.counts.items()), d.total) for d in totals.durations.values()]
+        counts = (engine.frames, *totals[:5])
         clock = (engine.clock.epoch, engine.clock.set_back)
-        return trouble, tables, durations, counts, clock, sorted(engine.not_decoded.items())
+        return trouble, tables, durations, counts, clock, sorted(totals.not_decoded.items())
 
 
 def fuzz(library: Path, seconds: float, seed: int, found: Path) -> int:

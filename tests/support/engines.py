@@ -58,12 +58,13 @@ def followed(
             stopped = (error.kind, error.position, error.what)
         engine.drain()
         engine.finish()
+        totals = engine.totals()
         return {
             **{name: list(table.rows()) for name, table in vars(engine.tables).items()},
-            "durations": {name: (dict(of.counts), of.total) for name, of in engine.durations.items()},
-            "not decoded": dict(engine.not_decoded),
-            "counts": (engine.frames, engine.connections, engine.segments, engine.copies),
-            "times": (engine.first_ts, engine.last_ts),
+            "durations": {name: (dict(of.counts), of.total) for name, of in totals.durations.items()},
+            "not decoded": dict(totals.not_decoded),
+            "counts": (engine.frames, totals.connections, totals.segments, totals.copies),
+            "times": (totals.first_ts, totals.last_ts),
             "clock": (engine.clock.epoch, engine.clock.set_back),
             "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types), facts.snaplen),
         }

@@ -66,5 +66,7 @@ class Analysis:
         if self._result is None:
             with self._capture, self._engine:
                 self._engine.finish()
-                self._result = summarize(self._capture, self._engine, Findings(self._engine.tables))
+                tables = self._engine.tables
+                listed = tables.exchange if self._engine.lists_exchanges else None
+                self._result = summarize(self._capture, self._engine.totals(), Findings(tables), listed)
         return self._result

@@ -13,27 +13,27 @@ from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, en
 from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Engine
+from nagle_lab.tcp.engine import Totals
+from nagle_lab.tcp.tables import Table
 
 
-def summarize(capture: Capture, engine: Engine, found: Findings) -> Result:
-    """The result of a capture that was read to its end, by an engine that has finished."""
-    summary = _summary(engine, found)
+def summarize(capture: Capture, totals: Totals, found: Findings, exchanges: Table | None) -> Result:
+    """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
+    summary = _summary(totals, found)
     stalls = 0 if capture.set_back else summary.stalls  # a clock that was set proves nothing
-    verdict, reason = decide(engine.segments, summary.exchanges, stalls, _damage(capture))
-    exchanges = ExchangeRows(found, engine.tables.exchange, engine.first_ts or 0) if engine.lists_exchanges else None
+    verdict, reason = decide(totals.segments, summary.exchanges, stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
-        source=_source(capture, engine),
-        quality=_quality(capture, engine, found),
+        source=_source(capture, totals),
+        quality=_quality(capture, totals, found),
         verdict=verdict,
         reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
         silences=_silences(found),
-        histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(engine.durations["total"])},
+        histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(totals.durations["total"])},
         connections=ConnectionRows(found.connections.table),
         stalls=StallRows(found),
-        exchanges=exchanges,
+        exchanges=None if exchanges is None else ExchangeRows(found, exchanges, totals.first_ts or 0),
     )
 
 
@@ -45,24 +45,24 @@ def _damage(capture: Capture) -> list[str]:
     return texts
 
 
-def _source(capture: Capture, engine: Engine) -> Source:
-    first = engine.first_ts
+def _source(capture: Capture, totals: Totals) -> Source:
+    first = totals.first_ts
     return Source(
         file=" ".join(Path(name).name for name in capture.names),
         sha256=capture.sha256,
         format=capture.format,
         link_type=[link_type_name(number) for number in capture.link_types],
         packets=capture.packets,
-        tcp_packets=engine.segments,
+        tcp_packets=totals.segments,
         first_time=None if first is None else _utc(first),
-        duration_s=0.0 if first is None else round((engine.last_ts - first) / 1e9, 6),
+        duration_s=0.0 if first is None else round((totals.last_ts - first) / 1e9, 6),
     )
 
 
-def _quality(capture: Capture, engine: Engine, found: Findings) -> Quality:
-    copies = {"TCP seen again on another interface": engine.copies} if engine.copies else {}
+def _quality(capture: Capture, totals: Totals, found: Findings) -> Quality:
+    copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
-    for kind, count in engine.not_decoded.items():
+    for kind, count in totals.not_decoded.items():
         not_decoded[name_of(kind)] = not_decoded.get(name_of(kind), 0) + count
     most_first = sorted(not_decoded.items(), key=lambda item: (-item[1], item[0]))
     return Quality(
@@ -73,12 +73,12 @@ def _quality(capture: Capture, engine: Engine, found: Findings) -> Quality:
     )
 
 
-def _summary(engine: Engine, found: Findings) -> Summary:
+def _summary(totals: Totals, found: Findings) -> Summary:
     whole, by_role = found.sums.whole, found.sums.by_role
     wait, total = _spread(found.wait), whole["answered"]
     round_trips = {role: _median(shortest, 10) for role, shortest in found.sums.round_trip.items()}
     return Summary(
-        connections=engine.connections,
+        connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat"],
         stalled_exchanges=whole["stalled"],
@@ -94,13 +94,13 @@ def _summary(engine: Engine, found: Findings) -> Summary:
         ack_timer_ms=_median(found.ack_timer, 1e3),
         round_trip_us=round_trips,
         captured_near=_near(*round_trips.values()),
-        request_to_ack_ms=_spread(engine.durations["to_ack"]),
-        request_to_response_ms=_spread(engine.durations["to_response"]),
-        exchange_ms=_spread(engine.durations["total"]),
+        request_to_ack_ms=_spread(totals.durations["to_ack"]),
+        request_to_response_ms=_spread(totals.durations["to_response"]),
+        exchange_ms=_spread(totals.durations["total"]),
         wire_bytes=sum(by_role["wire"].values()),
         payload_bytes=sum(by_role["payload"].values()),
         lost_ms_total=round(found.wait.total / 1e6, 3),
-        packets_per_exchange=round(engine.segments / total, 2) if total else 0.0,
+        packets_per_exchange=round(totals.segments / total, 2) if total else 0.0,
         held_by=found.held.role,
         delayed_by=found.delayed.role,
         remedy=_remedy(found, wait),

@@ -2,15 +2,26 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from nagle_lab.capture import records
 from nagle_lab.capture.take import Taker
 from nagle_lab.packet.segment import decode
-from nagle_lab.tcp import native
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.machine import Machine
 from nagle_lab.tcp.tables import Tables
+
+
+class Totals(NamedTuple):
+    """What an engine has counted so far."""
+
+    connections: int
+    segments: int  # copies included
+    copies: int  # left out: the same packet, captured on another interface
+    first_ts: int | None  # of the first segment, ns; None before there is one
+    last_ts: int
+    durations: Mapping[str, Durations]  # of answered exchanges, by the names of the fields of ``exchange``
+    not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
 
 
 class Engine(records.Taker, Protocol):
@@ -19,47 +30,20 @@ class Engine(records.Taker, Protocol):
     Attributes
     ----------
     tables : the rows that have left; complete after :meth:`finish`
-    connections, segments, copies, first_ts, last_ts, durations : as of :class:`nagle_lab.tcp.machine.Machine`
-    not_decoded : packets without a TCP segment that can be read, by what they are (:mod:`nagle_lab.packet.kinds`)
     lists_exchanges : whether there is a row for each exchange
     """
 
     tables: Tables
     lists_exchanges: bool
 
-    @property
-    def connections(self) -> int:
-        """How many there were."""
-
-    @property
-    def segments(self) -> int:
-        """How many were followed, copies included."""
-
-    @property
-    def copies(self) -> int:
-        """How many of them were left out."""
-
-    @property
-    def first_ts(self) -> int | None:
-        """Time of the first segment, ns."""
-
-    @property
-    def last_ts(self) -> int:
-        """Time of the last segment, ns."""
-
-    @property
-    def durations(self) -> Mapping[str, Durations]:
-        """Of all answered exchanges, by the names of the fields of ``exchange``."""
-
-    @property
-    def not_decoded(self) -> Mapping[int, int]:
-        """Packets without a TCP segment that can be read, by what they are."""
-
     def drain(self) -> None:
         """Have what was found leave to the tables."""
 
     def finish(self) -> None:
         """The capture is over."""
+
+    def totals(self) -> Totals:
+        """What was counted."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -73,7 +57,7 @@ class PlainEngine(Taker):
         self.machine = Machine(exchanges=exchanges)
         self.tables = self.machine.tables
         self.lists_exchanges = exchanges
-        self.not_decoded: Counter[int] = Counter()
+        self._not_decoded: Counter[int] = Counter()
 
     def _take_record(
         self, buffer: bytearray, at: int, captured: int, original: int, link_type: int, frame: int, ts: int,
@@ -81,39 +65,9 @@ class PlainEngine(Taker):
     ) -> None:  # fmt: skip
         segment = decode(buffer, at, captured, original, link_type, frame, ts, epoch, interface)
         if isinstance(segment, int):
-            self.not_decoded[segment] += 1
+            self._not_decoded[segment] += 1
         else:
             self.machine.follow(segment)
-
-    @property
-    def connections(self) -> int:
-        """How many there were."""
-        return self.machine.connections
-
-    @property
-    def segments(self) -> int:
-        """How many were followed, copies included."""
-        return self.machine.segments
-
-    @property
-    def copies(self) -> int:
-        """How many of them were left out."""
-        return self.machine.copies
-
-    @property
-    def first_ts(self) -> int | None:
-        """Time of the first segment, ns."""
-        return self.machine.first_ts
-
-    @property
-    def last_ts(self) -> int:
-        """Time of the last segment, ns."""
-        return self.machine.last_ts
-
-    @property
-    def durations(self) -> Mapping[str, Durations]:
-        """Of all answered exchanges."""
-        return self.machine.durations
 
     def drain(self) -> None:
         """Nothing to do: every row has left at once."""
@@ -121,6 +75,11 @@ class PlainEngine(Taker):
     def finish(self) -> None:
         """The capture is over."""
         self.machine.finish()
+
+    def totals(self) -> Totals:
+        """What was counted."""
+        m = self.machine
+        return Totals(m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.durations, self._not_decoded)
 
     def __enter__(self) -> Self:
         return self
@@ -131,6 +90,8 @@ class PlainEngine(Taker):
 
 def engine(*, exchanges: bool = True) -> Engine:
     """An engine: the compiled one where there is one; NAGLE_LAB_COMPILED=0 asks for plain Python."""
+    from nagle_lab.tcp import native  # noqa: PLC0415 - it needs the above
+
     if native.LIBRARY is not None:
         return native.CompiledEngine(native.LIBRARY, exchanges=exchanges)
     return PlainEngine(exchanges=exchanges)

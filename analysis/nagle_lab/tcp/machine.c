@@ -526,6 +526,14 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     return s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) && s->ts - before->ts < PROBE;
 }
 
+static int is_candidate(const flow *f, const half *x, const segment *s, const sent *trigger, const pure_ack *ack)
+{
+    return ack->ts - trigger->ts >= LATE && s->ts - trigger->ts >= LATE && trigger->length % f->full_size != 0 &&
+           s->length < f->full_size && !((trigger->flags | s->flags) & CONTROL) && trigger->epoch == s->epoch &&
+           trigger->is_new && ack->acked_before < trigger->end && ack->ack == x->snd_nxt && ack->had_room &&
+           (trigger->edge < 0 || trigger->edge >= trigger->end + s->length);
+}
+
 static int new_data(engine *e, flow *f, int side, const segment *s, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
@@ -535,16 +543,10 @@ static int new_data(engine *e, flow *f, int side, const segment *s, int32_t numb
     if (y->acked < before->end && before->is_new && is_small_behind_small(f, x, s, before))
         x->nagle_off++;
     const pure_ack *ack = &y->pure_ack;
-    if (f->latest_data != side || ack->number < before->number)
-        return 0;
-    int64_t wait = ack->ts - before->ts;
-    if (wait < LATE || s->ts - before->ts < LATE || before->length % f->full_size == 0 || s->length >= f->full_size ||
-        (before->flags | s->flags) & CONTROL || before->epoch != s->epoch || !before->is_new ||
-        ack->acked_before >= before->end || ack->ack != x->snd_nxt || !ack->had_room ||
-        (before->edge >= 0 && before->edge < before->end + s->length))
+    if (f->latest_data != side || ack->number <= before->number || !is_candidate(f, x, s, before, ack))
         return 0;
     f->has_candidates = 1;
-    candidate row = {f->number, before->frame, ack->frame, s->frame, wait, s->ts - ack->ts, ack->idle,
+    candidate row = {f->number, before->frame, ack->frame, s->frame, ack->ts - before->ts, s->ts - ack->ts, ack->idle,
                      number, before->length, s->length, side};
     return table_add(e, CANDIDATE, &row, sizeof row);
 }

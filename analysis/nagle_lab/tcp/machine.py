@@ -326,25 +326,10 @@ class Machine:
         if y.acked < before.end and before.is_new and is_small_behind_small(x, s, before):
             x.nagle_off += 1
         ack = y.pure_ack
-        if connection.latest_data is not x or ack.number < before.number:
-            return  # the peer spoke meanwhile, or said nothing
-        wait = ack.ts - before.ts
-        if (
-            wait >= LATE
-            and s.ts - before.ts >= LATE
-            and before.length % connection.full_size  # with segmentation offload one can be several full segments
-            and s.length < connection.full_size
-            and not (before.flags | s.flags) & CONTROL  # a FIN is never held (tcp_nagle_test)
-            and before.epoch == s.epoch
-            and before.is_new
-            and ack.acked_before < before.end  # until this ACK the trigger was outstanding
-            and ack.ack == x.snd_nxt  # and now nothing is
-            and ack.had_room
-            and (before.edge < 0 or before.edge >= before.end + s.length)  # so the window was not what held it
-        ):
+        if connection.latest_data is x and ack.number > before.number and is_candidate(x, s, before, ack):
             connection.has_candidates = True
             self.tables.candidate.add(
-                connection.number, before.frame, ack.frame, s.frame, wait, s.ts - ack.ts, ack.idle,
+                connection.number, before.frame, ack.frame, s.frame, ack.ts - before.ts, s.ts - ack.ts, ack.idle,
                 exchange, before.length, s.length, x.side,
             )  # fmt: skip
 
@@ -476,6 +461,28 @@ def is_copy(s: Segment, before: Segment | None) -> bool:
 def duration(begin: int, end: int) -> int:
     """From one time to the other; -1 where one is missing, or the clock was set back."""
     return end - begin if end >= begin else -1
+
+
+def is_candidate(x: Half, s: Segment, trigger: Sent, ack: PureAck) -> bool:
+    """Whether ``x`` may have held the new data until the late ACK of the trigger: what a stall must look like.
+
+    Both are small, the ACK took long, until it the trigger was outstanding, with it nothing is, and nothing else
+    explains the wait. Whether the ACK *caused* the release is for the proof (:mod:`nagle_lab.diagnosis.proof`).
+    """
+    full_size = x.connection.full_size
+    return (
+        ack.ts - trigger.ts >= LATE
+        and s.ts - trigger.ts >= LATE
+        and trigger.length % full_size != 0  # with segmentation offload one can be several full segments
+        and s.length < full_size
+        and not (trigger.flags | s.flags) & CONTROL  # a FIN is never held (tcp_nagle_test)
+        and trigger.epoch == s.epoch
+        and trigger.is_new
+        and ack.acked_before < trigger.end  # until this ACK the trigger was outstanding
+        and ack.ack == x.snd_nxt  # and now nothing is
+        and ack.had_room
+        and (trigger.edge < 0 or trigger.edge >= trigger.end + s.length)  # so the window was not what held it
+    )
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:

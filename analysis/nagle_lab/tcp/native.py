@@ -7,8 +7,7 @@ is called from here. Set-up compiles them where there is a C compiler, and wheel
 import ctypes
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +16,7 @@ from zlib import crc32
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.engine import Totals
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Tables
 
@@ -199,43 +199,18 @@ class CompiledEngine:
         """One of ``counters`` in engine.h."""
         return self._counters[_COUNTERS[name]]
 
-    @property
-    def connections(self) -> int:
-        """How many there were."""
-        return self.counter("connections")
-
-    @property
-    def segments(self) -> int:
-        """How many were followed, copies included."""
-        return self.counter("segments")
-
-    @property
-    def copies(self) -> int:
-        """How many of them were left out."""
-        return self.counter("copies")
-
-    @property
-    def first_ts(self) -> int | None:
-        """Time of the first segment, ns."""
-        return self.counter("first_ts") if self.segments else None
-
-    @property
-    def last_ts(self) -> int:
-        """Time of the last segment, ns."""
-        return self.counter("last_ts")
-
-    @property
-    def durations(self) -> Mapping[str, Durations]:
-        """Of all answered exchanges."""
-        totals = [self._counters[_COUNTERS["total", which]] for which in range(len(DURATIONS))]
-        return {
-            name: Durations(counts=self._counts(which), total=totals[which]) for which, name in enumerate(DURATIONS)
+    def totals(self) -> Totals:
+        """What was counted."""
+        durations = {
+            name: Durations(counts=self._counts(which), total=self._counters[_COUNTERS["total", which]])
+            for which, name in enumerate(DURATIONS)
         }
-
-    @property
-    def not_decoded(self) -> Mapping[int, int]:
-        """Packets without a TCP segment that can be read, by what they are."""
-        return Counter(self._counts(NOT_DECODED))
+        segments = self.counter("segments")
+        return Totals(
+            self.counter("connections"), segments, self.counter("copies"),
+            self.counter("first_ts") if segments else None, self.counter("last_ts"), durations,
+            self._counts(NOT_DECODED),
+        )  # fmt: skip
 
     def _counts(self, which: int) -> dict[int, int]:
         room = self._library.nagle_lab_counts(self._engine, which, None, None, 0)
