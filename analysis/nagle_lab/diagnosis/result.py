@@ -144,6 +144,7 @@ class Connection(msgspec.Struct, frozen=True):
     stalls: Count
     first_stalled_exchange: Frame | None  # counted from 1
     sent: dict[Role, Sent]  # by role: "client", "server"
+    handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
 
 
 class Stall(msgspec.Struct, frozen=True):

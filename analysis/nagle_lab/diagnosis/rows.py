@@ -82,6 +82,7 @@ class ConnectionRows(_Rows[Connection]):
                 role: Sent(*(of[name, side] for name in _SENT))
                 for role, side in zip(ROLES, (client, server), strict=True)
             },
+            handshake_us=round(of["handshake"] / 1e3, 1) if of["syns"] and of["handshake"] >= 0 else None,
         )
 
 

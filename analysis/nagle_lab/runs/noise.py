@@ -4,16 +4,11 @@ How late the machine wakes a sleeper is measured beside the load, and decides. H
 captures: the shortest is the path's round trip, the others are only stated.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.proof import POPULATION
-from nagle_lab.diagnosis.result import Connection
 from nagle_lab.diagnosis.verdict import ENOUGH_EXCHANGES, Verdict
-from nagle_lab.evidence.segments import Ends, segments
-from nagle_lab.packet.segment import ACK, SYN
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.under_test import RunCapture
@@ -76,35 +71,12 @@ def _ms(us: float) -> str:
     return f"{us / 1e3:.3g}"
 
 
-def measured(timers: Lateness | None, file: Path, capture: RunCapture) -> Noise:
+def measured(timers: Lateness | None, capture: RunCapture) -> Noise:
     """The noise of a run: how late its ``timers`` were, and the handshakes in that capture of it."""
     late = Timers(timers.p50_us, timers.p99_us, timers.max_us) if timers else None
-    took = sorted(handshake_times(file, [c for c in capture.tested if c.handshake]))
+    took = sorted(c.handshake_us for c in capture.tested if c.handshake_us is not None)
     median = (len(took) - 1) // 2  # by nearest rank, as everywhere
     return Noise(late, Handshakes(took[0], took[median], took[-1]) if took else None)
-
-
-def handshake_times(capture: Path, connections: Sequence[Connection]) -> list[float]:
-    """How long those handshakes took, µs: from the connection's first packet, the SYN, to its client's first ACK.
-
-    Without those whose SYN was sent again: they took a retransmission timeout.
-    """
-    if not connections:
-        return []
-    first_frames = {connection.first_frame for connection in connections}
-    begun: dict[Ends, int] = {}  # time of the SYN, by its sender and receiver
-    times = []
-    for segment in segments(capture):
-        kind = segment.flags & (SYN | ACK)
-        if kind not in (SYN, ACK):
-            continue
-        way = (segment.src, segment.sport, segment.dst, segment.dport)
-        syn = begun.pop(way, None)
-        if kind == ACK and syn is not None:
-            times.append(round((segment.ts - syn) / 1e3, 1))
-        elif kind == SYN and segment.frame in first_frames:
-            begun[way] = segment.ts
-    return times
 
 
 def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:

@@ -121,7 +121,7 @@ def judge(folder: Path) -> Run:
     checks = _checks(manifest, witnesses, captures)
     verdict, reason = verdict_of(manifest, checks, captures)
     best = best_capture(manifest, captures)
-    noise = measured(witnesses.timers, folder / f"{best}.pcap", captures[best])
+    noise = measured(witnesses.timers, captures[best])
     if verdict is Verdict.INCONCLUSIVE and noise.is_late:  # whatever the reason, the machine may be at fault
         reason = f"{reason} ({noise})"
     if (checked := noise_check(noise, captures[best], verdict, expected)) is not None:
