@@ -30,6 +30,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab import Scenario, find_scenario
 from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenario_file import scenario_files
 from nagle_lab.lab.table import Table
 
 MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose
@@ -109,8 +110,9 @@ class Workshop:
 
 def workshop(repository: Path = REPOSITORY) -> Workshop:
     """The whole workshop; NagleLabError names the file and key where something is wrong with it."""
-    files = repository.glob("scenarios/*/demo.toml")
-    incidents = tuple(sorted(map(_incident, files), key=lambda incident: incident.number))
+    files = [file.with_name("demo.toml") for file in scenario_files(repository / "scenarios")]
+    unordered = [_incident(file) for file in files if file.exists()]
+    incidents = tuple(sorted(unordered, key=lambda incident: incident.number))
     if [incident.number for incident in incidents] != list(range(1, len(incidents) + 1)) or not incidents:
         raise NagleLabError(f"{repository / 'scenarios'}: the incidents of demo.toml are not numbered 1, 2, 3 …")
     mysteries, minutes = _mysteries(repository / "captures" / "mysteries.toml")

@@ -45,22 +45,30 @@ def scenarios(folder: Path = REPOSITORY / "scenarios") -> dict[str, Scenario]:
 
     Raises NagleLabError where there is none, and naming file and key where one is wrong.
     """
-    files = sorted(folder.glob("*/scenario.toml"))
-    if not files:
-        raise NagleLabError(f"{folder} holds no scenario: run nagle-lab from a clone of its repository")
-    return {file.parent.name: load_scenario(file) for file in files}
+    return {file.parent.name: load_scenario(file) for file in scenario_files(folder)}
 
 
 def find_scenario(name: str, folder: Path = REPOSITORY / "scenarios") -> Scenario:
     """Return the scenario ``name`` under ``folder``, whatever is wrong with the others.
 
-    Raises NagleLabError naming those there are, and naming file and key where it is wrong.
+    Raises NagleLabError where there is none, naming those there are, and naming file and key where it is wrong.
     """
     file = folder / name / "scenario.toml"
-    if file.parent.parent != folder or not file.is_file():
-        known = ", ".join(sorted(file.parent.name for file in folder.glob("*/scenario.toml")))
-        raise NagleLabError(f"no scenario {name!r}; there are: {known or 'none'}")
+    if file not in (files := scenario_files(folder)):
+        names = ", ".join(file.parent.name for file in files)
+        raise NagleLabError(f"no scenario {name!r}; there are: {names}")
     return load_scenario(file)
+
+
+def scenario_files(folder: Path) -> list[Path]:
+    """The ``scenario.toml`` of every scenario under ``folder``; NagleLabError where there is none."""
+    files = sorted(folder.glob("*/scenario.toml"))
+    if not files:
+        raise NagleLabError(
+            "the lab needs nagle-lab's repository: clone it, and in the clone run make repro-nodelay-off "
+            f"({folder} holds no scenario)"
+        )
+    return files
 
 
 def load_scenario(file: Path) -> Scenario:

@@ -5,6 +5,7 @@ docs/views.md tells every column and its unit. Times are of the capture; frames 
 
 import csv
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -161,7 +162,7 @@ def _pyarrow() -> Any:
         return importlib.import_module("pyarrow")
     except ImportError as error:
         raise NagleLabError(
-            "--parquet needs pyarrow, which is not installed: .venv/bin/pip install pyarrow, or use --csv"
+            f"--parquet needs pyarrow, which is not installed: {sys.executable} -m pip install pyarrow, or use --csv"
         ) from error
 
 
