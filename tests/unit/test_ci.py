@@ -1,7 +1,7 @@
 """ci/nagle-regression.sh with a nagle-lab that ends as it is told: green, red, too noisy, unusable, and what is kept.
 
 And the workflow around it: it calls that script, and every action in it is pinned by commit. The project's own CI is
-.ci/run, and its workflow calls that.
+.ci/run, and its workflow calls that; wheels are built by maintenance/wheels.sh, which the release's workflow calls.
 """
 
 import os
@@ -152,6 +152,18 @@ def test_the_project_s_own_ci_is_one_script():
     assert re.findall(r"^make .*", script.read_text(), re.MULTILINE) == ["make lint", "make test"]
     runs = re.findall(r"run: (.*)", (WORKFLOWS / "ci.yml").read_text())
     assert [run for run in runs if "apt-get" not in run] == [".ci/run"]
+
+
+def test_wheels_are_built_and_tried_by_one_script_and_nothing_is_published():
+    assert os.access(REPOSITORY / "maintenance" / "wheels.sh", os.X_OK)
+    text = (WORKFLOWS / "release.yml").read_text()
+    assert re.findall(r"run: (.*)", text) == ["maintenance/wheels.sh dist"]
+    runners = re.findall(r"name: (\S+), runner: (\S+) ", text)
+    assert [name for name, _ in runners] == ["linux-x86_64", "linux-aarch64", "macos-x86_64", "macos-arm64"]
+    assert re.findall(r"^permissions:\n((?:  .*\n)+)", text, re.MULTILINE) == ["  contents: read\n"]
+    assert "secrets." not in text and text.count("permissions:") == 1
+    actions = {"actions/checkout", "actions/setup-python", "actions/upload-artifact"}
+    assert set(re.findall(r"uses: ([^@]+)@", text)) == actions
 
 
 @pytest.mark.parametrize("workflow", sorted(path.name for path in WORKFLOWS.glob("*.yml")))

@@ -66,6 +66,7 @@ def test_python_packages_are_installed_by_hash_or_are_our_own():
         REPOSITORY / "Makefile",
         REPOSITORY / "maintenance" / "Makefile",
         *(REPOSITORY / "setup").glob("*.sh"),
+        *(REPOSITORY / "maintenance").glob("*.sh"),
         *(REPOSITORY / "ci").iterdir(),
         *(REPOSITORY / ".ci").iterdir(),
         *(REPOSITORY / ".github" / "workflows").glob("*.yml"),
@@ -77,8 +78,8 @@ def test_python_packages_are_installed_by_hash_or_are_our_own():
         if re.search(r"\bpip3?( -\S+)* install\b|\bpip_install --|\b(pipx|uv|easy_install|npm)\b", line)
         and '"$@"' not in line  # the function that the other lines call
     ]
-    assert len(installs) == 4, "another way to install: look at it, and count it here"
-    ours = "pip_install --no-deps --no-build-isolation --editable "
+    assert len(installs) == 7, "another way to install: look at it, and count it here"
+    ours = ("pip_install --no-deps --no-build-isolation --editable ", "pip_install --no-index --no-deps ")
     assert [line for line in installs if "--require-hashes" not in line and not line.startswith(ours)] == []
 
 
@@ -86,7 +87,7 @@ def test_what_builds_our_own_package_is_locked_too():
     """It is built without isolation: in isolation pip would fetch the newest build system there is."""
     system = tomllib.loads((REPOSITORY / "analysis" / "pyproject.toml").read_text())["build-system"]["requires"]
     for name in (re.match(r"[\w-]+", each).group() for each in system):
-        for locked in ("requirements.txt", "requirements-dev.txt"):
+        for locked in ("requirements.txt", "requirements-dev.txt", "requirements-release.txt"):
             assert re.search(rf"^{name}==", (REPOSITORY / "analysis" / locked).read_text(), re.MULTILINE)
 
 
