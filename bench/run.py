@@ -91,7 +91,8 @@ def tools() -> list[Tool]:
     """nagle-lab first: the others are compared with it."""
     return [
         Tool("nagle-lab analyze", NAGLE_LAB),
-        *([Tool("nagle-lab analyze, not compiled", NAGLE_LAB, environment=WITHOUT_COMPILER)] if compiled() else []),
+        Tool("nagle-lab analyze --json", [*NAGLE_LAB, "--json"], repeats=5),
+        *([in_plain_python()] if compiled() else []),
         Tool("plain read (cat)", ["cat"]),
         Tool("SHA-256 of the file, which --json adds", ["openssl", "sha256"], "openssl"),
         Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace"),
@@ -100,6 +101,12 @@ def tools() -> list[Tool]:
         Tool("dpkt, the same columns", [*READERS, "dpkt"], "python:dpkt", most=200_000, repeats=3),
         Tool("pyshark, the same columns", [*READERS, "pyshark"], "python:pyshark", most=5_000, repeats=1),
     ]
+
+
+def in_plain_python() -> Tool:
+    """nagle-lab as it is where there is no compiler."""
+    name = "nagle-lab analyze, not compiled"
+    return Tool(name, NAGLE_LAB, most=500_000, repeats=3, environment=WITHOUT_COMPILER)
 
 
 @cache
