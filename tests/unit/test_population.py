@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nagle_lab.diagnosis import idle, population
-from nagle_lab.diagnosis.connections import Connections
+from nagle_lab.diagnosis import findings, idle, population
+from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.population import Columns, is_array
@@ -95,6 +95,14 @@ def test_groups(keys):
     of_arrays = {keys[rows[0]]: plain(rows) for rows in population.groups(array(keys))} if keys else {}
     assert of_lists == of_arrays == {key: [row for row, k in enumerate(keys) if k == key] for key in set(keys)}
     assert groups in (None, [])
+
+
+@given(FEW.filter(len))
+def test_ranks_and_counts(numbers):
+    assert both(lambda c: population.ranks(c, population.distinct(c)), numbers) == [
+        sorted(set(numbers)).index(number) for number in numbers
+    ]
+    assert both(lambda c: population.counts(c, 8), numbers) == [numbers.count(number) for number in range(8)]
 
 
 @given(FEW, st.data())
@@ -249,19 +257,18 @@ def test_what_is_filled_into_connections(changes, first):
         table = Table(layout)
         for _ in range(16):
             table.add(*nothing)
-        known = Connections(table)
-        known.increase("stalls", numbers)
-        known.increase(("delayed_acks", 1), numbers)
-        known.lower("first_stalled", numbers, values)
-        known.raise_to("last_stalled", numbers, values)
-        columns = ["stalls", ("delayed_acks", 1), ("delayed_acks", 0), "first_stalled", "last_stalled"]
-        assert plain(known.of("stalls", numbers)) == [plain(numbers).count(number) for number in plain(numbers)]
+        if len(numbers):
+            involved = Involved(table, numbers)
+            findings._count_stalls(involved, involved.of, values)
+            assert plain(involved.numbers) == sorted(set(plain(numbers)))
+            assert plain(involved.rows("stalls")) == [plain(numbers).count(number) for number in plain(numbers)]
+        columns = ["stalls", "stalled", "first_stalled", "last_stalled"]
         return [tuple(row[layout.columns[name]] for name in columns) for row in table.rows()]
 
-    said = both(filled, numbers, values)
-    for number, row in enumerate(said):
+    filled_in = both(filled, numbers, values)
+    for number, row in enumerate(filled_in):
         mine = [value for at, value in zip(numbers, values, strict=True) if at == number]
-        assert row == [len(mine), len(mine), 0, min(mine, default=-1), max(mine, default=-1)]
+        assert list(row) == [len(mine), len(set(mine)), min(mine, default=-1), max(mine, default=-1)]
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from nagle_lab.diagnosis import idle
-from nagle_lab.diagnosis.connections import Connections
+from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.durations import add_all
-from nagle_lab.diagnosis.population import Column, Columns, distinct, each, highest, lowest, pick, total, where
+from nagle_lab.diagnosis.population import (
+    Column,
+    Columns,
+    chosen,
+    counts,
+    distinct,
+    each,
+    extended,
+    highest,
+    lowest,
+    pick,
+    replaced,
+    total,
+    where,
+)
 from nagle_lab.diagnosis.proof import Proof, is_before_timer, is_late, prove
 from nagle_lab.diagnosis.result import Role, Roles
 from nagle_lab.tcp.durations import Durations
@@ -37,7 +51,7 @@ class Findings:
     """
 
     def __init__(self, tables: Tables) -> None:
-        self.connections = Connections(tables.connection)
+        self.connections = tables.connection
         self.stalls = Table(LAYOUTS["candidate"])
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
@@ -52,12 +66,12 @@ class Findings:
         self.sums = Sums(self.connections)
 
     def _count_idle(self, gaps: Columns) -> None:
-        reaction = self.connections.reaction(gaps["connection"], gaps["side"])
-        client = self.connections.of("client", gaps["connection"])
-        idle.add(self.idle, idle.causes(gaps, reaction, client))
+        involved = Involved(self.connections, gaps["connection"])
+        idle.add(self.idle, idle.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
 
     def _prove(self, candidates: Columns, packed: bytes) -> None:
-        ends = self.connections.ends(candidates["connection"], candidates["side"])
+        involved, side = Involved(self.connections, candidates["connection"]), candidates["side"]
+        ends = involved.ends(side)
         proof = prove(candidates, ends)
         self.rejected.update({name: getattr(proof, name) for name in self.rejected})
         self._explain_idle(candidates["idle"], ends.peer_reaction, proof)
@@ -65,15 +79,13 @@ class Findings:
         if not len(rows):
             return
         self._keep(packed, rows)
-        connection, side, wait, exchange = (
-            pick(candidates[name], rows) for name in ("connection", "side", "wait", "exchange")
-        )
+        wait = pick(candidates["wait"], rows)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
         add_all(self.ack_timer, each(_less, wait, pick(ends.peer_reaction, rows)))
-        self.held.add(self.connections, connection, side)
-        self.delayed.add(self.connections, connection, each(lambda side: 1 - side, side))
-        self._count_stalls(connection, exchange)
+        self.held.add(involved, side, rows)
+        self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
+        _count_stalls(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
     def _keep(self, packed: bytes, rows: Column) -> None:
         size, last = self.stalls.layout.struct.size, len(rows) - 1
@@ -90,33 +102,49 @@ class Findings:
         ):
             idle.add(self.idle, idle.explained(pick(gaps, rows), pick(peer_reaction, rows), cause))
 
-    def _count_stalls(self, connection: Column, exchange: Column) -> None:
-        """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled."""
-        known = self.connections
-        known.increase("stalls", connection)
-        stalled = distinct(each(lambda connection, exchange: (connection << 32) + exchange, connection, exchange))
-        connection, exchange = each(lambda key: key >> 32, stalled), each(lambda key: key & 0xFFFFFFFF, stalled)
-        new = where(each(_differ, exchange, known.of("last_stalled", connection)))  # not in the chunk before
-        connection, exchange = pick(connection, new), pick(exchange, new)
-        known.increase("stalled", connection)
-        known.lower("first_stalled", connection, exchange)
-        known.raise_to("last_stalled", connection, exchange)
-        unanswered = where(
-            each(_is_unanswered, exchange, known.of("open", connection), known.of("greeted", connection))
-        )
-        connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
-        known.increase("answered", connection)
-        known.increase("repeat", pick(connection, where(each(lambda number: number > 0, exchange))))
-
     def _count_late(self, late: Columns) -> None:
-        connection, side, wait = late["connection"], late["side"], late["wait"]
-        reaction = self.connections.reaction(connection, side)
+        involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
+        reaction = involved.reaction(side)
         delayed = each(is_late, wait, reaction)
         early = each(lambda late, before: late & before, delayed, each(is_before_timer, wait, reaction))
         for name, kept in (("delayed_acks", delayed), ("early_acks", early)):
             for which in (0, 1):
                 rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once
-                self.connections.increase((name, which), pick(connection, rows))
+                _increase(involved, (name, which), pick(involved.of, rows))
+
+
+def _count_stalls(involved: Involved, connection: Column, exchange: Column) -> None:
+    """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled.
+
+    The stalls are (n,); ``connection`` is which of those involved each belongs to.
+    """
+    _increase(involved, "stalls", connection)
+    span = highest(exchange) + 1
+    stalled = distinct(each(lambda connection, exchange: connection * span + exchange, connection, exchange))
+    connection, exchange = each(lambda key: key // span, stalled), each(lambda key: key % span, stalled)
+    before = involved.column("last_stalled")
+    new = where(each(_differ, exchange, pick(before, connection)))  # not in the chunk before
+    if not len(new):
+        return
+    connection, exchange = pick(connection, new), pick(exchange, new)
+    _increase(involved, "stalled", connection)
+    begins = where(each(_differ, connection, extended(connection[:0], [-1], connection[:-1])))
+    ends = where(each(_differ, connection, extended(connection[1:], [-1], connection[:0])))
+    involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
+    first = involved.column("first_stalled")
+    lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))
+    involved.fill_in("first_stalled", each(lambda old, new: chosen(old < 0, new, old), first, lowest_of))
+    open_ones, greeted = (pick(involved.column(name), connection) for name in ("open", "greeted"))
+    unanswered = where(each(_is_unanswered, exchange, open_ones, greeted))
+    connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
+    _increase(involved, "answered", connection)
+    _increase(involved, "repeat", pick(connection, where(each(lambda number: number > 0, exchange))))
+
+
+def _increase(involved: Involved, name: Any, connections: Column) -> None:
+    """Add one for each of those of the connections involved, which may repeat."""
+    more = counts(connections, len(involved.numbers))
+    involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
 
 
 class Named:
@@ -127,18 +155,17 @@ class Named:
         self.only: tuple[int, int] | None = None  # a connection and its side: the one end there is
         self._ends: set[int] = set()
 
-    def add(self, known: Connections, connection: Column, side: Column) -> None:
-        """Say it of those sides (n,) of connections (n,)."""
-        client = known.of("client", connection)
-        program, _ = known.of_side("program", connection, side)
-        port, _ = known.of_side("port", connection, side)
-        is_server = each(_differ, side, client)
+    def add(self, involved: Involved, side: Column, rows: Column) -> None:
+        """Say it of the sides of some ``rows`` of those (n,) whose connections are involved."""
+        is_server = pick(each(_differ, side, involved.rows("client")), rows)
         servers = total(is_server)
-        self.roles |= {"client"} if servers < len(side) else set()
+        self.roles |= {"client"} if servers < len(rows) else set()
         self.roles |= {"server"} if servers else set()
+        program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
         ends = each(_end_number, program, port, is_server)
         self._ends |= {lowest(ends), highest(ends)}
-        self.only = (int(connection[0]), int(side[0])) if len(self._ends) == 1 else None
+        one = int(rows[0])
+        self.only = (int(involved.numbers[involved.of[one]]), int(side[one])) if len(self._ends) == 1 else None
 
     @property
     def role(self) -> Roles | None:
@@ -156,12 +183,12 @@ class Sums:
     round_trip : from the capture point to the ends of a role and back, where a handshake shows it
     """
 
-    def __init__(self, known: Connections) -> None:
+    def __init__(self, connections: Table) -> None:
         self.whole = dict.fromkeys(("syns", "answered", "repeat", "stalls", "stalled"), 0)
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
-        for rows in known.chunks():
+        for rows, _ in _chunks(connections):
             client = rows["client"]
             for name in self.whole:
                 self.whole[name] += total(rows[name])

@@ -142,12 +142,42 @@ def percentile(column: Column, percent: float) -> float:
 
 def distinct(column: Column) -> Column:
     """Every number once, least first."""
+    if not is_array(column):
+        return sorted(set(column))
+    import numpy as np  # noqa: PLC0415
+
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
+    if high - low < 4 * len(column):  # close together: counting takes less than sorting
+        return np.flatnonzero(np.bincount(column - low)) + low
+    ordered = np.sort(column)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+
+
+def ranks(column: Column, ordered: Column) -> Column:
+    """Which of the ``ordered`` numbers, each of them there once, each row has."""
     if is_array(column):
         import numpy as np  # noqa: PLC0415
 
-        ordered = np.sort(column)
-        return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return sorted(set(column))
+        low, among = ordered[0], ordered[-1] - ordered[0] + 1
+        if among > 4 * len(column):
+            return np.searchsorted(ordered, column)
+        place = np.empty(among, np.int64)  # close together: looking up takes less than searching
+        place[ordered - low] = np.arange(len(ordered))
+        return place[column - low]
+    rank = {number: place for place, number in enumerate(ordered)}
+    return [rank[number] for number in column]
+
+
+def counts(numbers: Column, below: int) -> Column:
+    """How often each number from 0 on occurs, (below,)."""
+    if is_array(numbers):
+        import numpy as np  # noqa: PLC0415
+
+        return np.bincount(numbers, minlength=below)
+    counted = [0] * below
+    for number in numbers:
+        counted[number] += 1
+    return counted
 
 
 def groups(keys: Column) -> Iterator[Column]:

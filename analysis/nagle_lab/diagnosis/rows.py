@@ -136,7 +136,7 @@ class ExchangeRows(_Rows[Exchange]):
 
 def end_of(found: Findings, connection: int, side: int) -> Endpoint:
     """One end of a connection."""
-    row = found.connections.table.row(connection)
+    row = found.connections.row(connection)
     return _endpoint({name: row[place] for name, place in _COLUMNS.items()}, side)
 
 

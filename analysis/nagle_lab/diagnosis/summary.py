@@ -31,7 +31,7 @@ def summarize(capture: Capture, totals: Totals, found: Findings, exchanges: Tabl
         summary=summary,
         silences=_silences(found),
         histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(totals.durations["total"])},
-        connections=ConnectionRows(found.connections.table),
+        connections=ConnectionRows(found.connections),
         stalls=StallRows(found),
         exchanges=None if exchanges is None else ExchangeRows(found, exchanges, totals.first_ts or 0),
     )
