@@ -289,7 +289,7 @@ def test_what_a_whole_capture_shows(everything, chunk, monkeypatch):
         findings = Findings(tables_of(everything))
         return {
             "stalls": list(findings.stalls.rows()),
-            "connections": list(findings.connections.table.rows()),
+            "connections": list(findings.connections.rows()),
             "waits": [dict(of.counts) for of in (findings.wait, findings.release, findings.ack_timer)],
             "sums": (findings.sums.whole, findings.sums.by_role),
             "round trips": [dict(of.counts) for of in findings.sums.round_trip.values()],
