@@ -96,11 +96,6 @@ class Capture:
         return self._facts.snaplen
 
     @property
-    def expected_bytes(self) -> int:
-        """The stored size of the file that is open; 0 where none is known."""
-        return self._current.expected_bytes
-
-    @property
     def byte_count(self) -> int:
         """Stored bytes read so far."""
         return self._checksum.byte_count
@@ -208,11 +203,6 @@ class _File:
         if left_out := self._facts.untimed - untimed:
             text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
             self._facts.warn(TroubleKind.UNTIMED, text)
-
-    @property
-    def expected_bytes(self) -> int:
-        """Its stored size; 0 where none is known."""
-        return self._stored.expected_bytes
 
     def close(self) -> None:
         """Close the stored file."""

@@ -5,12 +5,9 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.population import prepare
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp.engine import engine
-
-LARGE_FILE = 16 << 20  # bytes
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -52,8 +49,6 @@ class Analysis:
     def __init__(self, path: Paths, *, exchanges: bool = True, sha256: bool = True) -> None:
         self._capture = open_capture(path, sha256=sha256)
         self._engine = engine(exchanges=exchanges)
-        if self._capture.expected_bytes > LARGE_FILE:
-            prepare()
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:

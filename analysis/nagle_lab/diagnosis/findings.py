@@ -29,7 +29,6 @@ from nagle_lab.diagnosis.population import (
 from nagle_lab.diagnosis.proof import Proof, is_before_timer, is_late, prove
 from nagle_lab.diagnosis.result import Role, Roles
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table, Tables
 
 ROLES: tuple[Role, Role] = ("client", "server")
@@ -41,7 +40,7 @@ class Findings:
     Attributes
     ----------
     connections : the engine's, filled in
-    stalls : the candidates that are stalls, in order of their releases
+    stalls : the engine's candidates, of which only the stalls are left, in order of their releases
     wait, release : of the stalls
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are no stall, by why
@@ -52,7 +51,8 @@ class Findings:
 
     def __init__(self, tables: Tables) -> None:
         self.connections = tables.connection
-        self.stalls = Table(LAYOUTS["candidate"])
+        self.stalls = tables.candidate  # of which only they are kept
+        self._kept = 0
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
         self.idle: idle.Totals = {}
@@ -61,6 +61,7 @@ class Findings:
             self._count_idle(gaps)
         for candidates, packed in _chunks(tables.candidate):
             self._prove(candidates, packed)
+        self.stalls.cut(self._kept)
         for late, _ in _chunks(tables.late_ack):
             self._count_late(late)
         self.sums = Sums(self.connections)
@@ -90,9 +91,10 @@ class Findings:
     def _keep(self, packed: bytes, rows: Column) -> None:
         size, last = self.stalls.layout.struct.size, len(rows) - 1
         if rows[last] == last:  # all of them so far
-            self.stalls.append(packed[: (last + 1) * size])
+            self._kept = self.stalls.keep(self._kept, memoryview(packed)[: (last + 1) * size])
             return
-        self.stalls.append(b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows)))
+        chosen_rows = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))
+        self._kept = self.stalls.keep(self._kept, chosen_rows)
 
     def _explain_idle(self, gaps: Column, peer_reaction: Column, proof: Proof) -> None:
         """The gaps before late ACKs that a proof explains."""
@@ -128,8 +130,8 @@ def _count_stalls(involved: Involved, connection: Column, exchange: Column) -> N
         return
     connection, exchange = pick(connection, new), pick(exchange, new)
     _increase(involved, "stalled", connection)
-    begins = where(each(_differ, connection, extended(connection[:0], [-1], connection[:-1])))
-    ends = where(each(_differ, connection, extended(connection[1:], [-1], connection[:0])))
+    begins = where(each(_differ, connection, extended([-1], connection[:-1], [])))
+    ends = where(each(_differ, connection, extended([], connection[1:], [-1])))
     involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
     first = involved.column("first_stalled")
     lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))

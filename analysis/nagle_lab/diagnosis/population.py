@@ -7,9 +7,7 @@ them; from LARGE on they are arrays. What differs between the two is here, and n
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 from nagle_lab.tcp.layout import Layout
@@ -29,12 +27,6 @@ def has_numpy() -> bool:
 def is_large(rows: int) -> bool:
     """Whether so many rows become arrays."""
     return rows >= LARGE and has_numpy()
-
-
-def prepare() -> None:
-    """Import NumPy beside other work, where large populations are to be expected."""
-    if has_numpy():
-        Thread(target=import_module, args=("numpy",), daemon=True).start()
 
 
 class Columns:
@@ -220,7 +212,7 @@ def extended(before: Column, column: Column, after: Column) -> Column:
     if is_array(column):
         import numpy as np  # noqa: PLC0415
 
-        return np.concatenate([before, column, after])
+        return np.concatenate([np.asarray(before, np.int64), column, np.asarray(after, np.int64)])
     return [*before, *column, *after]
 
 
@@ -246,7 +238,9 @@ def among(column: Column, values: Column) -> Column:
 
 
 def in_order(parts: Sequence[Column]) -> Column:
-    """The numbers of all parts, least first."""
+    """The numbers of all parts, each of which is in order, least first."""
+    if len(parts) == 1:
+        return parts[0]
     if any(is_array(part) for part in parts):
         import numpy as np  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ from typing import Any
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp.layout import LAYOUTS, Layout
 
-IN_MEMORY = 8 << 20  # bytes of one table
+IN_MEMORY = 4 << 20  # bytes of one table
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
 
@@ -75,6 +75,19 @@ class Table:
             return bytes(memoryview(self._memory)[begin * size : end * size])
         content = os.pread(self._file.fileno(), (end - begin) * size, begin * size)
         return content + bytes((end - begin) * size - len(content))
+
+    def keep(self, kept: int, rows: bytes | memoryview) -> int:
+        """Write packed rows after the first ``kept`` ones, over others that were read; how many are kept now."""
+        at = kept * self._row_bytes
+        if self._file is not None:
+            self._write(at, rows)
+        elif self._memory[at : at + len(rows)] != rows:
+            self._memory[at : at + len(rows)] = rows
+        return kept + len(rows) // self._row_bytes
+
+    def cut(self, count: int) -> None:
+        """Forget all rows but the first ``count``."""
+        self._count = count
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row, its values in the order of the layout."""
@@ -138,7 +151,7 @@ class Tables:
     """What an engine found, a table for each kind of row that engine.h declares."""
 
     def __init__(self) -> None:
-        self.candidate = Table(LAYOUTS["candidate"], in_memory=32 << 20)
+        self.candidate = Table(LAYOUTS["candidate"], in_memory=28 << 20)
         self.late_ack = Table(LAYOUTS["late_ack"])
         self.idle_gap = Table(LAYOUTS["idle_gap"])
         self.exchange = Table(LAYOUTS["exchange"])
