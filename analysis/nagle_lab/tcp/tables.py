@@ -79,10 +79,10 @@ class Table:
     def keep(self, kept: int, rows: bytes | memoryview) -> int:
         """Write packed rows after the first ``kept`` ones, over others that were read; how many are kept now."""
         at = kept * self._row_bytes
-        if self._file is not None:
-            self._write(at, rows)
-        elif self._memory[at : at + len(rows)] != rows:
+        if self._file is None:
             self._memory[at : at + len(rows)] = rows
+        else:
+            self._write(at, rows)
         return kept + len(rows) // self._row_bytes
 
     def cut(self, count: int) -> None:
