@@ -9,7 +9,10 @@
 readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
 readonly STAMP=$VENV/nagle-lab.stamp
 readonly PACKAGE=$checkout/analysis/nagle_lab
-readonly ENGINE=("$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine.c,engine.c,engine.h,engine_internal.h})
+readonly ENGINE=(
+  "$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine,tables,engine}.c
+  "$PACKAGE"/capture/records.h "$PACKAGE"/packet/segment.h "$PACKAGE"/tcp/{machine,engine}.h
+)
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }

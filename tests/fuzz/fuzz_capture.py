@@ -61,7 +61,7 @@ def outcome(path: str, engine: Callable[..., Any], window_bytes: int) -> str | N
             for _ in capture.read(following):
                 following.drain()
             following.finish()
-            return summarize(capture, following, Findings(following.tables)).to_json()
+            return summarize(capture, following.totals(), Findings(following.tables), None).to_json()
     except NagleLabError as error:
         assert str(error).isprintable(), "an error is one printable line"
         return None

@@ -20,7 +20,8 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import native
-from nagle_lab.tcp.engine import Engine, PlainEngine
+from nagle_lab.tcp.engine import Engine
+from nagle_lab.tcp.plain import PlainEngine
 
 REPOSITORY = Path(__file__).parents[2]
 LARGEST = 30_000  # bytes of a seed; the plain engine is the slower one

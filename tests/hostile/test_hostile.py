@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,8 @@ import pytest
 import zstandard
 
 from nagle_lab.capture.stored import Stored
-from nagle_lab.diagnosis import findings
 from nagle_lab.errors import Exit
-from nagle_lab.tcp.tables import Table
+from nagle_lab.tcp import tables
 from support import schemas
 from support.stories import nodelay, server_held, talk
 from support.synthetic import MS, US, Conversation, pcap_bytes, pcapng_bytes
@@ -362,7 +360,7 @@ def test_no_room_for_temporary_files_is_one_line(run, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    monkeypatch.setattr(findings, "Table", partial(Table, in_memory=1_000))
+    monkeypatch.setattr(tables, "IN_MEMORY", 1_000)
     path = tmp_path / "stall.pcap"
     path.write_bytes(pcap_bytes(talk(server_held, 100).segments))
     code, out, err = run("analyze", path)

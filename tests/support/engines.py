@@ -10,8 +10,8 @@ from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import Facts, StoppedError
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.tcp import native
-from nagle_lab.tcp.engine import PlainEngine
 from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Tables
 
 ENGINES: dict[str, Callable[..., Any]] = {"plain": PlainEngine}

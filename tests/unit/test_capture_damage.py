@@ -20,7 +20,7 @@ from nagle_lab.capture.stored import Stored
 from nagle_lab.capture.take import Taker
 from nagle_lab.diagnosis import analysis
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.plain import PlainEngine
 from support.engines import followed
 from support.rows import our_rows, read, row_of, truth
 from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
@@ -139,7 +139,7 @@ def test_damage_changes_no_engine_s_verdict(engine, form, tmp_path, monkeypatch)
     content, path = STORED[form], tmp_path / "damaged"
 
     def said(make) -> str:
-        monkeypatch.setattr(analysis, "engine", make)
+        monkeypatch.setattr(analysis, "make_engine", make)
         try:
             return analysis.analyze(path).to_json()
         except NagleLabError as error:

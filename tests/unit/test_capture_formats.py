@@ -19,7 +19,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.pcapng import nanoseconds
 from nagle_lab.capture.records import TroubleKind
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.plain import PlainEngine
 from support.engines import followed
 from support.rows import our_rows, truth
 from support.rows import read as read_all

@@ -19,7 +19,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
-from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.plain import PlainEngine
 from support.engines import followed
 from support.rows import read as read_all
 from support.run_folders import reseal

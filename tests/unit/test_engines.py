@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis import analysis
+from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp import native
-from nagle_lab.tcp.engine import PlainEngine
-from nagle_lab.tcp.engine import engine as engine_here
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import LATE
+from nagle_lab.tcp.plain import PlainEngine
 from support.engines import contents_of, followed
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import (
@@ -86,7 +86,7 @@ def test_what_was_made_for_another_machine_is_left_alone(tmp_path):
 
 @needs_compiled
 def test_plain_python_is_had_for_the_asking():
-    program = "from nagle_lab.tcp.engine import engine; print(type(engine()).__name__)"
+    program = "from nagle_lab.tcp import make_engine; print(type(make_engine()).__name__)"
     for wanted, name in (("0", "PlainEngine"), ("1", "CompiledEngine")):
         said = subprocess.run(
             [sys.executable, "-c", program],
@@ -272,7 +272,7 @@ def test_packets_lost_repeated_and_out_of_order(engine, seed):
 
 def test_every_committed_capture_gives_the_same_bytes(engine, monkeypatch):
     def said(make) -> list[str]:
-        monkeypatch.setattr(analysis, "engine", make)
+        monkeypatch.setattr(analysis, "make_engine", make)
         return [analysis.analyze(path).to_json() for path in CAPTURES]
 
     assert len(CAPTURES) > 80
@@ -280,7 +280,7 @@ def test_every_committed_capture_gives_the_same_bytes(engine, monkeypatch):
 
 
 def test_without_exchanges_nothing_else_changes(engine, monkeypatch):
-    monkeypatch.setattr(analysis, "engine", engine)
+    monkeypatch.setattr(analysis, "make_engine", engine)
     for path in CAPTURES[::9]:
         listed, plain = analysis.analyze(path), analysis.analyze(path, exchanges=False)
         assert plain.exchanges is None

@@ -14,9 +14,9 @@ from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.population import Columns, is_array
 from nagle_lab.diagnosis.proof import Ends, prove
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import PlainEngine
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
+from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Table
 from support.engines import followed, tables_of
 from support.stories import CLEAN, STALLED, talk

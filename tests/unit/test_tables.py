@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import tables
-from nagle_lab.tcp.layout import LAYOUTS, Layout, read_layouts
+from nagle_lab.tcp.layout import LAYOUTS, Layout, read_layout
 
 ROW = Layout("row", (("number", "q", 1), ("halves", "i", 2), ("flag", "B", 1), ("name", "B", 3)))
 IN_MEMORY = 40 * ROW.struct.size
@@ -110,7 +110,7 @@ def test_python_s_structs_are_those_of_engine_h(name):
 @pytest.mark.parametrize("body", ["    int8_t small;\n    int64_t large;", "    int64_t large;\n    int8_t small;"])
 def test_a_struct_that_needs_padding_is_refused(body):
     with pytest.raises(ValueError, match="needs padding"):
-        read_layouts(f"typedef struct {{\n{body}\n}} padded;")
+        read_layout("padded", f"typedef struct {{\n{body}\n}} padded;")
 
 
 def test_a_column_that_is_none_is_refused():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.tcp.engine import PlainEngine
+from nagle_lab.tcp.plain import PlainEngine
 from support.engines import contents_of, followed, tables_of
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, Packet, merge, pcap_bytes, pcapng_bytes
@@ -38,7 +38,7 @@ def found(said: dict[str, Any]) -> dict[str, Any]:
     findings = Findings(tables_of(said))
     return {
         "stalls": list(findings.stalls.rows()),
-        "connections": list(findings.connections.table.rows()),
+        "connections": list(findings.connections.rows()),
         "durations": [(of.counts, of.total) for of in (findings.wait, findings.release, findings.ack_timer)],
         "sums": (findings.sums.whole, findings.sums.by_role),
         "round trips": [of.counts for of in findings.sums.round_trip.values()],

@@ -1,7 +1,7 @@
 /* Records of pcap and packet blocks of pcapng, and the clock they go by: the twin of take.py, pcap.py, pcapng.py and
  * clock.py. A window of the capture is `end` bytes; what is taken are complete, ordinary records, everything else is
  * left to Python, which says what it is. */
-#include "../tcp/engine_internal.h"
+#include "records.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +37,12 @@ void clock_new_file(clock_state *c)
         memset(c->interfaces, 0, (size_t)c->room * sizeof *c->interfaces);
     c->first = 0;
     c->in_file = 0;
+}
+
+void clock_free(clock_state *c)
+{
+    clock_new_file(c);
+    free(c->interfaces);
 }
 
 /* Lets go of interfaces before `first`: those of sections that are over. */
@@ -88,16 +94,16 @@ static int64_t highest(const int64_t *times, int n)
     return found;
 }
 
-static void was_set_back(counters *to, int64_t frame, int64_t by)
+static void was_set_back(clock_state *c, int64_t frame, int64_t by)
 {
-    if (!to->set_back_frame || frame < to->set_back_frame || (frame == to->set_back_frame && by < to->set_back_by)) {
-        to->set_back_frame = frame;
-        to->set_back_by = by;
+    if (!c->set_back_frame || frame < c->set_back_frame || (frame == c->set_back_frame && by < c->set_back_by)) {
+        c->set_back_frame = frame;
+        c->set_back_by = by;
     }
 }
 
 /* _Interface.breaks */
-static int breaks(watched *w, counters *to, int64_t ts, int64_t frame)
+static int breaks(watched *w, clock_state *c, int64_t ts, int64_t frame)
 {
     if (ts >= w->high - DISORDER) {
         int ended = w->n_behind > 0;
@@ -115,7 +121,7 @@ static int breaks(watched *w, counters *to, int64_t ts, int64_t frame)
     w->behind[w->n_behind++] = ts;
     if (w->n_behind > STRAY) {
         if (w->n_ahead > STRAY && lowest(w->ahead, w->n_ahead) - highest(w->behind, w->n_behind) > DISORDER)
-            was_set_back(to, w->first_behind, w->ahead[w->latest] - w->behind[0]);
+            was_set_back(c, w->first_behind, w->ahead[w->latest] - w->behind[0]);
         w->high = highest(w->behind, w->n_behind);
         memcpy(w->ahead, w->behind, sizeof w->ahead);
         w->n_ahead = w->n_behind;
@@ -126,64 +132,37 @@ static int breaks(watched *w, counters *to, int64_t ts, int64_t frame)
 }
 
 /* Clock.epoch_of; -1 where memory ran out. */
-static int64_t epoch_of(engine *e, int64_t ts, int64_t interface)
+static int64_t epoch_of(clock_state *c, int64_t ts, int64_t interface, int64_t frame)
 {
-    clock_state *c = &e->clock;
-    counters *to = &e->counters;
     if (!c->in_file)
-        to->begins_before = c->has_last && ts < c->last_ts;
+        c->begins_before = c->has_last && ts < c->last_ts;
     c->in_file = 1;
     int is_new = 0;
     watched *w = clock_watched(c, interface, &is_new);
     if (!w)
         return -1;
     if (is_new && c->has_last && ts < c->last_ts - DISORDER)
-        to->epoch++;
-    if (breaks(w, to, ts, to->frames))
-        to->epoch++;
+        c->epoch++;
+    if (breaks(w, c, ts, frame))
+        c->epoch++;
     c->last_ts = ts;
     c->has_last = 1;
-    return to->epoch;
+    return c->epoch;
 }
 
 /* --------------------------------------------------------------------------------------------------- records */
 
-static int is_collected(const engine *e, const segment *s)
-{
-    uint8_t ends[36], back[36];
-    if (s->frame < e->first_frame || s->frame > e->last_frame)
-        return 0;
-    if (e->any_ends)
-        return 1;
-    memcpy(ends, s->src, 16), memcpy(ends + 16, s->dst, 16);
-    memcpy(back, s->dst, 16), memcpy(back + 16, s->src, 16);
-    memcpy(ends + 32, &s->sport, 2), memcpy(ends + 34, &s->dport, 2);
-    memcpy(back + 32, &s->dport, 2), memcpy(back + 34, &s->sport, 2);
-    return !memcmp(ends, e->ends, 36) || !memcmp(back, e->ends, 36);
-}
-
-/* One record: its clock, its segment, its connection. */
-static int take(engine *e, const uint8_t *buffer, int64_t at, int64_t captured, int64_t original, int64_t ts,
+static int take(const taker *to, const uint8_t *buffer, int64_t at, int64_t captured, int64_t original, int64_t ts,
                 const interface_ *interface)
 {
-    segment s;
-    e->counters.frames++;
-    int64_t epoch = epoch_of(e, ts, interface->number);
+    int64_t frame = ++*to->frames, epoch = epoch_of(to->clock, ts, interface->number, frame);
     if (epoch < 0)
         return -1;
-    int64_t kind = decode(buffer, at, captured, original, interface->link_type, &s);
-    if (kind >= 0)
-        return counted_add(&e->not_decoded, kind, 1);
-    s.frame = e->counters.frames;
-    s.ts = ts;
-    s.epoch = (int32_t)epoch;
-    s.interface = (int32_t)interface->number;
-    if (!e->collecting)
-        return machine_follow(e, &s);
-    return is_collected(e, &s) ? table_add(e, SEGMENT, &s, sizeof s) : 0;
+    const record r = {buffer, at, captured, original, frame, ts, epoch, interface};
+    return to->take(to->of, &r);
 }
 
-int64_t take_pcap(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,
+int64_t take_pcap(const taker *to, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,
                   const interface_ *interface)
 {
     const window w = {buffer, end, big_endian};
@@ -194,7 +173,7 @@ int64_t take_pcap(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int
         int64_t packet = at + header;
         if (packet + captured > end || captured > LONGEST_PACKET || (!captured && !original))
             break;
-        if (take(e, buffer, packet, captured, original, seconds * SECOND + fraction * unit, interface))
+        if (take(to, buffer, packet, captured, original, seconds * SECOND + fraction * unit, interface))
             return -1;
         at = packet + captured;
     }
@@ -221,12 +200,12 @@ static int64_t nanoseconds(uint64_t ticks, const interface_ *of)
     return ns > FARTHEST_NS ? FARTHEST_NS : ns < -FARTHEST_NS ? -FARTHEST_NS : (int64_t)ns;
 }
 
-int64_t take_pcapng(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int big_endian,
+int64_t take_pcapng(const taker *to, const uint8_t *buffer, int64_t at, int64_t end, int big_endian,
                     const interface_ *interfaces, int64_t count)
 {
     const window w = {buffer, end, big_endian};
     if (count)
-        clock_begin_section(&e->clock, interfaces[0].number);
+        clock_begin_section(to->clock, interfaces[0].number);
     while (at + 8 <= end) {
         int64_t type = u32(&w, at), length = u32(&w, at + 4);
         if (length < SHORTEST_BLOCK || length > LONGEST_BLOCK || at + length > end)
@@ -241,7 +220,7 @@ int64_t take_pcapng(engine *e, const uint8_t *buffer, int64_t at, int64_t end, i
         if (captured + SHORTEST_PACKET_BLOCK > length || number >= count)
             break;
         const interface_ *interface = &interfaces[number];
-        if (take(e, buffer, at + PACKET_HEADER, captured, original, nanoseconds(ticks, interface), interface))
+        if (take(to, buffer, at + PACKET_HEADER, captured, original, nanoseconds(ticks, interface), interface))
             return -1;
         at += length;
     }

@@ -7,7 +7,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import summarize
-from nagle_lab.tcp.engine import engine
+from nagle_lab.tcp import make_engine
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -48,7 +48,7 @@ class Analysis:
 
     def __init__(self, path: Paths, *, exchanges: bool = True, sha256: bool = True) -> None:
         self._capture = open_capture(path, sha256=sha256)
-        self._engine = engine(exchanges=exchanges)
+        self._engine = make_engine(exchanges=exchanges)
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:

@@ -1,6 +1,6 @@
 /* The TCP segment in a packet: the twin of headers.py, link.py, ip.py and segment.py, function for function.
  * Every byte is read through the cursor below, which does not go beyond what was captured. */
-#include "../tcp/engine_internal.h"
+#include "segment.h"
 
 #include <string.h>
 

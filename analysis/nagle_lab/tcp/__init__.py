@@ -1,1 +1,12 @@
 """TCP: the machine that follows each connection, its C twin, and the tables of what they find."""
+
+from nagle_lab.tcp.engine import Engine
+from nagle_lab.tcp.native import LIBRARY, CompiledEngine
+from nagle_lab.tcp.plain import PlainEngine
+
+
+def make_engine(*, exchanges: bool = True) -> Engine:
+    """An engine: the compiled one where there is one; NAGLE_LAB_COMPILED=0 asks for plain Python."""
+    if LIBRARY is not None:
+        return CompiledEngine(LIBRARY, exchanges=exchanges)
+    return PlainEngine(exchanges=exchanges)

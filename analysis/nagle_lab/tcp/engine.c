@@ -1,6 +1,7 @@
-/* The engine's outside: made, fed with windows of a capture, emptied, freed. Python calls these through ctypes
- * (native.py). Returns of -1 mean that memory ran out. */
-#include "engine_internal.h"
+/* The compiled engine: records, decoding and the machine in one pass; made, fed with windows of a capture, emptied and
+ * freed by Python through ctypes (native.py). Returns of -1 mean that memory ran out. */
+#include "../capture/records.h"
+#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,17 @@
 #ifndef SOURCE
 #define SOURCE -1 /* unknown */
 #endif
+
+typedef struct {
+    machine machine;
+    clock_state clock;
+    counted not_decoded;
+    int collecting;
+    int any_ends;
+    uint8_t ends[36]; /* address and address, port and port, as a segment has them */
+    int64_t first_frame;
+    int64_t last_frame;
+} engine;
 
 /* The CRC-32 of the sources as they were compiled, from set-up: a library of another day must not be used. */
 API int64_t nagle_lab_source(void) { return SOURCE; }
@@ -27,24 +39,43 @@ API engine *nagle_lab_new(int list_exchanges)
     engine *e = calloc(1, sizeof *e);
     if (!e)
         return NULL;
-    e->list_exchanges = list_exchanges;
-    machine_init(e);
+    e->machine.list_exchanges = list_exchanges;
+    machine_init(&e->machine);
     return e;
 }
 
 API void nagle_lab_free(engine *e)
 {
-    machine_free(e);
-    clock_new_file(&e->clock);
-    for (int i = 0; i < TABLES; i++)
-        free(e->tables[i].bytes);
-    free(e->clock.interfaces);
+    machine_free(&e->machine);
+    clock_free(&e->clock);
+    counted_free(&e->not_decoded);
     free(e);
 }
 
-API counters *nagle_lab_counters(engine *e) { return &e->counters; }
+API counters *nagle_lab_counters(engine *e) { return &e->machine.counters; }
+
+/* ----------------------------------------------------------------------------------------------------- clock */
 
 API void nagle_lab_new_file(engine *e) { clock_new_file(&e->clock); }
+
+API int64_t nagle_lab_epoch(engine *e) { return e->clock.epoch; }
+
+/* The frame at which the clock was seen set back, and by how many ns; 0: it was not. */
+API int64_t nagle_lab_set_back(engine *e, int64_t *by)
+{
+    *by = e->clock.set_back_by;
+    return e->clock.set_back_frame;
+}
+
+/* Whether the file began before the one before it ended; 1 once. */
+API int64_t nagle_lab_begins_before(engine *e)
+{
+    int64_t before = e->clock.begins_before;
+    e->clock.begins_before = 0;
+    return before;
+}
+
+/* --------------------------------------------------------------------------------------------------- records */
 
 /* From now on no connection is followed; the segments between two ends, or all, leave as they are. */
 API void nagle_lab_collect(engine *e, const uint8_t *ends, int64_t first_frame, int64_t last_frame)
@@ -57,33 +88,68 @@ API void nagle_lab_collect(engine *e, const uint8_t *ends, int64_t first_frame, 
     e->last_frame = last_frame;
 }
 
+static int is_collected(const engine *e, const segment *s)
+{
+    uint8_t ends[36], back[36];
+    if (s->frame < e->first_frame || s->frame > e->last_frame)
+        return 0;
+    if (e->any_ends)
+        return 1;
+    memcpy(ends, s->src, 16), memcpy(ends + 16, s->dst, 16);
+    memcpy(back, s->dst, 16), memcpy(back + 16, s->src, 16);
+    memcpy(ends + 32, &s->sport, 2), memcpy(ends + 34, &s->dport, 2);
+    memcpy(back + 32, &s->dport, 2), memcpy(back + 34, &s->sport, 2);
+    return !memcmp(ends, e->ends, 36) || !memcmp(back, e->ends, 36);
+}
+
+/* PlainEngine._take_record */
+static int take(void *of, const record *r)
+{
+    engine *e = of;
+    segment s;
+    int64_t kind = decode(r->buffer, r->at, r->captured, r->original, r->interface->link_type, &s);
+    if (kind >= 0)
+        return counted_add(&e->not_decoded, kind, 1);
+    s.frame = r->frame;
+    s.ts = r->ts;
+    s.epoch = (int32_t)r->epoch;
+    s.interface = (int32_t)r->interface->number;
+    if (!e->collecting)
+        return machine_follow(&e->machine, &s);
+    return is_collected(e, &s) ? table_add(&e->machine, SEGMENT, &s, sizeof s) : 0;
+}
+
 API int64_t nagle_lab_pcap(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,
                            const interface_ *interface)
 {
-    return take_pcap(e, buffer, at, end, big_endian, header, interface);
+    const taker to = {take, e, &e->clock, &e->machine.counters.frames};
+    return take_pcap(&to, buffer, at, end, big_endian, header, interface);
 }
 
 API int64_t nagle_lab_pcapng(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int big_endian,
                              const interface_ *interfaces, int64_t count)
 {
-    return take_pcapng(e, buffer, at, end, big_endian, interfaces, count);
+    const taker to = {take, e, &e->clock, &e->machine.counters.frames};
+    return take_pcapng(&to, buffer, at, end, big_endian, interfaces, count);
 }
 
-API int64_t nagle_lab_finish(engine *e) { return machine_finish(e); }
+API int64_t nagle_lab_finish(engine *e) { return machine_finish(&e->machine); }
+
+/* ------------------------------------------------------------------------------------------------------ rows */
 
 /* The packed rows of a table that have not been taken. */
 API const uint8_t *nagle_lab_rows(engine *e, int which, int64_t *size)
 {
-    *size = e->tables[which].size;
-    return e->tables[which].bytes;
+    *size = e->machine.tables[which].size;
+    return e->machine.tables[which].bytes;
 }
 
-API void nagle_lab_taken(engine *e, int which) { e->tables[which].size = 0; }
+API void nagle_lab_taken(engine *e, int which) { e->machine.tables[which].size = 0; }
 
 /* How often each of one kind of duration occurred, or what was not decoded: distinct keys, and the count of each. */
 API int64_t nagle_lab_counts(engine *e, int which, int64_t *keys, int64_t *counts, int64_t room)
 {
-    const counted *from = which < DURATIONS ? &e->durations[which] : &e->not_decoded;
+    const counted *from = which < DURATIONS ? &e->machine.durations[which] : &e->not_decoded;
     int64_t n = 0;
     for (int64_t i = 0; i < from->slots; i++) {
         if (!from->count[i])
@@ -106,61 +172,4 @@ API int64_t nagle_lab_place(const uint8_t *rows, int64_t count, uint8_t *part, i
         memcpy(part + (row.number - first) * (int64_t)sizeof row, &row, sizeof row);
     }
     return count;
-}
-
-/* ----------------------------------------------------------------------------------------------- containers */
-
-int table_add(engine *e, int which, const void *row, int64_t size)
-{
-    table *t = &e->tables[which];
-    if (t->size + size > t->room) {
-        int64_t room = t->room ? 2 * t->room : 1 << 16;
-        uint8_t *bytes = realloc(t->bytes, (size_t)room);
-        if (!bytes) {
-            e->failed = 1;
-            return -1;
-        }
-        t->bytes = bytes;
-        t->room = room;
-    }
-    memcpy(t->bytes + t->size, row, (size_t)size);
-    t->size += size;
-    return 0;
-}
-
-uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 32) * 0x9FB21C651E98DF25ull;
-    return (x ^ x >> 29) * 0xD6E8FEB86659FD93ull;
-}
-
-static int counted_grow(counted *c)
-{
-    int64_t slots = c->slots ? 2 * c->slots : 1 << 8;
-    counted grown = {calloc((size_t)slots, 8), calloc((size_t)slots, 8), slots, 0};
-    if (!grown.key || !grown.count) {
-        free(grown.key);
-        free(grown.count);
-        return -1;
-    }
-    for (int64_t i = 0; i < c->slots; i++)
-        if (c->count[i])
-            counted_add(&grown, c->key[i], c->count[i]);
-    free(c->key);
-    free(c->count);
-    *c = grown;
-    return 0;
-}
-
-int counted_add(counted *c, int64_t key, int64_t count)
-{
-    if (2 * (c->used + 1) > c->slots && counted_grow(c))
-        return -1;
-    int64_t slot = (int64_t)(mix((uint64_t)key) & (uint64_t)(c->slots - 1));
-    while (c->count[slot] && c->key[slot] != key)
-        slot = (slot + 1) & (c->slots - 1);
-    c->used += !c->count[slot];
-    c->key[slot] = key;
-    c->count[slot] += count;
-    return 0;
 }

@@ -1,37 +1,11 @@
-/* What the engine tells of a capture, declared once: machine.c fills these in, and layout.py reads this file for the
- * Python twin. Every field stands on a line of its own; times and durations are in ns; frames count from 1.
+/* What the engine tells of a capture, declared once: machine.c fills these in, and layout.py reads this file, and
+ * segment.h and records.h, for the Python twin. Every field stands on a line of its own; times and durations are in ns; frames count from 1.
  * The two sides of a connection are 0, the end that opened it (the SYN's sender, else who sent the first packet
  * captured), and 1. */
 #ifndef NAGLE_LAB_ENGINE_H
 #define NAGLE_LAB_ENGINE_H
 
 #include <stdint.h>
-
-/* One TCP segment as it was captured; see Segment in packet/segment.py. */
-typedef struct {
-    int64_t frame;
-    int64_t ts;
-    uint8_t src[16];
-    uint8_t dst[16];
-    uint32_t seq;
-    uint32_t ack;
-    int32_t length;
-    uint32_t wire;
-    uint32_t tsval;
-    uint32_t tsecr;
-    int32_t epoch;
-    int32_t interface;
-    uint16_t sport;
-    uint16_t dport;
-    uint16_t flags;
-    uint16_t window;
-    uint16_t mss;
-    uint16_t ip_id;
-    int8_t wscale;
-    uint8_t timestamps;
-    uint8_t sack;
-    uint8_t unused;
-} segment;
 
 /* A trigger, a late pure ACK and the data that followed it: a stall, if the proof says that the ACK released it. */
 typedef struct {
@@ -108,21 +82,9 @@ typedef struct {
     uint8_t unused;
 } connection;
 
-/* An interface of a capture: how its records are to be read; see Interface in capture/records.py. */
-typedef struct {
-    int64_t number;
-    int64_t offset_ns;
-    int32_t link_type;
-    int32_t resolution;
-} interface_;
-
 /* What an engine has counted so far. */
 typedef struct {
     int64_t frames;
-    int64_t epoch;
-    int64_t set_back_frame;  /* 0: the clock was not seen set back */
-    int64_t set_back_by;
-    int64_t begins_before;   /* whether the file began before the one before it ended */
     int64_t segments;
     int64_t copies;
     int64_t connections;

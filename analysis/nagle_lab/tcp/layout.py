@@ -1,4 +1,4 @@
-"""The structs of engine.h as Python knows them: read from that file, so that they are declared once."""
+"""The structs of the C headers as Python knows them: read from these files, so that they are declared once."""
 
 import re
 from dataclasses import dataclass
@@ -7,12 +7,14 @@ from pathlib import Path
 from struct import Struct, calcsize
 from typing import Any
 
-HEADER = Path(__file__).with_name("engine.h")
+PACKAGE = Path(__file__).parents[1]
+HEADERS = tuple(PACKAGE / name for name in ("tcp/engine.h", "packet/segment.h", "capture/records.h"))
 
 _CODES = {
     "int64_t": "q", "int32_t": "i", "uint32_t": "I", "uint16_t": "H", "int8_t": "b", "uint8_t": "B",
 }  # fmt: skip
-_STRUCT = re.compile(r"typedef struct \{\n(.*?)\n\} (\w+);", re.DOTALL)
+_STRUCT = r"typedef struct \{{\n((?:(?!typedef).)*)\n\}} {};"
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _FIELD = re.compile(r"^ +(\w+) (\w+)(?:\[(\d+)\])?;", re.MULTILINE)
 
 
@@ -70,23 +72,25 @@ def is_bytes(code: str, count: int) -> bool:
     return code == "B" and count > 2
 
 
-def read_layouts(header: str) -> dict[str, Layout]:
-    """Every struct of a C header that keeps to the form of engine.h.
+def read_layout(name: str, headers: str) -> Layout:
+    """The struct of that name in C headers; its fields are of fixed size, each on a line of its own, as in engine.h.
 
     Raises
     ------
     ValueError
-        A field is of a type not known here, or a struct needs padding.
+        There is no such struct, a field of it is not of that form, or it needs padding.
     """
-    layouts = {}
-    for body, name in _STRUCT.findall(header):
-        fields = tuple((field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
-        layout = Layout(name, fields)
-        codes = "".join(code * count for _, code, count in fields)
-        if calcsize(f"@{codes}0q") != layout.struct.size:
-            raise ValueError(f"struct {name} in engine.h needs padding: order its fields by size")
-        layouts[name] = layout
-    return layouts
+    struct = re.search(_STRUCT.format(name), headers, re.DOTALL)
+    body = struct.group(1) if struct else ""
+    fields = tuple((field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
+    if not fields or len(fields) != _COMMENT.sub("", body).count(";"):
+        raise ValueError(f"struct {name} is not declared as those of engine.h are")
+    layout = Layout(name, fields)
+    if calcsize("@" + "".join(code * count for _, code, count in fields) + "0q") != layout.struct.size:
+        raise ValueError(f"struct {name} needs padding: order its fields by size")
+    return layout
 
 
-LAYOUTS = read_layouts(HEADER.read_text(encoding="utf-8"))
+_SHARED = ("candidate", "late_ack", "idle_gap", "exchange", "connection", "counters", "segment", "interface_")
+_DECLARED = "".join(header.read_text(encoding="utf-8") for header in HEADERS)
+LAYOUTS = {name: read_layout(name, _DECLARED) for name in _SHARED}

@@ -1,5 +1,5 @@
 /* The TCP machine: the twin of machine.py, function for function; what each does is told there. */
-#include "engine_internal.h"
+#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +104,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static inline flow *flow_at(const engine *e, uint32_t i) { return &e->blocks[i / BLOCK][i % BLOCK]; }
+static inline flow *flow_at(const machine *m, uint32_t i) { return &m->blocks[i / BLOCK][i % BLOCK]; }
 
 static inline int client_of(const flow *f)
 {
@@ -119,18 +119,18 @@ static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (in
 
 static inline int64_t duration(int64_t begin, int64_t end) { return end >= begin ? end - begin : -1; }
 
-static int count_duration(engine *e, int which, int64_t ns)
+static int count_duration(machine *m, int which, int64_t ns)
 {
     if (ns < 0)
         return 0;
     int64_t steps = ns / 1000, rest = ns % 1000;
     steps += 2 * rest > 1000 || (2 * rest == 1000 && steps % 2 == 1);
-    e->counters.total[which] = least(e->counters.total[which] + ns, (int64_t)1 << 62);
-    return counted_add(&e->durations[which], steps, 1);
+    m->counters.total[which] = least(m->counters.total[which] + ns, (int64_t)1 << 62);
+    return counted_add(&m->durations[which], steps, 1);
 }
 
 /* Whether it has request and answer; -1 where memory ran out. */
-static int end_exchange(engine *e, flow *f)
+static int end_exchange(machine *m, flow *f)
 {
     int64_t asked = f->request[0], asked_last = f->request[1], acked = f->asked;
     int64_t answered = f->response[0], answered_last = f->response[1];
@@ -147,22 +147,22 @@ static int end_exchange(engine *e, flow *f)
     f->repeat += f->exchange > 0;
     exchange row = {f->number, asked, duration(asked_last, acked), duration(asked_last, answered),
                     duration(asked, answered_last), f->exchange};
-    if (count_duration(e, TO_ACK, row.to_ack) || count_duration(e, TO_RESPONSE, row.to_response) ||
-        count_duration(e, TOTAL, row.total))
+    if (count_duration(m, TO_ACK, row.to_ack) || count_duration(m, TO_RESPONSE, row.to_response) ||
+        count_duration(m, TOTAL, row.total))
         return -1;
-    if (e->list_exchanges && table_add(e, EXCHANGE, &row, sizeof row))
+    if (m->list_exchanges && table_add(m, EXCHANGE, &row, sizeof row))
         return -1;
     return 1;
 }
 
 /* The number of the exchange that new data belongs to; -2 where memory ran out. */
-static int32_t exchange_of(engine *e, flow *f, int side, int64_t ts)
+static int32_t exchange_of(machine *m, flow *f, int side, int64_t ts)
 {
     if (f->opener < 0)
         f->opener = (int8_t)side;
     int asks = side == client_of(f);
     if (f->exchange < 0 || (asks && !f->asking)) {
-        if (end_exchange(e, f) < 0)
+        if (end_exchange(m, f) < 0)
             return -2;
         f->exchange++;
     }
@@ -204,70 +204,70 @@ static inline int side_of(const flow *f, const segment *s)
     return -1;
 }
 
-static int grow_slots(engine *e)
+static int grow_slots(machine *m)
 {
-    int64_t n = e->n_slots ? 2 * e->n_slots : 1 << 10;
+    int64_t n = m->n_slots ? 2 * m->n_slots : 1 << 10;
     uint32_t *slots = calloc((size_t)n, sizeof *slots);
     if (!slots)
         return -1;
-    for (int64_t i = 0; i < e->n_slots; i++) {
-        if (!e->slots[i])
+    for (int64_t i = 0; i < m->n_slots; i++) {
+        if (!m->slots[i])
             continue;
-        uint64_t at = hash_flow(flow_at(e, e->slots[i] - 1)) & (uint64_t)(n - 1);
+        uint64_t at = hash_flow(flow_at(m, m->slots[i] - 1)) & (uint64_t)(n - 1);
         while (slots[at])
             at = (at + 1) & (uint64_t)(n - 1);
-        slots[at] = e->slots[i];
+        slots[at] = m->slots[i];
     }
-    free(e->slots);
-    e->slots = slots;
-    e->n_slots = n;
+    free(m->slots);
+    m->slots = slots;
+    m->n_slots = n;
     return 0;
 }
 
-static void remove_slot(engine *e, const flow *f)
+static void remove_slot(machine *m, const flow *f)
 {
-    uint64_t mask = (uint64_t)e->n_slots - 1, at = hash_flow(f) & mask;
-    while (e->slots[at] != f->self + 1)
+    uint64_t mask = (uint64_t)m->n_slots - 1, at = hash_flow(f) & mask;
+    while (m->slots[at] != f->self + 1)
         at = (at + 1) & mask;
     uint64_t hole = at;
     for (;;) { /* what follows moves up, unless it is before its own place then */
-        e->slots[hole] = 0;
+        m->slots[hole] = 0;
         do {
             at = (at + 1) & mask;
-            if (!e->slots[at])
+            if (!m->slots[at])
                 return;
-        } while (((at - hash_flow(flow_at(e, e->slots[at] - 1))) & mask) < ((at - hole) & mask));
-        e->slots[hole] = e->slots[at];
+        } while (((at - hash_flow(flow_at(m, m->slots[at] - 1))) & mask) < ((at - hole) & mask));
+        m->slots[hole] = m->slots[at];
         hole = at;
     }
 }
 
 /* A place in the blocks; NONE where memory ran out. */
-static uint32_t new_place(engine *e)
+static uint32_t new_place(machine *m)
 {
-    if (e->free_list == NONE) {
-        flow **blocks = realloc(e->blocks, (size_t)(e->n_blocks + 1) * sizeof *blocks);
+    if (m->free_list == NONE) {
+        flow **blocks = realloc(m->blocks, (size_t)(m->n_blocks + 1) * sizeof *blocks);
         if (!blocks)
             return NONE;
-        e->blocks = blocks;
-        if (!(blocks[e->n_blocks] = malloc(BLOCK * sizeof(flow))))
+        m->blocks = blocks;
+        if (!(blocks[m->n_blocks] = malloc(BLOCK * sizeof(flow))))
             return NONE;
         for (uint32_t i = 0; i < BLOCK; i++) {
-            flow *f = &blocks[e->n_blocks][i];
-            f->self = (uint32_t)(e->n_blocks * BLOCK + i);
+            flow *f = &blocks[m->n_blocks][i];
+            f->self = (uint32_t)(m->n_blocks * BLOCK + i);
             f->newer = i + 1 < BLOCK ? f->self + 1 : NONE;
         }
-        e->free_list = blocks[e->n_blocks++][0].self;
+        m->free_list = blocks[m->n_blocks++][0].self;
     }
-    uint32_t place = e->free_list;
-    e->free_list = flow_at(e, place)->newer;
+    uint32_t place = m->free_list;
+    m->free_list = flow_at(m, place)->newer;
     return place;
 }
 
 /* Whether memory ran out. */
-static int program_of(engine *e, const uint8_t *address, uint16_t port, int32_t *number)
+static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t *number)
 {
-    programs *p = &e->programs;
+    programs *p = &m->programs;
     uint8_t key[18];
     memcpy(key, address, 16);
     memcpy(key + 16, &port, 2);
@@ -307,11 +307,11 @@ static int program_of(engine *e, const uint8_t *address, uint16_t port, int32_t 
     return 0;
 }
 
-static int close_connection(engine *e, flow *f)
+static int close_connection(machine *m, flow *f)
 {
     const half *one = &f->halves[0], *two = &f->halves[1];
     int32_t number = f->exchange;
-    int is_full = end_exchange(e, f), client = client_of(f);
+    int is_full = end_exchange(m, f), client = client_of(f);
     if (is_full < 0)
         return -1;
     connection row = {
@@ -326,38 +326,38 @@ static int close_connection(engine *e, flow *f)
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
     };
     memcpy(row.address, f->address, 32);
-    if (f->has_candidates && (program_of(e, f->address, client ? f->port[0] : 0, &row.program[0]) ||
-                              program_of(e, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
+    if (f->has_candidates && (program_of(m, f->address, client ? f->port[0] : 0, &row.program[0]) ||
+                              program_of(m, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
         return -1;
-    return table_add(e, CONNECTION, &row, sizeof row);
+    return table_add(m, CONNECTION, &row, sizeof row);
 }
 
-static int forget(engine *e, flow *f)
+static int forget(machine *m, flow *f)
 {
-    remove_slot(e, f);
+    remove_slot(m, f);
     if (f->older != NONE)
-        flow_at(e, f->older)->newer = f->newer;
+        flow_at(m, f->older)->newer = f->newer;
     else
-        e->oldest = f->newer;
+        m->oldest = f->newer;
     if (f->newer != NONE)
-        flow_at(e, f->newer)->older = f->older;
+        flow_at(m, f->newer)->older = f->older;
     else
-        e->newest = f->older;
-    e->live--;
-    int failed = close_connection(e, f);
-    f->newer = e->free_list;
-    e->free_list = f->self;
+        m->newest = f->older;
+    m->live--;
+    int failed = close_connection(m, f);
+    f->newer = m->free_list;
+    m->free_list = f->self;
     return failed;
 }
 
-static flow *open_connection(engine *e, const segment *s)
+static flow *open_connection(machine *m, const segment *s)
 {
-    if (2 * (e->live + 1) > e->n_slots && grow_slots(e))
+    if (2 * (m->live + 1) > m->n_slots && grow_slots(m))
         return NULL;
-    uint32_t place = new_place(e);
+    uint32_t place = new_place(m);
     if (place == NONE)
         return NULL;
-    flow *f = flow_at(e, place);
+    flow *f = flow_at(m, place);
     memset(f, 0, sizeof *f);
     f->self = place;
     int is_answer = (s->flags & (SYN | ACK)) == (SYN | ACK);
@@ -365,7 +365,7 @@ static flow *open_connection(engine *e, const segment *s)
     memcpy(f->address + 16 * !is_answer, s->dst, 16);
     f->port[is_answer] = s->sport;
     f->port[!is_answer] = s->dport;
-    f->number = e->counters.connections++;
+    f->number = m->counters.connections++;
     f->first_frame = s->frame;
     f->last_ts = s->ts;
     f->syn = f->handshake = f->asked = -1;
@@ -386,18 +386,18 @@ static flow *open_connection(engine *e, const segment *s)
         x->shift = LARGEST_SCALE;
         x->is_small_below = LEAST_MSS;
     }
-    f->older = e->newest;
+    f->older = m->newest;
     f->newer = NONE;
-    if (e->newest != NONE)
-        flow_at(e, e->newest)->newer = place;
+    if (m->newest != NONE)
+        flow_at(m, m->newest)->newer = place;
     else
-        e->oldest = place;
-    e->newest = place;
-    e->live++;
-    uint64_t at = hash_flow(f) & (uint64_t)(e->n_slots - 1);
-    while (e->slots[at])
-        at = (at + 1) & (uint64_t)(e->n_slots - 1);
-    e->slots[at] = place + 1;
+        m->oldest = place;
+    m->newest = place;
+    m->live++;
+    uint64_t at = hash_flow(f) & (uint64_t)(m->n_slots - 1);
+    while (m->slots[at])
+        at = (at + 1) & (uint64_t)(m->n_slots - 1);
+    m->slots[at] = place + 1;
     return f;
 }
 
@@ -423,28 +423,28 @@ static int by_age(const void *one, const void *other)
     return a->number < b->number ? -1 : 1;
 }
 
-static int sweep(engine *e, int64_t now)
+static int sweep(machine *m, int64_t now)
 {
-    e->until_sweep = SWEEP;
-    for (uint32_t i = e->oldest, next; i != NONE; i = next) {
-        flow *f = flow_at(e, i);
+    m->until_sweep = SWEEP;
+    for (uint32_t i = m->oldest, next; i != NONE; i = next) {
+        flow *f = flow_at(m, i);
         next = f->newer;
-        if (is_closed(f) && now - f->last_ts > TIME_WAIT && forget(e, f))
+        if (is_closed(f) && now - f->last_ts > TIME_WAIT && forget(m, f))
             return -1;
     }
-    int64_t too_many = e->live - MANY, n = 0;
+    int64_t too_many = m->live - MANY, n = 0;
     if (too_many <= 0)
         return 0;
-    flow **idle = malloc((size_t)e->live * sizeof *idle);
+    flow **idle = malloc((size_t)m->live * sizeof *idle);
     if (!idle)
         return -1;
-    for (uint32_t i = e->oldest; i != NONE; i = flow_at(e, i)->newer)
-        if (is_closed(flow_at(e, i)) || is_unanswered(flow_at(e, i)))
-            idle[n++] = flow_at(e, i);
+    for (uint32_t i = m->oldest; i != NONE; i = flow_at(m, i)->newer)
+        if (is_closed(flow_at(m, i)) || is_unanswered(flow_at(m, i)))
+            idle[n++] = flow_at(m, i);
     qsort(idle, (size_t)n, sizeof *idle, by_age);
     int failed = 0;
     for (int64_t i = 0; i < n && i < too_many && !failed; i++)
-        failed = forget(e, idle[i]);
+        failed = forget(m, idle[i]);
     free(idle);
     return failed;
 }
@@ -534,7 +534,7 @@ static int is_candidate(const flow *f, const half *x, const segment *s, const se
            (trigger->edge < 0 || trigger->edge >= trigger->end + s->length);
 }
 
-static int new_data(engine *e, flow *f, int side, const segment *s, int32_t number)
+static int new_data(machine *m, flow *f, int side, const segment *s, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
@@ -548,17 +548,17 @@ static int new_data(engine *e, flow *f, int side, const segment *s, int32_t numb
     f->has_candidates = 1;
     candidate row = {f->number, before->frame, ack->frame, s->frame, ack->ts - before->ts, s->ts - ack->ts, ack->idle,
                      number, before->length, s->length, side};
-    return table_add(e, CANDIDATE, &row, sizeof row);
+    return table_add(m, CANDIDATE, &row, sizeof row);
 }
 
-static int answer(engine *e, flow *f, int side, const segment *s, const sent *answered, int is_pure)
+static int answer(machine *m, flow *f, int side, const segment *s, const sent *answered, int is_pure)
 {
     half *x = &f->halves[side];
     int64_t wait = s->ts - answered->ts;
     x->reaction = least(x->reaction, most(wait, 0));
     if (is_pure && wait >= LATE) {
         late_ack row = {f->number, wait, side};
-        if (table_add(e, LATE_ACK, &row, sizeof row))
+        if (table_add(m, LATE_ACK, &row, sizeof row))
             return -1;
     } else if (is_pure && answered->flags & FIN && !answered->length && wait >= AT_ONCE) {
         x->fin_acks++;
@@ -569,14 +569,14 @@ static int answer(engine *e, flow *f, int side, const segment *s, const sent *an
     return 0;
 }
 
-static int acknowledge(engine *e, flow *f, int side, const segment *s, int64_t ack, int64_t idle)
+static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
     if (ack > x->acked) {
         const sent *answered = consuming(y);
         if (answered->end == ack && answered->is_new && answered->epoch == s->epoch &&
-            answer(e, f, side, s, answered, is_pure))
+            answer(m, f, side, s, answered, is_pure))
             return -1;
     }
     if (is_pure) {
@@ -590,7 +590,7 @@ static int acknowledge(engine *e, flow *f, int side, const segment *s, int64_t a
     return 0;
 }
 
-static int take(engine *e, flow *f, int side, const segment *s)
+static int take(machine *m, flow *f, int side, const segment *s)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int flags = s->flags;
@@ -602,18 +602,18 @@ static int take(engine *e, flow *f, int side, const segment *s)
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
         idle_gap row = {f->number, idle, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
                         length % f->full_size != 0, f->sender != side, 0};
-        if (table_add(e, IDLE_GAP, &row, sizeof row))
+        if (table_add(m, IDLE_GAP, &row, sizeof row))
             return -1;
     }
     int32_t number = -1;
     if (length) {
-        if (end > x->snd_nxt && (number = exchange_of(e, f, side, ts)) == -2)
+        if (end > x->snd_nxt && (number = exchange_of(m, f, side, ts)) == -2)
             return -1;
-        if (start >= x->snd_nxt && new_data(e, f, side, s, number))
+        if (start >= x->snd_nxt && new_data(m, f, side, s, number))
             return -1;
     }
     if (flags & ACK) {
-        if (acknowledge(e, f, side, s, ack, idle))
+        if (acknowledge(m, f, side, s, ack, idle))
             return -1;
         x->ack = ack;
         x->window = flags & SYN ? s->window : (int64_t)s->window << x->shift;
@@ -647,69 +647,67 @@ static int take(engine *e, flow *f, int side, const segment *s)
 
 /* -------------------------------------------------------------------------------------------------- machine */
 
-void machine_init(engine *e)
+void machine_init(machine *m)
 {
-    e->free_list = e->oldest = e->newest = NONE;
-    e->until_sweep = SWEEP;
-    e->counters.first_ts = -1;
+    m->free_list = m->oldest = m->newest = NONE;
+    m->until_sweep = SWEEP;
+    m->counters.first_ts = -1;
 }
 
-void machine_free(engine *e)
+void machine_free(machine *m)
 {
-    for (int64_t i = 0; i < e->n_blocks; i++)
-        free(e->blocks[i]);
-    free(e->blocks);
-    free(e->slots);
-    free(e->programs.key);
-    free(e->programs.number);
-    for (int i = 0; i < DURATIONS; i++) {
-        free(e->durations[i].key);
-        free(e->durations[i].count);
-    }
-    free(e->not_decoded.key);
-    free(e->not_decoded.count);
+    for (int64_t i = 0; i < m->n_blocks; i++)
+        free(m->blocks[i]);
+    free(m->blocks);
+    free(m->slots);
+    free(m->programs.key);
+    free(m->programs.number);
+    for (int i = 0; i < DURATIONS; i++)
+        counted_free(&m->durations[i]);
+    for (int i = 0; i < TABLES; i++)
+        free(m->tables[i].bytes);
 }
 
 /* Machine.follow */
-int machine_follow(engine *e, const segment *s)
+int machine_follow(machine *m, const segment *s)
 {
-    if (!e->counters.segments++)
-        e->counters.first_ts = s->ts;
-    e->counters.last_ts = s->ts;
+    if (!m->counters.segments++)
+        m->counters.first_ts = s->ts;
+    m->counters.last_ts = s->ts;
     flow *f = NULL;
     int side = -1;
-    uint64_t mask = (uint64_t)e->n_slots - 1;
-    uint64_t at = e->n_slots ? hash_ends(s->src, s->sport, s->dst, s->dport) & mask : 0;
-    while (e->n_slots && e->slots[at]) {
-        f = flow_at(e, e->slots[at] - 1);
+    uint64_t mask = (uint64_t)m->n_slots - 1;
+    uint64_t at = m->n_slots ? hash_ends(s->src, s->sport, s->dst, s->dport) & mask : 0;
+    while (m->n_slots && m->slots[at]) {
+        f = flow_at(m, m->slots[at] - 1);
         if ((side = side_of(f, s)) >= 0)
             break;
         at = (at + 1) & mask;
     }
     if (side < 0 || begins_anew(f, s)) {
-        if (side >= 0 && forget(e, f))
+        if (side >= 0 && forget(m, f))
             return -1;
-        if (!(f = open_connection(e, s)))
+        if (!(f = open_connection(m, s)))
             return -1;
         side = side_of(f, s);
     }
     if (is_copy(s, f, side)) {
-        e->counters.copies++;
+        m->counters.copies++;
         return 0;
     }
     if (s->flags & SYN)
         learn_syn(f, side, s);
-    if (take(e, f, side, s))
+    if (take(m, f, side, s))
         return -1;
     f->last.seq = s->seq, f->last.ack = s->ack, f->last.length = s->length;
     f->last.flags = s->flags, f->last.window = s->window, f->last.ip_id = s->ip_id;
-    return --e->until_sweep ? 0 : sweep(e, s->ts);
+    return --m->until_sweep ? 0 : sweep(m, s->ts);
 }
 
-int machine_finish(engine *e)
+int machine_finish(machine *m)
 {
-    while (e->oldest != NONE)
-        if (forget(e, flow_at(e, e->oldest)))
+    while (m->oldest != NONE)
+        if (forget(m, flow_at(m, m->oldest)))
             return -1;
     return 0;
 }

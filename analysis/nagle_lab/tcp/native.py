@@ -24,8 +24,8 @@ PACKAGE = Path(__file__).parents[1]
 SOURCES = tuple(
     PACKAGE / name
     for name in (
-        "capture/records.c", "packet/segment.c", "tcp/machine.c", "tcp/engine.c", "tcp/engine.h",
-        "tcp/engine_internal.h",
+        "capture/records.c", "packet/segment.c", "tcp/machine.c", "tcp/tables.c", "tcp/engine.c",
+        "capture/records.h", "packet/segment.h", "tcp/machine.h", "tcp/engine.h",
     )
 )  # fmt: skip
 WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python
@@ -80,6 +80,9 @@ def _declare(library: ctypes.CDLL) -> None:
         ("free", None, (pointer,)),
         ("counters", pointer, (pointer,)),
         ("new_file", None, (pointer,)),
+        ("epoch", number, (pointer,)),
+        ("set_back", number, (pointer, ctypes.POINTER(number))),
+        ("begins_before", number, (pointer,)),
         ("collect", None, (pointer, pointer, number, number)),
         ("pcap", number, (pointer, pointer, number, number, flag, number, pointer)),
         ("pcapng", number, (pointer, pointer, number, number, flag, pointer, number)),
@@ -107,7 +110,7 @@ class CompiledEngine:
         self._interfaces: tuple[Sequence[Interface], int, bytes] = ((), 0, b"")
         self.tables = Tables()
         self.lists_exchanges = exchanges
-        self.clock = _Clock(self)
+        self.clock = _Clock(library, self._engine)
 
     # Records ----------------------------------------------------------------------------------------
 
@@ -229,27 +232,27 @@ class CompiledEngine:
 
 
 class _Clock:
-    """What the engine's clock told; see :class:`nagle_lab.capture.clock.Clock`."""
+    """What the engine's clock says; see :class:`nagle_lab.capture.clock.Clock`."""
 
-    def __init__(self, engine: CompiledEngine) -> None:
-        self._engine = engine
+    def __init__(self, library: ctypes.CDLL, engine: int) -> None:
+        self._library, self._engine = library, engine
 
     @property
     def set_back(self) -> tuple[int, int] | None:
-        frame = self._engine.counter("set_back_frame")
-        return (frame, self._engine.counter("set_back_by")) if frame else None
+        by = ctypes.c_int64()
+        frame = self._library.nagle_lab_set_back(self._engine, ctypes.byref(by))
+        return (frame, by.value) if frame else None
 
     @property
     def epoch(self) -> int:
-        return self._engine.counter("epoch")
+        epoch: int = self._library.nagle_lab_epoch(self._engine)
+        return epoch
 
     def new_file(self) -> None:
-        self._engine._library.nagle_lab_new_file(self._engine._engine)
+        self._library.nagle_lab_new_file(self._engine)
 
     def begins_before(self) -> bool:
-        place = _COUNTERS["begins_before"]
-        before, self._engine._counters[place] = self._engine._counters[place], 0
-        return bool(before)
+        return bool(self._library.nagle_lab_begins_before(self._engine))
 
 
 class _Pointer:

@@ -1,0 +1,62 @@
+/* The machine, and the tables that its rows and counts go to. */
+#ifndef NAGLE_LAB_MACHINE_H
+#define NAGLE_LAB_MACHINE_H
+
+#include "../packet/segment.h"
+#include "engine.h"
+
+/* In the order of TABLES in native.py. */
+enum { CANDIDATE, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, TABLES };
+enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
+
+typedef struct { /* packed rows that wait to be taken */
+    uint8_t *bytes;
+    int64_t size;
+    int64_t room;
+} table;
+
+typedef struct { /* how often each key occurred; open addressing, a count of 0 is an empty slot */
+    int64_t *key;
+    int64_t *count;
+    int64_t slots;
+    int64_t used;
+} counted;
+
+typedef struct flow flow; /* a live connection; see machine.c */
+
+typedef struct { /* numbers of programs, by address and port */
+    uint8_t (*key)[18];
+    int32_t *number; /* -1: an empty slot */
+    int64_t slots;
+    int32_t used;
+} programs;
+
+typedef struct {
+    counters counters;
+    int list_exchanges;
+    table tables[TABLES];
+    counted durations[DURATIONS];
+    programs programs;
+    flow **blocks; /* of live connections */
+    int64_t n_blocks;
+    uint32_t *slots; /* of the table of live connections: number in the blocks plus 1; 0 empty */
+    int64_t n_slots;
+    int64_t live;
+    uint32_t free_list;
+    uint32_t oldest; /* of the live ones, in order of appearance */
+    uint32_t newest;
+    int64_t until_sweep;
+} machine;
+
+void machine_init(machine *m);
+void machine_free(machine *m);
+int machine_follow(machine *m, const segment *s);
+int machine_finish(machine *m);
+
+/* tables.c */
+int table_add(machine *m, int which, const void *row, int64_t size);
+int counted_add(counted *c, int64_t key, int64_t count);
+void counted_free(counted *c);
+uint64_t mix(uint64_t x);
+
+#endif
