@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lab.recording import Recording, copy_of_the_lab, engine_holds, remove_images
+from msgspec.structs import replace
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record

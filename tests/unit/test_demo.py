@@ -214,8 +214,16 @@ def test_the_outline_has_every_question_and_its_answer(run):
     ("file", "change", "says"),
     [
         ("scenarios/nginx-static/demo.toml", ("incident = 1", "incident = 7"), "not numbered"),
-        ("scenarios/nginx-static/demo.toml", ("minutes = 10", "hours = 1"), "minutes is missing"),
-        ("scenarios/nginx-static/demo.toml", ("minutes = 10", "minutes = 10\nhue = 1"), "hue is not a known key"),
+        (
+            "scenarios/nginx-static/demo.toml",
+            ("minutes = 10", "hours = 1"),
+            "demo.toml: Object contains unknown field `hours`",
+        ),
+        (
+            "scenarios/nginx-static/demo.toml",
+            ("minutes = 10", "minutes = 10\nhue = 1"),
+            "demo.toml: Object contains unknown field `hue`",
+        ),
         ("scenarios/nginx-static/demo.toml", ('REQUESTS = "200"', 'REQUEST = "200"'), "REQUEST is not a parameter"),
         (
             "scenarios/nginx-static/demo.toml",

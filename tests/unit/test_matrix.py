@@ -46,7 +46,7 @@ def nginx() -> Scenario:
 def two(nginx: Scenario) -> Scenario:
     """nginx's scenario with two variants only."""
     names = ("nodelay-off", "nodelay-on")
-    return replace(nginx, variants={name: nginx.variants[name] for name in names})
+    return structs.replace(nginx, variants={name: nginx.variants[name] for name in names})
 
 
 def filled(scenario: Scenario, *outcomes: Outcome, repeat: int = 1):
@@ -184,8 +184,8 @@ def test_json_holds_every_run(two):
     }
 
 
-CLAIM = Claim("44.6 ms", "mean_ms", "nodelay-off", None, (38.0, 52.0), (30.0, 70.0), "x")
-RATIO = replace(CLAIM, against="nodelay-on", reproduced=(10.0, 14.0), partly=None)
+CLAIM = Claim("44.6 ms", "mean_ms", "nodelay-off", (38.0, 52.0), "x", partly=(30.0, 70.0))
+RATIO = structs.replace(CLAIM, against="nodelay-on", reproduced=(10.0, 14.0), partly=None)
 
 
 @pytest.mark.parametrize(

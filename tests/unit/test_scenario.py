@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab.parameters import rendered, resolve
+from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.scenario import (
     REPOSITORY,
     SHARED_SERVICES,
@@ -46,7 +46,7 @@ def test_every_scenario_can_be_run(scenario: Scenario):
         assert variant.fixed.items() <= values.items()
         option = scenario.lab(variant).option
         for template in (scenario.load.command, *filter(None, [option and option.line])):
-            assert not re.search(r"\{[A-Z_]+\}", rendered(template, scenario, values))
+            assert not re.search(r"\{[A-Z_]+\}", scenario.rendered(template, values))
         stalls = variant.expected.verdict == "STALL"
         assert (variant.expected.held_by is not None) == stalls
         assert (variant.expected.min_share_after_first is not None) == stalls
@@ -92,10 +92,10 @@ def test_an_image_has_one_folder():
 
 def test_nginx_commands(nginx: Scenario):
     off = resolve(nginx, nginx.variant("nodelay-off"), {}, {})
-    assert rendered(nginx.load.command, nginx, off) == "ab -n 1000 -c 100 -k http://server:8080/"
-    assert rendered(nginx.labs["bridge"].option.line, nginx, off) == "tcp_nodelay off;"
+    assert nginx.rendered(nginx.load.command, off) == "ab -n 1000 -c 100 -k http://server:8080/"
+    assert nginx.rendered(nginx.labs["bridge"].option.line, off) == "tcp_nodelay off;"
     control = resolve(nginx, nginx.variant("no-keepalive"), {}, {})
-    assert rendered(nginx.load.command, nginx, control) == "ab -n 1000 -c 100 http://server:8080/"
+    assert nginx.rendered(nginx.load.command, control) == "ab -n 1000 -c 100 http://server:8080/"
 
 
 def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenario):
@@ -200,7 +200,7 @@ def edited(tmp_path: Path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("title =", "titel =", "title is missing"),
+        ("title =", "titel =", "scenario.toml: Object contains unknown field `titel`"),
         ('stalled = "nodelay-off"', 'stalled = "nagle"', "stalled must be one of nodelay-off, nodelay-on, "),
         (
             'stalled = "nodelay-off"',
@@ -212,39 +212,39 @@ def edited(tmp_path: Path):
             'fixed = "nodelay-off"',
             "fixed names variant nodelay-off, which is not expected to",
         ),
-        ("default = 1000", "default = 0", "parameters.REQUESTS.default is less than min = 1"),
-        ("question =", "surprise = 1\nquestion =", "surprise is not a known key"),
+        ("default = 1000", "default = 0", "parameters.REQUESTS: default is less than min = 1"),
+        ("question =", "surprise = 1\nquestion =", "scenario.toml: Object contains unknown field `surprise`"),
         (
             "port = 8080",
             'port = "8080"',
-            "server.port must be a whole number, not '8080'",
+            "server.port: Expected `int`, got `str`",
         ),
-        ("port = 8080", "port = true", "server.port must be a whole number, not True"),
-        ("port = 8080", "port = 8080\nspeed = 1", "server.speed is not a known key"),
+        ("port = 8080", "port = true", "server.port: Expected `int`, got `bool`"),
+        ("port = 8080", "port = 8080\nspeed = 1", "server: Object contains unknown field `speed`"),
         (
             'held_by = "server"',
             'held_by = "proxy"',
-            "expected.held_by must be one of server, client, not 'proxy'",
+            "expected.held_by: Invalid enum value 'proxy': use server or client",
         ),
         (
             'kind = "int"',
             'kind = "float"',
-            "parameters.REQUESTS.kind must be one of int, choice",
+            "parameters.REQUESTS.kind: Invalid value 'float': use int or choice",
         ),
         (
             "default = 1000",
             'default = "many"',
-            "parameters.REQUESTS.default must be a whole number",
+            "parameters.REQUESTS.default: Expected `int`, got `str`",
         ),
         (
             'max = "REQUESTS"',
             'max = "KEEPALIVE"',
-            "parameters.CONCURRENCY.max names KEEPALIVE, which is not",
+            "parameters.CONCURRENCY.max must be one of REQUESTS, CONCURRENCY, PAGE_BYTES, not 'KEEPALIVE'",
         ),
         (
             'max = "REQUESTS"',
             "max = 1.5",
-            "parameters.CONCURRENCY.max must be a whole number or",
+            "parameters.CONCURRENCY.max: Expected `int | str | null`, got `float`",
         ),
         (
             "-n {REQUESTS}",
@@ -255,27 +255,27 @@ def edited(tmp_path: Path):
         (
             'verdict = "STALL"',
             'verdict = "SLOW"',
-            "variants.nodelay-off.verdict must be one of STALL, CLEAN",
+            "variants.nodelay-off.verdict: Invalid enum value 'SLOW': use STALL or CLEAN",
         ),
         (
             "min_share_after_first = 0.9",
             "",
-            "variants.nodelay-off.min_share_after_first is missing",
+            "variants.nodelay-off: min_share_after_first is missing",
         ),
         (
             "min_share_after_first = 0.9",
             "min_share_after_first = 90.0",
-            "must lie above 0 and not above 1, not 90.0",
+            "variants.nodelay-off.min_share_after_first: Expected `float` <= 1.0",
         ),
         (
             'verdict = "CLEAN"',
             'verdict = "CLEAN"\nmin_share_after_first = 0.9',
-            "is not a known key",
+            "variants.nodelay-on: held_by, delayed_by and min_share_after_first are for STALL: leave them out",
         ),
         (
             '{ TCP_NODELAY = "off"',
             '{ NODELAY = "off"',
-            "variants.nodelay-off.fixed names NODELAY, which is not",
+            "variants.nodelay-off.fixed: each name must be one of REQUESTS, ",
         ),
         (
             '{ TCP_NODELAY = "off"',
@@ -285,32 +285,36 @@ def edited(tmp_path: Path):
         (
             'compose = ["../../compose.yaml"]',
             'compose = ["compose.yml"]',
-            "labs.bridge.compose names compose.yml, which does not",
+            "labs.bridge.compose[1]: compose.yml does not exist",
         ),
-        ('compose = ["../../compose.yaml"]', "compose = []", "labs.bridge.compose must be a list of strings, not []"),
+        ('compose = ["../../compose.yaml"]', "compose = []", "labs.bridge.compose: Expected `array` of length >= 1"),
         (', "../shared/sidecar"]', "]", "labs.bridge.images lacks the folder sidecar, whose image captures"),
-        ("[labs.bridge]", "[labs]\n[surprise]", "labs is empty: it needs at least one [labs.NAME]"),
-        ("[server]", "captures = 1\n[server]", "labs.bridge.captures must be a table, not 1"),
-        ("[server]", "captures = {}\n[server]", "labs.bridge.captures is empty"),
+        ("[labs.bridge]", "[labs]\n[surprise]", "labs: Expected `object` of length >= 1"),
+        ("[server]", "captures = 1\n[server]", "labs.bridge.captures: Expected `object`, got `int`"),
+        ("[server]", "captures = {}\n[server]", "labs.bridge.captures: Expected `object` of length >= 1"),
         (
             "[server]",
             'captures.lo = { service = "x" }\n[server]',
-            "labs.bridge.captures.lo.interface is missing",
+            "labs.bridge.captures.lo: Object missing required field `interface`",
         ),
-        ("[server]", "prepare = [1]\n[server]", "labs.bridge.prepare[1] must be a table, not 1"),
+        ("[server]", "prepare = [1]\n[server]", "labs.bridge.prepare[1]: Expected `object`, got `int`"),
         (
             "[server]",
             'prepare = [{ service = "client", command = "x {NO}" }]\n[server]',
             "labs.bridge.prepare[1].command names {NO}, which is not a parameter",
         ),
-        ("[server]", 'requires = [{ what = "x" }]\n[server]', "labs.bridge.requires[1].command is missing"),
-        ("[server]", "ready = 1\n[server]", "labs.bridge.ready must be a list, not 1"),
+        (
+            "[server]",
+            'requires = [{ what = "x" }]\n[server]',
+            "labs.bridge.requires[1]: Object missing required field `command`",
+        ),
+        ("[server]", "ready = 1\n[server]", "labs.bridge.ready: Expected `array`, got `int`"),
         (
             "[option]",
             '[[ready]]\nservice = "proxy-capture"\nport = 1\n[option]',
             "labs.bridge has no capture at proxy-capture, which [[ready]] asks",
         ),
-        ("port = 8080", "port = 65536", "server.port must be a TCP port, 1 to 65535, not 65536"),
+        ("port = 8080", "port = 65536", "server.port: Expected `int` <= 65535"),
         (
             "[variants.nodelay-on]",
             '[variants.nodelay-on]\nlab = "moon"',
@@ -324,30 +328,32 @@ def edited(tmp_path: Path):
         (
             "[parameters.REQUESTS]",
             '[sweep]\nparameter = "PAGE_BYTES"\nfrom = 2\nto = 2\nseries = {}\n[parameters.REQUESTS]',
-            "sweep.to must be more than from, and from more than 0, not 2 to 2",
+            "sweep: to must be more than from, and from more than 0, not 2 to 2",
         ),
         (
             "[parameters.REQUESTS]",
             '[sweep]\nparameter = "PAGE_BYTES"\nfrom = 1\nto = 2\nseries = { a = "b" }\n[parameters.REQUESTS]',
-            "sweep.series names b, which is not a variant",
+            "sweep.series: each variant must be one of nodelay-off, ",
         ),
         (
-            "[parameters.REQUESTS]",
-            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "z"\n[parameters.REQUESTS]',
+            "[load]",
+            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "z"\nreproduced = [1, 2]\nwhy = "x"\n[load]',
             "claims[1].of must be one of nodelay-off, ",
         ),
         (
             "[load]",
-            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "nopush"\nreproduced = [2, 1]\n[load]',
-            "claims[1].reproduced must be two numbers, the lower first, not [2, 1]",
+            '[[claims]]\npublished = "x"\nmeasure = "mean_ms"\nof = "nopush"\nreproduced = [2, 1]\nwhy = "x"\n[load]',
+            "claims[1]: reproduced must be two numbers, the lower first, not 2 and 1",
         ),
         (
             "[parameters.REQUESTS]",
             '[[claims]]\npublished = "x"\nmeasure = "speed"\n[parameters.REQUESTS]',
-            "claims[1].measure must be one of stalled_share, wait_p50_ms, ",
+            "claims[1].measure: Expected `str` matching regex '^(stalled_share|wait_p50_ms|",
         ),
         ("[load]", "[load", "scenario.toml: "),
-        ('tool = "ab"', 'tool = "wrk"', "load.tool must be one of ab, json, not 'wrk'"),
+        ("title =", "# title =", "scenario.toml: Object missing required field `title`"),
+        ("[server]", 'name = "x"\n[server]', "labs.bridge: Object contains unknown field `name`"),
+        ('tool = "ab"', 'tool = "wrk"', "load.tool: Expected `str` matching regex '^(ab|json)$'"),
     ],
 )
 def test_a_mistake_is_named_by_file_and_key(edited, old: str, new: str, message: str):
@@ -365,7 +371,7 @@ def test_a_new_scenario_is_only_a_folder(edited):
     )
     found = scenarios(scenario.labs["bridge"].compose[0].parent / "scenarios")
     assert found == {"edited": scenario}
-    assert found["edited"].parameters["EXTRA"] == IntParameter("EXTRA", "x", "1", 0, None)
+    assert found["edited"].parameters["EXTRA"] == IntParameter("EXTRA", "x", 1, 0)
 
 
 FULL = """\
@@ -411,7 +417,7 @@ def test_all_that_a_scenario_can_say(edited, tmp_path: Path):
     assert plain.option == Option("server", "nginx -T", "tcp_nodelay {TCP_NODELAY};")  # that of the scenario
     assert (plain.prepare, plain.requires, plain.ready) == ((), (), ())
     assert scenario.sweep == Sweep("PAGE_BYTES", 64, 16384, {"writes": "nodelay-off"})
-    ratio = Claim("44.6 ms", "mean_ms", "nodelay-off", "nodelay-on", (3.0, 4.5), None, "x")
+    ratio = Claim("44.6 ms", "mean_ms", "nodelay-off", (3.0, 4.5), "x", against="nodelay-on")
     assert scenario.claims == (ratio,)
     assert scenario.lab(scenario.variant("nopush")) == first
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from nagle_lab.cli import sweep as command
@@ -221,7 +222,7 @@ def test_a_parameter_that_is_no_whole_number_is_refused(nginx, name):
 
 def test_a_scenario_without_a_sweep_says_so(nginx):
     with pytest.raises(NagleLabError, match=r"nginx-static has no \[sweep\]"):
-        asked_range(replace(nginx, sweep=None), None)
+        asked_range(structs.replace(nginx, sweep=None), None)
 
 
 def test_bursts_are_read_from_the_capture():

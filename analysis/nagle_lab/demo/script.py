@@ -1,57 +1,96 @@
-"""What the workshop says and asks: data, read key by key, so that a mistake is named by file and key.
+"""What the workshop says and asks: ``scenarios/NAME/demo.toml`` and ``captures/mysteries.toml``.
 
-``scenarios/NAME/demo.toml`` is one incident:
-
-``incident``                   its number; incidents are told in this order
-``minutes``                    how long it takes with a group
-``story``                      what happened, for people who have not read the scenario's page
-``[settings]``                 parameters of both runs, smaller than the defaults
-``[stalled]``, ``[fixed]``     a question about the scenario's variant of that name, answered by running it:
-  ``asks``                     one question; what will the run show?
-  ``choices``                  two to four: ``text``, and ``wrong``: why it is not; the right one alone has none
-  ``lesson``                   what to remember of it
-
-``captures/mysteries.toml`` holds ``minutes`` for all and ``[[mysteries]]``:
-
-``capture``                    a file under ``captures``; the ``truth.json`` beside it is the answer
-``story``                      where it was recorded, and what was complained of
-``frames``                     first and last frame to show
-``choices``                    two to four: ``text``, and ``truth``: what ``truth.json`` says where it is right:
-                               ``held_by``, the end that waited for a delayed ACK, or else the cause of ``silence``
-``lesson``                     how to tell
+A class that is a ``Record`` is a table in these files, and its fields are the keys.
 """
 
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab import Scenario, find_scenario
 from nagle_lab.lab.parameters import resolve
-from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.lab.scenario_file import scenario_files
-from nagle_lab.lab.table import Table
+from nagle_lab.lab.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenario_file import find_scenario, scenario_files
+from nagle_lab.lab.toml import Text, convert, mistake, read_toml
+from nagle_lab.runs.record import Record
 
 MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One answer to choose; ``wrong`` says why it is not the right one."""
+class Choice(Record):
+    """One answer to choose; ``wrong`` says why it is not the right one, which alone has none."""
 
-    text: str
+    text: Text
     wrong: str | None = None
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked; ``right`` counts from 1."""
+class Question(Record):
+    """``[stalled]``, ``[fixed]``: a question about the scenario's variant of that name, answered by running it.
 
-    asks: str
+    ``lesson`` is what to remember of it.
+    """
+
+    asks: Text
     choices: tuple[Choice, ...]
-    right: int
-    lesson: str
+    lesson: Text
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there are two to four choices and one of them is right."""
+        right = [choice.wrong for choice in self.choices].count(None)
+        if not 2 <= len(self.choices) <= 4 or right != 1:
+            raise ValueError(f"choices must be two to four, one of them right: {len(self.choices)}, {right} right")
+
+    @property
+    def right(self) -> int:
+        """The number of the right choice, counted from 1."""
+        return 1 + [choice.wrong for choice in self.choices].index(None)
+
+
+class DemoFile(Record):
+    """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
+
+    ``story`` is what happened, for people who have not read the scenario's page; ``settings`` are parameters of both
+    runs, smaller than the defaults.
+    """
+
+    incident: int
+    minutes: int
+    story: Text
+    settings: dict[str, str]
+    stalled: Question
+    fixed: Question
+
+
+class Guess(Record):
+    """A choice of a mystery; it is right if ``truth`` is what ``truth.json`` says.
+
+    That is ``held_by``, the end that waited for a delayed ACK, or else the cause of ``silence``.
+    """
+
+    text: Text
+    truth: Text
+
+
+class MysteryEntry(Record):
+    """``[[mysteries]]``: a file under ``captures``, and which frames of it to show (first and last).
+
+    The ``truth.json`` beside it is the answer; ``story`` is where it was recorded, and what was complained of.
+    """
+
+    capture: Text
+    frames: tuple[int, int]
+    story: Text
+    choices: tuple[Guess, ...]
+    lesson: Text
+
+
+class MysteriesFile(Record):
+    """``mysteries.toml``; ``minutes`` is the time for all of them."""
+
+    minutes: int
+    asks: Text
+    mysteries: tuple[MysteryEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -90,8 +129,8 @@ class Workshop:
     @property
     def questions(self) -> list[Question]:
         """Every question, in the order asked."""
-        told = [question for incident in self.incidents for question in (incident.stalled, incident.fixed)]
-        return told + [mystery.question for mystery in self.mysteries]
+        questions = [question for incident in self.incidents for question in (incident.stalled, incident.fixed)]
+        return questions + [mystery.question for mystery in self.mysteries]
 
     @property
     def minutes(self) -> int:
@@ -100,10 +139,10 @@ class Workshop:
 
     def part(self, names: tuple[str, ...]) -> "Workshop":
         """Only the scenarios, or :data:`MYSTERIES`, of those names; NagleLabError names those there are."""
-        known = [*(incident.scenario.name for incident in self.incidents), MYSTERIES]
+        parts = [*(incident.scenario.name for incident in self.incidents), MYSTERIES]
         for name in names:
-            if name not in known:
-                raise NagleLabError(f"the workshop has no part {name!r}; it has: {', '.join(known)}")
+            if name not in parts:
+                raise NagleLabError(f"the workshop has no part {name!r}; it has: {', '.join(parts)}")
         chosen = tuple(incident for incident in self.incidents if incident.scenario.name in names)
         return Workshop(chosen, self.mysteries if MYSTERIES in names else (), self.mystery_minutes)
 
@@ -119,71 +158,30 @@ def workshop(repository: Path = REPOSITORY) -> Workshop:
     return Workshop(incidents, mysteries, minutes)
 
 
-def _read(file: Path) -> Table:
-    try:
-        return Table(tomllib.loads(file.read_text(encoding="utf-8")), file)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise NagleLabError(f"{file}: {error}") from error
-
-
 def _incident(file: Path) -> Incident:
     scenario = find_scenario(file.parent.name, file.parent.parent)
-    with _read(file) as root:
-        settings = root.texts("settings")
-        for name in (scenario.stalled, scenario.fixed):
-            resolve(scenario, scenario.variant(name), settings, environment={})
-        return Incident(
-            number=root.take("incident", int),
-            minutes=root.take("minutes", int),
-            scenario=scenario,
-            story=root.line("story"),
-            settings=settings,
-            stalled=_question(root.table("stalled")),
-            fixed=_question(root.table("fixed")),
-        )
-
-
-def _question(table: Table) -> Question:
-    with table:
-        choices = []
-        for each in table.tables("choices"):
-            with each:
-                choices.append(Choice(each.line("text"), each.optional("wrong", str)))
-        right = [number for number, choice in enumerate(choices, 1) if choice.wrong is None]
-        return Question(table.line("asks"), tuple(choices), _only(right, choices, table), table.line("lesson"))
-
-
-def _only(right: list[int], choices: list[Choice], table: Table) -> int:
-    if not 2 <= len(choices) <= 4 or len(right) != 1:
-        raise table.wrong("choices", f"must be two to four, one of them right: {len(choices)}, {len(right)} right")
-    return right[0]
+    demo = convert(read_toml(file), DemoFile, file)
+    for name in (scenario.stalled, scenario.fixed):
+        resolve(scenario, scenario.variant(name), demo.settings, environment={})
+    return Incident(demo.incident, demo.minutes, scenario, demo.story, demo.settings, demo.stalled, demo.fixed)
 
 
 def _mysteries(file: Path) -> tuple[tuple[Mystery, ...], int]:
-    with _read(file) as root:
-        minutes = root.take("minutes", int)
-        asks = root.line("asks")
-        return tuple(_mystery(table, file.parent, asks) for table in root.tables("mysteries")), minutes
+    content = convert(read_toml(file), MysteriesFile, file)
+    mysteries = (
+        _mystery(entry, content.asks, file, f"mysteries[{number}]")
+        for number, entry in enumerate(content.mysteries, 1)
+    )
+    return tuple(mysteries), content.minutes
 
 
-def _mystery(table: Table, captures: Path, asks: str) -> Mystery:
-    with table:
-        capture = captures / table.line("capture")
-        known = _truth(capture, table)
-        truth = known["held_by"] or known["silence"]
-        choices, right = [], []
-        for number, each in enumerate(table.tables("choices"), 1):
-            with each:
-                choices.append(Choice(each.line("text")))
-                right += [number] if each.line("truth") == truth else []
-        first, last = table.span("frames")
-        question = Question(asks, tuple(choices), _only(right, choices, table), table.line("lesson"))
-        return Mystery(capture, known["verdict"], truth, table.line("story"), (int(first), int(last)), question)
-
-
-def _truth(capture: Path, table: Table) -> dict[str, str]:
+def _mystery(entry: MysteryEntry, asks: str, file: Path, key: str) -> Mystery:
+    capture = file.parent / entry.capture
     try:
-        known: dict[str, str] = json.loads((capture.parent / "truth.json").read_text(encoding="utf-8"))
+        answer: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise table.wrong("capture", f"has no truth.json beside it that can be read ({error})") from error
-    return known
+        raise mistake(file, f"{key}.capture", f"has no truth.json beside it that can be read ({error})") from error
+    truth = answer["held_by"] or answer["silence"]
+    choices = [Choice(guess.text, None if guess.truth == truth else "") for guess in entry.choices]
+    question = convert({"asks": asks, "choices": choices, "lesson": entry.lesson}, Question, file, key)
+    return Mystery(capture, answer["verdict"], truth, entry.story, entry.frames, question)

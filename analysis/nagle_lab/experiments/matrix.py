@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.claims import ClaimResult, weigh
 from nagle_lab.experiments.trials import Outcome
@@ -87,7 +89,7 @@ class Matrix:
                 {
                     "scenario": scenario.name,
                     "variants": [_row(row) for row in rows],
-                    "claims": [asdict(result) for result in claims_of(scenario, rows)],
+                    "claims": to_builtins(claims_of(scenario, rows)),
                 }
                 for scenario, rows in self.by_scenario()
             ],

@@ -8,7 +8,7 @@ from typing import Any
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import IntParameter, Scenario, Sweep
+from nagle_lab.lab import Scenario, Sweep
 from nagle_lab.runs.bursts import Bursts
 
 SCHEMA = "nagle-lab-sweep/1"
@@ -92,8 +92,7 @@ def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
     if not dots or not whole or not 0 < int(low) < int(high):
         raise NagleLabError(f"{text}: not NAME=LO..HI with 0 < LO < HI, as in size=64..16384")
     parameter = own.parameter if name.lower() == "size" else name.upper()
-    if not isinstance(scenario.parameters.get(parameter), IntParameter):
-        ints = [name for name, parameter in scenario.parameters.items() if isinstance(parameter, IntParameter)]
+    if parameter not in (ints := scenario.int_parameters()):
         raise NagleLabError(
             f"{name} is no whole number to sweep in {scenario.name}: size, or one of {', '.join(ints)}"
         )

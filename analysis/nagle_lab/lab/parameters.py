@@ -20,10 +20,10 @@ def resolve(
     """
     for name in settings:
         if name not in scenario.parameters:
-            known = ", ".join(scenario.parameters)
-            raise NagleLabError(f"{name} is not a parameter of {scenario.name}: choose from {known}")
+            names = ", ".join(scenario.parameters)
+            raise NagleLabError(f"{name} is not a parameter of {scenario.name}: choose from {names}")
     asked = {name: environment[name] for name in scenario.parameters if environment.get(name)} | dict(settings)
-    values = {name: parameter.default for name, parameter in scenario.parameters.items()}
+    values = {name: str(parameter.default) for name, parameter in scenario.parameters.items()}
     values |= {name: scenario.parameters[name].checked(value) for name, value in asked.items()}
     for name, value in variant.fixed.items():
         if asked.get(name, value) != value:
@@ -44,9 +44,3 @@ def _check_limits(scenario: Scenario, values: Mapping[str, str]) -> None:
         if int(values[name]) > int(limit):
             named = f"{parameter.max}={limit}" if isinstance(parameter.max, str) else str(limit)
             raise NagleLabError(f"{name}={values[name]} is more than {named}: lower {name}")
-
-
-def rendered(template: str, scenario: Scenario, values: Mapping[str, str]) -> str:
-    """Return ``template`` with every ``{NAME}`` replaced, a choice by its text in commands."""
-    texts = {name: scenario.parameters[name].text(value) for name, value in values.items()}
-    return " ".join(template.format_map(texts).split())

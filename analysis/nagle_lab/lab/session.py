@@ -27,7 +27,7 @@ from nagle_lab.lab.manifest import (
     write_manifest,
 )
 from nagle_lab.lab.namespaces import Namespace, namespaces, watched
-from nagle_lab.lab.parameters import rendered, resolve
+from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
@@ -142,7 +142,7 @@ class _Session:
             with self._stage("start", "starting the containers"):
                 lab.start()
                 for step in self._lab.prepare:
-                    lab.prepare(step.service, rendered(step.command, self._scenario, self._values))
+                    lab.prepare(step.service, self._scenario.rendered(step.command, self._values))
             self._measure(lab, bases, folder)
         except NagleLabError:
             lab.require_services()  # the end of one explains all that failed after it
@@ -234,12 +234,12 @@ class _Session:
         assert self._lab.option
         file = f"{self._lab.option.service}.conf"
         (folder / file).write_text(configuration, encoding="utf-8")
-        demanded = rendered(self._lab.option.line, self._scenario, self._values)
+        demanded = self._scenario.rendered(self._lab.option.line, self._values)
         return OptionRecord(file, demanded, option_in_effect(configuration, demanded))
 
     def _load(self, lab: LiveLab, recorders: Mapping[str, Recorder], output: Path) -> LoadRun:
         """Run the load to its end, keep what it says in ``output``, and return its witness."""
-        tool, command = self._scenario.load.tool, rendered(self._scenario.load.command, self._scenario, self._values)
+        tool, command = self._scenario.load.tool, self._scenario.rendered(self._scenario.load.command, self._values)
         with self._stage("load", command):
             child = lab.exec(self._scenario.load.service, command)
             silence = _Silence(recorders)

@@ -33,7 +33,7 @@ def show_scenario(scenario: Scenario, to: Console) -> None:
     to.print(table)
     table = _table("parameter", "default", "values", "what it is")
     for parameter in scenario.parameters.values():
-        table.add_row(parameter.name, parameter.default, _values(parameter), parameter.about)
+        table.add_row(parameter.name, str(parameter.default), _values(parameter), parameter.about)
     to.print("", table)
 
 

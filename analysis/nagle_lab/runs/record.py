@@ -1,4 +1,4 @@
-"""What the records of a run folder have in common: how strict they are, and the kinds of values in them."""
+"""What the records of a run folder and of a scenario have in common: how strict they are, and kinds of values."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ LARGEST = (1 << 53) - 1  # the largest whole number that every reader of JSON ke
 
 
 class Record(Struct, forbid_unknown_fields=True):
-    """One JSON object of a file in a run folder: every field that has no default must be there, and no other."""
+    """One object or table of a file: every field that has no default must be there, and no other."""
 
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]

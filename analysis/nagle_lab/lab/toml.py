@@ -1,0 +1,84 @@
+"""Reading a TOML file into typed tables; a mistake becomes one line that names the file, the table and the key."""
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from nagle_lab.errors import NagleLabError
+
+T = TypeVar("T")
+
+Text = Annotated[str, Meta(pattern=r"\S")]  # not empty
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return what ``file`` holds, the text in it without blanks at either end; NagleLabError if it is not TOML."""
+    try:
+        content: dict[str, Any] = _stripped(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise NagleLabError(f"{file}: {error}") from error
+    return content
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_stripped(each) for each in value]
+    return value.strip() if isinstance(value, str) else value
+
+
+def convert(
+    value: object, form: type[T], file: Path, key: str = "", hook: Callable[[Any, Any], Any] | None = None
+) -> T:
+    """Return the ``value`` of ``key`` in ``file`` as a ``form``.
+
+    ``hook(type, value)`` makes what is no type of TOML's, or raises ValueError.
+
+    Raises NagleLabError naming file and key. msgspec does not say in which entry of a dict a mistake is, so the
+    tables in one are converted beforehand, see :func:`convert_each`.
+    """
+    try:
+        return msgspec.convert(value, form, dec_hook=hook)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        path = re.sub(r"\[(\d+)\]", lambda index: f"[{int(index[1]) + 1}]", path.removesuffix("`"))  # counted from 1
+        if problem.startswith(("Invalid value", "Invalid enum value")):
+            problem += f": use {' or '.join(_words(form, path.rpartition('.')[2]))}"
+        at = (key + path.removesuffix("[...]")).strip(".")
+        raise mistake(file, at and f"{at}:", problem) from error
+
+
+def convert_each(
+    tables: object, form: Any, file: Path, key: str, hook: Callable[[Any, Any], Any] | None = None
+) -> dict[str, Any]:
+    """Return, by name, each of the ``tables`` under ``key`` as a ``form``."""
+    converted = {}
+    for name, table in convert(tables, dict[str, dict[str, Any]], file, key).items():
+        own = f"{key}.{name}"
+        converted[name] = convert(named(name, table, file, own), form, file, own, hook)
+    return converted
+
+
+def named(name: str, table: dict[str, Any], file: Path, key: str = "") -> dict[str, Any]:
+    """Return the ``table`` at ``key`` with its ``name`` in it, which the file must not hold."""
+    if "name" in table:
+        raise mistake(file, key and f"{key}:", "Object contains unknown field `name`")
+    return {"name": name, **table}
+
+
+def mistake(file: Path, key: str, problem: str) -> NagleLabError:
+    """Return the error that says what the ``problem`` with ``key`` of ``file`` is."""
+    return NagleLabError(" ".join(filter(None, (f"{file}:", key, problem))))
+
+
+def _words(form: Any, key: str) -> list[str]:
+    """Return the words that ``key`` of ``form`` may be: of a union of structs its tags, else those of a Literal."""
+    tags = [each.__struct_config__.tag for each in get_args(form)]
+    hint = None if tags else get_type_hints(form)[key]
+    return tags or [word for each in (hint, *get_args(hint)) for word in get_args(each) if isinstance(word, str)]
