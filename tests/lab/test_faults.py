@@ -140,7 +140,7 @@ def test_a_paused_client_that_goes_on(runs_dir: Path, variant: str, requests: st
 
 
 def test_a_paused_client_that_never_goes_on(runs_dir: Path):
-    recording = in_the_middle(runs_dir, TEST_SECONDS="session._PATIENCE_S=4 session._ASK_S=0.2")
+    recording = in_the_middle(runs_dir, TEST_SECONDS="session._PATIENCE_S=4 session._LOOK_S=0.2")
     docker("pause", container(runs_dir, "client"))
     failed = ends_with_one_line(recording)
     assert failed.line == "no packet for 4 s, and ab does not end: paused containers: client"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.experiments.comparison import compare
+from nagle_lab.experiments.comparison import compare_opened, opened
 from nagle_lab.reports.html import report_page, shown_at
 from nagle_lab.reports.html.overview import comparison_page
 from support import hostile
@@ -161,7 +161,10 @@ def evil(tmp_path_factory) -> dict[str, str]:
     for capture in paths[1:]:
         capture.write_bytes(hostile.capture())
     shown, unusable = [shown_at(path) for path in paths], [(text, text) for text in hostile.MARKUP]
-    return {"report": report_page(shown, unusable), "comparison": comparison_page(compare(paths), shown)}
+    return {
+        "report": report_page(shown, unusable),
+        "comparison": comparison_page(compare_opened([opened(path) for path in paths]), shown),
+    }
 
 
 @pytest.mark.parametrize("kind", ["report", "comparison"])

@@ -5,8 +5,8 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.docker import Container
-from nagle_lab.lab.manifest import capture_of, namespace_of
-from nagle_lab.lab.namespaces import Namespace, namespaces, watched
+from nagle_lab.lab.manifest import capture_record, namespace_record
+from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
 from nagle_lab.lab.scenario import CapturePoint
 from nagle_lab.runs.manifest import CaptureRecord
 
@@ -54,9 +54,10 @@ def test_a_shared_loopback_is_named_after_its_capture_unless_a_service_has_that_
 
 def test_the_namespace_of_a_service_is_one_that_is_captured():
     found = namespaces(BRIDGE, {"server": CapturePoint("server-capture", "eth0")})
-    assert watched(found, "server").name == watched(found, "server-capture").name == "server"
+    captured = found.values()
+    assert namespace_of("server", captured).name == namespace_of("server-capture", captured).name == "server"
     with pytest.raises(NagleLabError, match="nothing is captured in the network namespace of client: "):
-        watched(found, "client")
+        namespace_of("client", found.values())
 
 
 DESCRIBED = [
@@ -71,14 +72,14 @@ DESCRIBED = [
 
 
 def test_what_a_sidecar_describes_is_said_of_the_capture_or_of_its_namespace():
-    assert capture_of(CapturePoint("x-capture", "lo"), "x", DESCRIBED) == CaptureRecord(
+    assert capture_record(CapturePoint("x-capture", "lo"), "x", DESCRIBED) == CaptureRecord(
         service="x-capture",
         interface="lo",
         namespace="x",
         mtu=65536,
         offloads={"tcp-segmentation-offload": "on"},
     )
-    about = namespace_of(["x", "x-capture"], DESCRIBED)
+    about = namespace_record(["x", "x-capture"], DESCRIBED)
     assert about.services == ["x", "x-capture"]
     assert about.addresses == ["10.0.0.3", "fd00::3"]
     assert about.congestion_control == "bbr"

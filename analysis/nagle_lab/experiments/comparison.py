@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result, Spread
@@ -15,11 +17,12 @@ from nagle_lab.runs.run import Run, is_run, judge
 from nagle_lab.runs.under_test import totals_of
 
 SCHEMA = "nagle-lab-compare/1"
-# A relative difference up to this is told as none, for two runs of one variant differ by as much: what counts packets
-# or follows the delayed-ACK timer, and what depends on how busy the machine is (24,000 to 41,000 requests/s).
+# Relative differences between two runs of one variant, which count as none: in what counts packets or follows the
+# delayed-ACK timer, and in what depends on how busy the machine is (24,000 to 41,000 requests/s).
 COUNTED, BUSY = 0.05, 0.3
-TIMES_FROM = 2.0  # ratios from here on are told as "2.4×", smaller ones in percent
+TIMES_FROM = 2.0  # ratios from here on are shown as "2.4×", smaller ones in percent
 _SAME, _ABOUT_THE_SAME = "the same", "about the same"
+_CONCLUSIVE = (Verdict.STALL, Verdict.CLEAN)  # the figures of others may not be believed
 MANY = 4  # link types, MSS and ports that are listed one by one
 
 
@@ -72,7 +75,7 @@ class Gain:
     ratio: float | None  # subject / first
     difference: float | None  # subject − first, in the quantity's unit
     words: str  # empty: nothing to say
-    short: str = ""  # for narrow tables: ×16.3, ÷26.3, −16%; empty: about the same, or not to be told so
+    short: str = ""  # for narrow tables: ×16.3, ÷26.3, −16%; empty: about the same, or a share
 
     @property
     def notable(self) -> bool:
@@ -96,7 +99,7 @@ class Comparison:
     subjects: list[Subject]
     gains: list[dict[str, Gain]]  # by name of the quantity; one for each subject after the first
     differences: list[Difference]
-    not_compared: list[str]  # sections that only some of the subjects tell of
+    not_compared: list[str]  # sections that only some of the subjects have
 
     @property
     def code(self) -> Exit:
@@ -105,33 +108,15 @@ class Comparison:
 
     def to_json(self) -> str:
         """One line, ending in a newline; the same bytes for the same input."""
-        whole = {
-            "schema": SCHEMA,
-            "quantities": [{"name": q.name, "words": q.words, "unit": q.unit} for q in QUANTITIES],
-            "subjects": [asdict(subject) for subject in self.subjects],
-            "gains": [{name: asdict(gain) for name, gain in gains.items()} for gains in self.gains],
-            "differences": [asdict(difference) for difference in self.differences],
-            "not_compared": self.not_compared,
-        }
-        return json_text(whole) + "\n"
-
-
-def compare(paths: Sequence[Path]) -> Comparison:
-    """Analyse run folders and capture files, and hold them against each other.
-
-    Raises NagleLabError where there are fewer than two, or one is unusable.
-    """
-    return compare_opened([opened(path) for path in paths])
+        quantities = [{"name": q.name, "words": q.words, "unit": q.unit} for q in QUANTITIES]
+        return json_text({"schema": SCHEMA, "quantities": quantities, **to_builtins(self)}) + "\n"
 
 
 def compare_opened(sources: Sequence[Run | Result]) -> Comparison:
-    """The same of judged runs and diagnosed captures."""
+    """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two."""
     if len(sources) < 2:
         raise NagleLabError("compare takes two or more: run folders or capture files")
-    runs_and_captures = (
-        subject_of_run(source) if isinstance(source, Run) else subject_of_capture(source) for source in sources
-    )
-    return comparison(list(runs_and_captures))
+    return comparison([subject_of_run(s) if isinstance(s, Run) else subject_of_capture(s) for s in sources])
 
 
 def comparison(subjects: Sequence[Subject]) -> Comparison:
@@ -142,7 +127,7 @@ def comparison(subjects: Sequence[Subject]) -> Comparison:
     ]
     sections = list(dict.fromkeys(section for subject in subjects for section in subject.facts))
     shared = [section for section in sections if all(section in subject.facts for subject in subjects)]
-    differences = [found for section in shared for found in _differences(section, subjects)]
+    differences = [each for section in shared for each in _differences(section, subjects)]
     return Comparison(list(subjects), gains, differences, [s for s in sections if s not in shared])
 
 
@@ -154,7 +139,7 @@ def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
     ratio, difference = (value / first if first else None), value - first
     if quantity.name == "stalled_share":
         return Gain(ratio, difference, _points(first, value))
-    return Gain(ratio, difference, _change(quantity, first, value), _short(quantity, first, value))
+    return Gain(ratio, difference, *_change(quantity, first, value))
 
 
 def _points(first: float, value: float) -> str:
@@ -164,32 +149,23 @@ def _points(first: float, value: float) -> str:
     return f"{abs(points):g} points {'less' if points < 0 else 'more'}" if points else _SAME
 
 
-def _change(quantity: Quantity, first: float, value: float) -> str:
+def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
+    """The change in words, and short."""
     if first == value:
-        return _SAME
-    if not first or not value:  # of times and rates it is not zero, but less than the load tool tells
-        if quantity.unit:
-            return ""
-        return f"none any more ({first:,.4g} before)" if first else f"{value:,.4g} where there was none"
+        return _SAME, ""
+    if not first or not value:
+        if quantity.unit:  # a time or rate is not zero, but less than the load tool shows
+            return "", ""
+        return (f"none any more ({first:,.4g} before)" if first else f"{value:,.4g} where there was none"), ""
     if abs(value - first) <= quantity.noise * first:
-        return _ABOUT_THE_SAME
-    word = quantity.less if value < first else quantity.more
+        return _ABOUT_THE_SAME, ""
+    word, times, sign = (quantity.less, "÷", "−") if value < first else (quantity.more, "×", "+")
     factor = max(value / first, first / value)
-    return f"{_times(factor)}× {word}" if factor >= TIMES_FROM else f"{abs(value / first - 1):.0%} {word}"
-
-
-def _short(quantity: Quantity, first: float, value: float) -> str:
-    if not first or not value or abs(value - first) <= quantity.noise * first:
-        return ""
-    factor = max(value / first, first / value)
-    grown = value > first
-    if factor >= TIMES_FROM:
-        return f"{'×' if grown else '÷'}{_times(factor)}"
-    return f"{'+' if grown else '−'}{abs(value / first - 1):.0%}"
-
-
-def _times(factor: float) -> str:
-    return f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}"
+    if factor < TIMES_FROM:
+        percent = f"{abs(value / first - 1):.0%}"
+        return f"{percent} {word}", sign + percent
+    shown = f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}"
+    return f"{shown}× {word}", times + shown
 
 
 # ------------------------------------------------------------------------------------------ subjects
@@ -206,60 +182,47 @@ def opened(path: Path) -> Run | Result:
 
 def subject_of_run(run: Run) -> Subject:
     """A run as a subject: figures of its connections under test, in the capture nearest the held end."""
-    m, result = run.manifest, run.results[run.best]
+    capture = run.captures[run.best]
+    figures = _no_figures()
+    if run.verdict in _CONCLUSIVE:
+        own = figures_of(run)
+        exchange = None if capture.others.exchanges else capture.result.summary.exchange_ms
+        figures |= {name: value for name, value in asdict(own).items() if name in figures}
+        figures |= _median_and_tail("exchange", exchange)
+        figures |= {"request_p50_ms": own.p50_ms, "request_p99_ms": own.p99_ms}
     return Subject(
-        name=f"{m.scenario} / {m.variant}",
+        name=f"{run.manifest.scenario} / {run.manifest.variant}",
         source=run.folder.name,
         is_run=True,
         verdict=run.verdict,
         reason=run.reason,
         as_expected=not run.contradictions,
-        figures=_none() | (_of_figures(run) if _tells(run.verdict) else {}),
-        facts=_facts_of_run(run) | {"capture": _facts_of_capture(result)},
+        figures=figures,
+        facts=_facts_of_run(run) | {"capture": _facts_of_capture(capture.result)},
     )
 
 
 def subject_of_capture(result: Result) -> Subject:
     """A capture as a subject; its exchanges stand for requests."""
-    figures = _none()
-    if _tells(result.verdict):
+    figures = _no_figures()
+    if result.verdict in _CONCLUSIVE:
         s, total = result.summary, totals_of(result.connections, result.stalls)
+        figures |= _median_and_tail("wait", s.wait_ms) | _median_and_tail("exchange", s.exchange_ms)
         figures |= {
             "stalled_share": total.stalled_after_first,
-            **_middle_and_tail("wait", s.wait_ms),
-            **_middle_and_tail("exchange", s.exchange_ms),
             "packets_per_request": total.packets / total.exchanges if total.exchanges else None,
             "wire_bytes_per_payload_byte": total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
             "delayed_acks": total.delayed_acks,
         }
-    name = result.source.file
-    return Subject(
-        name, name, False, result.verdict, result.reason, None, figures, {"capture": _facts_of_capture(result)}
-    )
+    name, facts = result.source.file, {"capture": _facts_of_capture(result)}
+    return Subject(name, name, False, result.verdict, result.reason, None, figures, facts)
 
 
-def _none() -> dict[str, float | None]:
+def _no_figures() -> dict[str, float | None]:
     return dict.fromkeys(q.name for q in QUANTITIES)
 
 
-def _tells(verdict: str) -> bool:
-    """Whether the figures of something with this verdict may be believed."""
-    return verdict in (Verdict.STALL, Verdict.CLEAN)
-
-
-def _of_figures(run: Run) -> dict[str, float | None]:
-    figures, capture = figures_of(run), run.captures[run.best]
-    exchange = None if capture.others.exchanges else capture.result.summary.exchange_ms
-    own = asdict(figures)
-    found = {q.name: own[q.name] for q in QUANTITIES if q.name in own}
-    return found | {
-        **_middle_and_tail("exchange", exchange),
-        "request_p50_ms": figures.p50_ms,
-        "request_p99_ms": figures.p99_ms,
-    }
-
-
-def _middle_and_tail(name: str, spread: Spread | None) -> dict[str, float | None]:
+def _median_and_tail(name: str, spread: Spread | None) -> dict[str, float | None]:
     return {f"{name}_p50_ms": spread.p50 if spread else None, f"{name}_p99_ms": spread.p99 if spread else None}
 
 
@@ -274,7 +237,7 @@ def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
         "parameter": m.parameters,
         "load": {"command": w.load.command},
         "version": m.versions.stated(),
-        "image": dict(_images(m.images)),
+        "image": _images(m.images),
         "network": {
             **_collapsed({name: {"MTU": str(of.mtu)} for name, of in m.captures.items() if of.mtu is not None}),
             **_collapsed({at: {"congestion control": of.congestion_control} for at, of in m.namespaces.items()}),
@@ -304,27 +267,24 @@ def _few(values: set[int], unit: str) -> str:
     return "several" if len(values) > MANY else ", ".join(f"{value} {unit}".strip() for value in sorted(values))
 
 
-def _images(images: Mapping[str, Image]) -> Iterator[tuple[str, str]]:
-    """Image and base of every service, without tags, which tell of the recipe; checksums as short as Docker shows."""
+def _images(images: Mapping[str, Image]) -> dict[str, str]:
+    """Image and base of every service, with ids as short as Docker shows, without tags: those are digests of ours."""
+    shown = {}
     for service, image in images.items():
-        yield service, f"{image.name.rpartition(':')[0]} {_digits(image.id)}"
+        shown[service] = f"{image.name.rpartition(':')[0]} {image.id.removeprefix('sha256:')[:12]}"
         if image.base:
-            yield f"{service}, base", f"{image.base.name} {_digits(image.base.id)}"
+            shown[f"{service}, base"] = f"{image.base.name} {image.base.id.removeprefix('sha256:')[:12]}"
+    return shown
 
 
-def _digits(checksum: str) -> str:
-    return checksum.removeprefix("sha256:")[:12]
-
-
-def _collapsed(by_place: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The values of several places by name: one where all have the same, else each with its place."""
-    names = dict.fromkeys(name for values in by_place.values() for name in values)
-    found = {}
-    for name in names:
-        values = {place: of[name] for place, of in by_place.items() if name in of}
+def _collapsed(by_source: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The values of captures or namespaces by name: one where all have the same, else each with its source."""
+    collapsed = {}
+    for name in dict.fromkeys(name for values in by_source.values() for name in values):
+        values = {source: of[name] for source, of in by_source.items() if name in of}
         same = len(set(values.values())) == 1
-        found[name] = next(iter(values.values())) if same else ", ".join(f"{p} {v}" for p, v in values.items())
-    return found
+        collapsed[name] = next(iter(values.values())) if same else ", ".join(f"{s} {v}" for s, v in values.items())
+    return collapsed
 
 
 def _differences(section: str, subjects: Iterable[Subject]) -> Iterator[Difference]:

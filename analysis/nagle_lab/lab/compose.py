@@ -72,9 +72,7 @@ def complaint(finished: Finished) -> str:
     """Return the line of Compose's output that says best why it failed."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", finished.stdout + "\n" + finished.stderr)
     lines = [line.strip() for line in plain.splitlines()]
-    by_apt = [
-        found[0] for line in lines if (found := re.search(r"\bE: .+", line))
-    ]  # in the middle of a build's output
+    by_apt = re.findall(r"\bE: .+", "\n".join(lines))  # in the middle of a build's output
     errors = [line for line in lines if "error" in line.lower() and not line.startswith("Encountered errors")]
     return next(reversed(by_apt or errors), finished.last_words())
 

@@ -4,13 +4,13 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
 from msgspec.json import decode
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import Child, Finished, run
 
 PROJECT_LABEL = "com.docker.compose.project"
@@ -50,7 +50,7 @@ class _State(Struct, frozen=True, rename="pascal"):
 
 
 class Container(Struct, frozen=True, rename="pascal"):
-    """What we ask the engine of a container (``docker container inspect``)."""
+    """What we need to know of a container."""
 
     id: str
     image: str  # its id
@@ -60,12 +60,12 @@ class Container(Struct, frozen=True, rename="pascal"):
 
 
 def image_details(images: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what the engine knows of those of ``images`` that exist (``docker image inspect``)."""
+    """Return the details of those of ``images`` that exist (``docker image inspect``)."""
     return decode(docker("image", "inspect", *images).stdout or "[]", type=list[dict[str, Any]])
 
 
 def container_details(ids: Sequence[str]) -> list[Container]:
-    """Return what the engine knows of the containers ``ids``."""
+    """Return the details of the containers ``ids`` (``docker container inspect``)."""
     return decode(docker("container", "inspect", *ids).stdout or "[]", type=list[Container])
 
 
@@ -79,24 +79,20 @@ def containers(project: str) -> dict[str, str]:
     return {service: id_ for service, id_ in pairs if service}
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A container or network of ours, found by its labels."""
-
-    project: str
-    lock: str
-    host: str
-
-
-def labelled(lock_label: str, host_label: str) -> set[Labelled]:
-    """Return the distinct (project, lock, host) labels of all containers and networks that have ``lock_label``."""
+def labelled(lock_label: str, host_label: str) -> set[tuple[str, str, str]]:
+    """Return (project, lock, host) of all containers and networks that have ``lock_label``."""
     row = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (PROJECT_LABEL, lock_label, host_label))
-    children = [
-        Child(["docker", *command, "--filter", f"label={lock_label}", "--format", row])
-        for command in (["ps", "--all"], ["network", "ls"])
-    ]
-    lines = [line for child in children for line in child.finish(_PATIENCE_S).stdout.splitlines()]
-    return {Labelled(*line.split("\t")) for line in lines}
+    with interruptible():
+        answers = _list_all("--filter", f"label={lock_label}", "--format", row)
+    project_lock_host = (line.split("\t") for answer in answers for line in answer.stdout.splitlines())
+    return {(project, lock, host) for project, lock, host in project_lock_host}
+
+
+def _list_all(*arguments: str) -> list[Finished]:
+    """Return the answers to ``docker ps --all`` and ``docker network ls`` with those ``arguments``."""
+    commands = (["docker", "ps", "--all"], ["docker", "network", "ls"])
+    children = [Child([*command, *arguments]) for command in commands]
+    return [child.wait(_PATIENCE_S) for child in children]
 
 
 def remove_project(project: str) -> None:
@@ -106,14 +102,9 @@ def remove_project(project: str) -> None:
     hit by a Ctrl-C in the millisecond before it has a session of its own. Raises NagleLabError if something stays,
     or if no engine has answered for 10 s (a restart takes less).
     """
-    mine = f"label={PROJECT_LABEL}={project}"
     problem, attempts, deadline = "", 0, time.monotonic() + _AWAY_S
     while attempts < 5:
-        children = [
-            Child(["docker", *command, "--quiet", "--filter", mine])
-            for command in (["ps", "--all"], ["network", "ls"])
-        ]
-        lists = [child.wait(_PATIENCE_S) for child in children]
+        lists = _list_all("--quiet", "--filter", f"label={PROJECT_LABEL}={project}")
         failed = [answer.last_words() for answer in lists if answer.exit_code != 0]
         if failed:
             if time.monotonic() > deadline:

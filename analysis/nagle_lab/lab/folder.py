@@ -25,11 +25,9 @@ class RunFolder:
     """The folder of a live run; ``path`` is where its files are now."""
 
     def __init__(self, runs_dir: Path, what: str, name: str, lock: IO[str]) -> None:
-        self._what, self._name = what, name
-        self.lock_path = _lock_path(runs_dir, name)
-        self.path = _partial_path(runs_dir, name)
-        self._runs_dir = runs_dir
-        self._lock = lock
+        self._runs_dir, self._what, self._name, self._lock = runs_dir, what, name, lock
+        self.lock_path = _hidden(runs_dir, name, "lock")
+        self.path = _hidden(runs_dir, name, "partial")
 
     @classmethod
     def create(cls, runs_dir: Path, what: str) -> Self:
@@ -37,53 +35,46 @@ class RunFolder:
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
             folder = cls._new(runs_dir, what)
+            try:
+                with (folder.path / _RESERVE).open("wb") as reserve:
+                    os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
+            except OSError:
+                folder.discard()
+                raise
         except OSError as error:
-            raise disk_problem(error, "the run folder", runs_dir) from error
-        try:
-            with folder._reserve.open("wb") as reserve:
-                os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
-        except OSError as error:
-            folder.discard()
             raise disk_problem(error, "the run folder", runs_dir) from error
         return folder
 
     @classmethod
     def _new(cls, runs_dir: Path, what: str) -> Self:
         while True:
-            name = f"{_stamp(datetime.now(UTC))}-{what}"
+            now = datetime.now(UTC)
+            name = f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03}Z-{what}"
             if (runs_dir / name).exists() or (runs_dir / f"{name}.failed").exists():
                 continue  # a run that began and ended within this millisecond
             with suppress(FileExistsError):  # two runs in one millisecond
-                folder = cls(runs_dir, what, name, _new_lock(_lock_path(runs_dir, name)))
+                folder = cls(runs_dir, what, name, _new_lock(_hidden(runs_dir, name, "lock")))
                 folder.path.mkdir()
                 return folder
 
-    @property
-    def _reserve(self) -> Path:
-        return self.path / _RESERVE
-
     def free_reserve(self) -> None:
         """Give back the space held for the manifest."""
-        self._reserve.unlink(missing_ok=True)
+        (self.path / _RESERVE).unlink(missing_ok=True)
 
     def complete(self) -> Path:
         """Give the folder its final name, point ``latest-…`` at it where links are possible, and return it."""
         self.free_reserve()
         self.path = self.path.rename(self._runs_dir / self._name)
-        self._link()
-        self._unlock()
-        return self.path
-
-    def _link(self) -> None:
-        """Make ``latest-…``, at once; where it cannot be made there is none: an older run is not the latest."""
-        new, latest = _link_path(self._runs_dir, self._name), self._runs_dir / f"latest-{self._what}"
+        new, latest = _hidden(self._runs_dir, self._name, "latest"), self._runs_dir / f"latest-{self._what}"
         try:
             new.symlink_to(self._name, target_is_directory=True)
             new.replace(latest)
-        except OSError:
+        except OSError:  # no link, then: an older run is not the latest
             for link in (new, latest):
                 with suppress(OSError):
                     link.unlink()
+        self._unlock()
+        return self.path
 
     def fail(self) -> Path:
         """Keep the folder as that of a failed run, and return it."""
@@ -140,32 +131,19 @@ def put_away_abandoned(runs_dir: Path) -> None:
         with claimed(lock_path) as over, suppress(FileNotFoundError):
             if not over:
                 continue
-            _link_path(runs_dir, name).unlink(missing_ok=True)
-            _put_away(_partial_path(runs_dir, name), runs_dir / f"{name}.failed")
+            _hidden(runs_dir, name, "latest").unlink(missing_ok=True)
+            partial = _hidden(runs_dir, name, "partial")
+            if anything_recorded(partial):
+                for file in (partial / _RESERVE, *partial.glob(".*.part")):
+                    file.unlink(missing_ok=True)
+                partial.rename(runs_dir / f"{name}.failed")
+            elif partial.exists():  # else killed before it was made, or after it had its final name
+                shutil.rmtree(partial)
             lock_path.unlink()
 
 
-def _put_away(partial: Path, failed: Path) -> None:
-    if not partial.exists():  # killed before it was made, or after it had its final name
-        return
-    if not anything_recorded(partial):
-        shutil.rmtree(partial)
-        return
-    for file in (partial / _RESERVE, *partial.glob(".*.part")):
-        file.unlink(missing_ok=True)
-    partial.rename(failed)
-
-
-def _lock_path(runs_dir: Path, name: str) -> Path:
-    return runs_dir / f".{name}.lock"
-
-
-def _partial_path(runs_dir: Path, name: str) -> Path:
-    return runs_dir / f".{name}.partial"
-
-
-def _link_path(runs_dir: Path, name: str) -> Path:
-    return runs_dir / f".{name}.latest"
+def _hidden(runs_dir: Path, name: str, kind: str) -> Path:
+    return runs_dir / f".{name}.{kind}"
 
 
 def _new_lock(path: Path) -> IO[str]:
@@ -176,7 +154,3 @@ def _new_lock(path: Path) -> IO[str]:
         lock.close()
         raise FileExistsError(path)
     return lock
-
-
-def _stamp(time: datetime) -> str:
-    return f"{time:%Y%m%dT%H%M%S}.{time.microsecond // 1000:03}Z"

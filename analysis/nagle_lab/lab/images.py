@@ -42,16 +42,16 @@ def ready_images(
 
 
 def _base(name: str, progress: Callable[[str], None]) -> BaseImage:
-    found = image_details([name])
-    if not found and name != BASE:
+    details = image_details([name])
+    if not details and name != BASE:
         progress(f"pulling {name}")
         pulled = run(["docker", "pull", "--quiet", name])
         if pulled.exit_code != 0:
             raise NagleLabError(f"SERVER_IMAGE={name} is neither here nor can it be pulled: {pulled.last_words()}")
-        found = image_details([name])
-    if not found:
+        details = image_details([name])
+    if not details:
         raise NagleLabError(f"the base image {name} does not exist: run `make setup`")
-    return BaseImage(name, found[0]["Id"], tuple(found[0].get("RepoDigests") or ()))
+    return BaseImage(name, details[0]["Id"], tuple(details[0].get("RepoDigests") or ()))
 
 
 def image_names(lab: Lab, tag: str) -> list[str]:

@@ -25,9 +25,9 @@ def sweep(runs_dir: Path) -> None:
 
     Containers labelled by another host (an engine can be shared) or by hand (no lock) are left alone.
     """
-    for found in labelled(LOCK_LABEL, HOST_LABEL):
-        if found.lock and found.host == os.uname().nodename:
-            with claimed(Path(found.lock)) as over:
+    for project, lock, host in labelled(LOCK_LABEL, HOST_LABEL):
+        if lock and host == os.uname().nodename:
+            with claimed(Path(lock)) as over:
                 if over:
-                    remove_project(found.project)
+                    remove_project(project)
     put_away_abandoned(runs_dir)

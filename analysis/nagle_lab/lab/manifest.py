@@ -78,7 +78,7 @@ def git_revision() -> str | None:
     return described.stdout.strip() or None
 
 
-def images_of(containers: Iterable[Container], bases: Mapping[str, BaseImage]) -> dict[str, Image]:
+def image_records(containers: Iterable[Container], bases: Mapping[str, BaseImage]) -> dict[str, Image]:
     """Return, by service, the image each container runs and the base it was built from."""
     images = {}
     for container in containers:
@@ -88,9 +88,9 @@ def images_of(containers: Iterable[Container], bases: Mapping[str, BaseImage]) -
     return dict(sorted(images.items()))
 
 
-def capture_of(point: CapturePoint, namespace: str, described: Sequence[str]) -> CaptureRecord:
-    """Return what is known of one capture: where it was taken, and what its sidecar ``described`` there."""
-    mtu = said(described, "mtu")
+def capture_record(point: CapturePoint, namespace: str, described: Sequence[str]) -> CaptureRecord:
+    """Return where one capture was taken, and the interface as its sidecar ``described`` it, line by line."""
+    mtu = first_value(described, "mtu")
     return CaptureRecord(
         service=point.service,
         interface=point.interface,
@@ -100,13 +100,13 @@ def capture_of(point: CapturePoint, namespace: str, described: Sequence[str]) ->
     )
 
 
-def namespace_of(services: Sequence[str], described: Sequence[str]) -> NamespaceRecord:
-    """Return what is known of one network namespace: its services, and what a sidecar in it ``described``."""
+def namespace_record(services: Sequence[str], described: Sequence[str]) -> NamespaceRecord:
+    """Return one network namespace: its services, and its settings as a sidecar in it ``described`` them."""
     addresses = [line.partition(" ")[2] for line in described if line.startswith("address ")]
     return NamespaceRecord(list(services), addresses, _pairs(described, "sysctl"))
 
 
-def said(described: Sequence[str], what: str) -> str | None:
+def first_value(described: Sequence[str], what: str) -> str | None:
     """Return what follows the word ``what`` in the first line of ``described`` that begins with it."""
     return next((line.partition(" ")[2] for line in described if line.split(" ")[0] == what), None)
 

@@ -1,6 +1,6 @@
 """The network namespaces of a live lab: which containers share one, and which captures are taken in it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nagle_lab.errors import NagleLabError
@@ -24,24 +24,24 @@ class Namespace:
 def namespaces(containers: Mapping[str, Container], captures: Mapping[str, CapturePoint]) -> dict[str, Namespace]:
     """Return, by name, the namespaces that ``captures`` are taken in.
 
-    ``containers`` are what the engine knows of each service's container (``docker container inspect``): one whose
-    NetworkMode is ``container:ID`` is in the namespace of that container.
+    ``containers`` are those of each service; one whose NetworkMode is ``container:ID`` is in the namespace of that
+    container.
     """
     by_id = {container.id: service for service, container in containers.items()}
     home = {service: _home(service, containers, by_id) for service in containers}
-    found = {}
+    captured = {}
     for owner in dict.fromkeys(home[point.service] for point in captures.values()):
         services = tuple(service for service in sorted(home) if home[service] == owner)
         inside = tuple(capture for capture, point in captures.items() if home[point.service] == owner)
         looped = {captures[capture].interface for capture in inside} == {"lo"} and inside[0] not in home
         name = inside[0] if looped else owner
-        found[name] = Namespace(name, services, inside)
-    return found
+        captured[name] = Namespace(name, services, inside)
+    return captured
 
 
-def watched(found: Mapping[str, Namespace], service: str) -> Namespace:
+def namespace_of(service: str, captured: Iterable[Namespace]) -> Namespace:
     """Return the namespace of ``service``; NagleLabError if nothing is captured there."""
-    for namespace in found.values():
+    for namespace in captured:
         if service in namespace.services:
             return namespace
     raise NagleLabError(f"nothing is captured in the network namespace of {service}: give the lab a capture there")

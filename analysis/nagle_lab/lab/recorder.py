@@ -41,9 +41,9 @@ class Recorder:
         self._name = name
         self._interface = interface
         self._file = file
-        self._said: queue.Queue[str | None] = queue.Queue()
-        self._heard: list[str] = []
-        self._taken = self._answered = 0  # lines of these taken out of the queue; and up to the last answer
+        self._queue: queue.Queue[str | None] = queue.Queue()
+        self._lines: list[str] = []
+        self._taken = self._answered = 0  # lines read from the queue; and those up to the last answer
         self._early = 0  # packets received before the filter stood; at most, for some may be on their way to tcpdump
         self._disk_error: OSError | None = None
         self._stopping = False
@@ -74,28 +74,28 @@ class Recorder:
     def _read_messages(self) -> None:
         for raw in _pipe(self._process.stderr):
             line = raw.decode(errors="replace").rstrip("\n")
-            self._heard.append(line)
-            self._said.put(line)
-        self._said.put(None)
+            self._lines.append(line)
+            self._queue.put(line)
+        self._queue.put(None)
 
     def check(self) -> None:
-        """Raise NagleLabError if the capture cannot be written, or has ended before it was told to."""
+        """Raise NagleLabError if the capture cannot be written, or has ended before ``stop``."""
         if self._disk_error is not None:
             raise disk_problem(self._disk_error, self._file.name, self._file.parent.parent)
         if self._process.poll() is not None and not self._stopping:
             self._messages.join(_ANSWER_S)
-            since = self._heard[self._answered :]
+            since = self._lines[self._answered :]
             words = [line for line in since if line.strip() and "packet" not in line]  # not its final counts
             raise NagleLabError(f"the capture at the {self._name} ended by itself: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
-        """Return the first result that is not None of ``done(line)`` over the lines the sidecar says."""
+        """Return the first result that is not None of ``done(line)`` over the lines the sidecar writes."""
         deadline = time.monotonic() + _ANSWER_S
         while True:
             self.check()
             with interruptible():
                 try:
-                    line = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
+                    line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
                 except queue.Empty:
                     raise NagleLabError(f"the {self._name}'s capture sidecar does not answer") from None
             if line is None:
@@ -106,14 +106,14 @@ class Recorder:
                 self._answered = self._taken
                 return result
 
-    def _tell(self, command: str) -> None:
+    def _send(self, command: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has ended: _await says why
             _pipe(self._process.stdin).write(f"{command}\n".encode())
             _pipe(self._process.stdin).flush()
 
     def _ask(self, command: str) -> list[str]:
         lines: list[str] = []
-        self._tell(command)
+        self._send(command)
         self._await(lambda line: True if line == f"end {command}" else lines.append(line))
         return lines
 
@@ -126,7 +126,7 @@ class Recorder:
 
     def listening(self, port: int) -> bool:
         """Return whether a socket in the sidecar's namespace listens on TCP ``port``; sends no packet."""
-        self._tell(f"listening {port}")
+        self._send(f"listening {port}")
         return self._await({"listening yes": True, "listening no": False}.get)
 
     def describe(self) -> list[str]:
@@ -139,7 +139,7 @@ class Recorder:
 
     def watch_lateness(self) -> None:
         """Begin to measure how late the sidecar's machine, that of the ends, wakes a sleeper."""
-        self._tell("watch")
+        self._send("watch")
         self._await(lambda line: True if line == "watching" else None)
 
     def lateness(self) -> Lateness:
@@ -148,7 +148,7 @@ class Recorder:
 
     def numbers(self) -> CaptureNumbers:
         """Return tcpdump's own counts up to now."""
-        self._tell("stats")
+        self._send("stats")
         return self._await(self._parsed)
 
     def _parsed(self, text: str) -> CaptureNumbers | None:
@@ -180,7 +180,7 @@ class Recorder:
     def stop(self) -> CaptureNumbers:
         """Stop tcpdump, wait until the capture is whole in its file, and return tcpdump's final counts."""
         self._stopping = True
-        self._tell("stop")
+        self._send("stop")
         with interruptible():
             for pump in self._pumps:
                 pump.join(_ANSWER_S)
@@ -188,7 +188,7 @@ class Recorder:
             raise NagleLabError(f"the capture at the {self._name} does not end")
         self._process.wait()
         self.check()
-        rest = list(iter(self._said.get, None))
+        rest = list(iter(self._queue.get, None))
         numbers = self._parsed(" ".join(rest))
         if numbers is None:
             raise NagleLabError(

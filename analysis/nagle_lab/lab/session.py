@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -17,16 +17,16 @@ from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.load import PARSERS
 from nagle_lab.lab.manifest import (
-    capture_of,
+    capture_record,
+    first_value,
     git_revision,
-    images_of,
-    namespace_of,
+    image_records,
+    namespace_record,
     new_manifest,
-    said,
     write_json,
     write_manifest,
 )
-from nagle_lab.lab.namespaces import Namespace, namespaces, watched
+from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
 from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
@@ -37,7 +37,7 @@ from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord,
 Stop = Literal["lossless", "naive"]
 
 _LOAD_POLL_S = 0.05
-_ASK_S = 5.0  # how often the captures are asked whether the load still sends packets
+_LOOK_S = 5.0  # how often to look whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
 _ANSWER_S = 60.0
 
@@ -67,7 +67,7 @@ def record(
 
 
 class _Session:
-    """What the stages of a run share."""
+    """One run: what its stages share."""
 
     def __init__(
         self,
@@ -80,9 +80,12 @@ class _Session:
         self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
         self._progress, self._stop = progress, stop
         self._manifest = new_manifest(scenario, variant, values)
+        self._recorders: dict[str, Recorder] = {}  # by capture
+        self._namespaces: dict[str, Namespace] = {}  # those that are captured, by name
+        self._bases: dict[str, BaseImage] = {}
 
     def _announce(self, stage: str) -> None:
-        with suppress(OSError):  # whoever watched has gone away (`| head`): the run goes on
+        with suppress(OSError):  # nobody reads it any more (`| head`): the run goes on
             self._progress(stage)
 
     @contextmanager
@@ -105,13 +108,13 @@ class _Session:
             compose = search.result()
             versions.compose = compose.version
         with self._stage("images"):
-            tag, bases = ready_images(self._lab, compose, self._values, self._announce)
+            tag, self._bases = ready_images(self._lab, compose, self._values, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant}")
         marks = labels(folder.lock_path)
         environment = {**self._values, **variables(marks), "NAGLE_LAB_TAG": tag}
         lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
         try:
-            self._record(lab, sidecar_image(tag), bases, folder.path)
+            self._record(lab, sidecar_image(tag), folder.path)
         except KeyboardInterrupt:
             if (folder.path / WITNESSES).exists():  # all captures are complete: the load had failed
                 self._failed(folder, NagleLabError("interrupted"))
@@ -134,7 +137,7 @@ class _Session:
             write_manifest(self._manifest, folder.path)
         return NagleLabError(f"{error}; what was recorded is in {folder.fail()}", error.exit_code)
 
-    def _record(self, lab: LiveLab, sidecar: str, bases: Mapping[str, BaseImage], folder: Path) -> None:
+    def _record(self, lab: LiveLab, sidecar: str, folder: Path) -> None:
         write_manifest(self._manifest, folder)  # says that the run was killed, until it ends in another way
         try:
             with self._stage("require"):
@@ -143,7 +146,9 @@ class _Session:
                 lab.start()
                 for step in self._lab.prepare:
                     lab.prepare(step.service, self._scenario.rendered(step.command, self._values))
-            self._measure(lab, bases, folder)
+            self._announce("starting the captures")
+            with self._capturing(lab, folder):
+                self._measure(lab, folder)
         except NagleLabError:
             lab.require_services()  # the end of one explains all that failed after it
             raise
@@ -153,155 +158,116 @@ class _Session:
         self._manifest.complete, self._manifest.failure = True, None
         write_manifest(self._manifest, folder)
 
-    def _measure(self, lab: LiveLab, bases: Mapping[str, BaseImage], folder: Path) -> None:
-        self._announce("starting the captures")
-        with _recorders(lab, self._lab.captures, folder) as recorders:
-            with self._stage("ready"):
-                option, found = self._ready(lab, recorders, bases, folder)
-                write_manifest(self._manifest, folder)
-            before = _counters(found, recorders)
-            any_of_them = next(iter(recorders.values()))  # all run on the machine that the ends run on
-            any_of_them.watch_lateness()
-            load = self._load(lab, recorders, folder / "load.txt")
-            late = any_of_them.lateness()
-            if self._stop == "lossless":
-                with self._stage("settle", "waiting for the last packets"):
-                    for recorder in recorders.values():
-                        recorder.settle()
-            after = _counters(found, recorders)
-            with self._stage("stop"):
-                captures = {name: recorder.stop() for name, recorder in recorders.items()}
+    @contextmanager
+    def _capturing(self, lab: LiveLab, folder: Path) -> Iterator[None]:
+        """Run the captures within the block; after a failure keep what the kernel still holds of them."""
+        try:
+            for name in self._lab.captures:
+                self._recorders[name] = lab.recorder(name, folder / f"{name}.pcap")
+            yield
+        except NagleLabError:
+            for recorder in self._recorders.values():
+                with suppress(NagleLabError):
+                    recorder.settle(HANDED_OVER_S)  # the load may go on: it need not fall silent
+            raise
+        finally:
+            for recorder in self._recorders.values():
+                recorder.abandon()
+
+    def _measure(self, lab: LiveLab, folder: Path) -> None:
+        with self._stage("ready"):
+            option = self._ready(lab, folder)
+            write_manifest(self._manifest, folder)
+        before = self._counters()
+        timers = next(iter(self._recorders.values()))  # any: all run on the machine that the ends run on
+        timers.watch_lateness()
+        load = self._load(lab, folder / "load.txt")
+        late = timers.lateness()
+        if self._stop == "lossless":
+            with self._stage("settle", "waiting for the last packets"):
+                for recorder in self._recorders.values():
+                    recorder.settle()
+        after = self._counters()
+        with self._stage("stop"):
+            captures = {name: recorder.stop() for name, recorder in self._recorders.items()}
         # From here on nothing waits for a signal: all captures are complete, so the run is finished.
-        counters = {name: Counters(before[name], after[name]) for name in found}
+        counters = {name: Counters(before[name], after[name]) for name in before}
         write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late))
         if load.exit_code != 0:
-            program, last = shlex.split(load.command)[0], _last_line(folder / "load.txt")
-            raise NagleLabError(f"{program} ended with exit code {load.exit_code}: {last}")
+            lines = [line.strip() for line in (folder / "load.txt").read_text(encoding="utf-8").splitlines()]
+            last = next(filter(None, reversed(lines)), "no message")
+            raise NagleLabError(f"{shlex.split(load.command)[0]} ended with exit code {load.exit_code}: {last}")
 
-    def _ready(
-        self, lab: LiveLab, recorders: Mapping[str, Recorder], bases: Mapping[str, BaseImage], folder: Path
-    ) -> tuple[OptionRecord | None, dict[str, Namespace]]:
-        """Wait until all captures run and every port is listened on; describe the lab.
-
-        Returns the option's witness, and the namespaces that are captured.
-        """
-        for recorder in recorders.values():
+    def _ready(self, lab: LiveLab, folder: Path) -> OptionRecord | None:
+        """Wait until captures run and ports are listened on; describe the lab, and return its option's proof."""
+        for recorder in self._recorders.values():
             recorder.wait_until_capturing()
         details = lab.details()
-        found = namespaces(details, self._lab.captures)
-        self._wait_for_listeners(lab, recorders, found)
-        version = lab.exec(self._scenario.server.service, self._scenario.server.version)
-        proof = self._lab.option
-        asked = lab.exec(proof.service, proof.configuration) if proof else None
-        described = {name: recorder.describe() for name, recorder in recorders.items()}
-        self._describe(details, bases, found, described)
-        self._manifest.versions.server = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
-        option = self._option(asked.finish(_ANSWER_S).stdout, folder) if asked else None
-        return option, found
-
-    def _wait_for_listeners(
-        self, lab: LiveLab, recorders: Mapping[str, Recorder], found: Mapping[str, Namespace]
-    ) -> None:
-        server = self._scenario.server
-        lab.wait_until_listening([server.service], server.port, recorders[watched(found, server.service).captures[0]])
-        sidecars = {point.service for point in self._lab.captures.values()}
+        self._namespaces = namespaces(details, self._lab.captures)
+        server, option = self._scenario.server, self._lab.option
+        self._wait_until_listening(lab, server.service, server.port, [server.service])
         for listener in self._lab.ready:
-            namespace = watched(found, listener.service)
-            services = [service for service in namespace.services if service not in sidecars]
-            lab.wait_until_listening(services, listener.port, recorders[namespace.captures[0]])
+            self._wait_until_listening(lab, listener.service, listener.port)
+        version = lab.exec(server.service, server.version)
+        configuration = lab.exec(option.service, option.configuration) if option else None
+        self._describe(details)
+        self._manifest.versions.server = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
+        if not option or not configuration:
+            return None
+        text, file = configuration.finish(_ANSWER_S).stdout, f"{option.service}.conf"
+        (folder / file).write_text(text, encoding="utf-8")
+        demanded = self._scenario.rendered(option.line, self._values)
+        return OptionRecord(file, demanded, option_in_effect(text, demanded))
 
-    def _describe(
-        self,
-        details: Mapping[str, Container],
-        bases: Mapping[str, BaseImage],
-        found: Mapping[str, Namespace],
-        described: Mapping[str, list[str]],
-    ) -> None:
+    def _wait_until_listening(self, lab: LiveLab, at: str, port: int, services: Sequence[str] | None = None) -> None:
+        """Wait for a port in the namespace of the service ``at``; ``services`` may listen, else all but sidecars."""
+        namespace = namespace_of(at, self._namespaces.values())
+        sidecars = {point.service for point in self._lab.captures.values()}
+        services = services or [service for service in namespace.services if service not in sidecars]
+        lab.wait_until_listening(services, port, self._recorders[namespace.captures[0]])
+
+    def _describe(self, containers: Mapping[str, Container]) -> None:
         """Put into the manifest what the engine and the sidecars say of the lab."""
-        home = {capture: namespace.name for namespace in found.values() for capture in namespace.captures}
-        points, any_of_them = self._lab.captures, next(iter(described.values()))
-        self._manifest.versions.kernel = said(any_of_them, "kernel")
-        self._manifest.versions.tcpdump = said(any_of_them, "tcpdump")
-        self._manifest.images = images_of(details.values(), bases)
-        self._manifest.captures = {name: capture_of(points[name], home[name], described[name]) for name in points}
-        self._manifest.namespaces = {
-            name: namespace_of(namespace.services, described[namespace.captures[0]])
-            for name, namespace in found.items()
-        }
+        described = {name: recorder.describe() for name, recorder in self._recorders.items()}
+        any_of_them = next(iter(described.values()))
+        self._manifest.versions.kernel = first_value(any_of_them, "kernel")
+        self._manifest.versions.tcpdump = first_value(any_of_them, "tcpdump")
+        self._manifest.images = image_records(containers.values(), self._bases)
+        for name, namespace in self._namespaces.items():
+            lines = described[namespace.captures[0]]
+            self._manifest.namespaces[name] = namespace_record(namespace.services, lines)
+        for name, point in self._lab.captures.items():
+            at = namespace_of(point.service, self._namespaces.values()).name
+            self._manifest.captures[name] = capture_record(point, at, described[name])
 
-    def _option(self, configuration: str, folder: Path) -> OptionRecord:
-        """Keep the configuration in effect, and return the witness that the demanded line stands in it."""
-        assert self._lab.option
-        file = f"{self._lab.option.service}.conf"
-        (folder / file).write_text(configuration, encoding="utf-8")
-        demanded = self._scenario.rendered(self._lab.option.line, self._values)
-        return OptionRecord(file, demanded, option_in_effect(configuration, demanded))
+    def _counters(self) -> dict[str, dict[str, int]]:
+        """Return the kernel's TCP counters by namespace."""
+        recorders = {name: self._recorders[each.captures[0]] for name, each in self._namespaces.items()}
+        return {name: parse_counters(recorder.counters()) for name, recorder in recorders.items()}
 
-    def _load(self, lab: LiveLab, recorders: Mapping[str, Recorder], output: Path) -> LoadRun:
-        """Run the load to its end, keep what it says in ``output``, and return its witness."""
+    def _load(self, lab: LiveLab, output: Path) -> LoadRun:
+        """Run the load to its end, keep what it prints in ``output``, and return its witness."""
         tool, command = self._scenario.load.tool, self._scenario.rendered(self._scenario.load.command, self._values)
         with self._stage("load", command):
             child = lab.exec(self._scenario.load.service, command)
-            silence = _Silence(recorders)
+            received, now = list[int](), time.monotonic()
+            last_packet = last_look = now
             while (finished := child.ended_within(_LOAD_POLL_S)) is None:
-                for recorder in recorders.values():
+                for recorder in self._recorders.values():
                     recorder.check()
-                if silence.lasts():
+                now = time.monotonic()
+                if now - last_look < _LOOK_S:
+                    continue
+                last_look, before = now, received
+                received = [recorder.numbers().received for recorder in self._recorders.values()]
+                if received != before:
+                    last_packet = now
+                elif now - last_packet > _PATIENCE_S:
                     paused = ", ".join(lab.paused())
                     why = f"paused containers: {paused}" if paused else "it hangs"
                     raise NagleLabError(f"no packet for {_PATIENCE_S:g} s, and {tool} does not end: {why}")
-        output.write_text(finished.stdout + finished.stderr, encoding="utf-8")  # the last words last
+        output.write_text(finished.stdout + finished.stderr, encoding="utf-8")  # errors last
         if finished.exit_code != 0:
             return LoadRun(tool, command, finished.exit_code)
         self._manifest.versions.load, load = PARSERS[tool](command, finished.stdout)
         return load
-
-
-class _Silence:
-    """For how long no capture has received a packet."""
-
-    def __init__(self, recorders: Mapping[str, Recorder]) -> None:
-        self._recorders = recorders
-        self._received: list[int] = []
-        self._since = self._asked = time.monotonic()
-
-    def lasts(self) -> bool:
-        """Whether it has lasted longer than a load may pause; asks the captures from time to time."""
-        now = time.monotonic()
-        if now - self._asked < _ASK_S:
-            return False
-        self._asked = now
-        received = [recorder.numbers().received for recorder in self._recorders.values()]
-        if received != self._received:
-            self._received, self._since = received, now
-        return now - self._since > _PATIENCE_S
-
-
-@contextmanager
-def _recorders(lab: LiveLab, names: Iterable[str], folder: Path) -> Iterator[dict[str, Recorder]]:
-    """Run the captures within the block, by name; after a failure keep what the kernel still holds of them."""
-    recorders: dict[str, Recorder] = {}
-    try:
-        for name in names:
-            recorders[name] = lab.recorder(name, folder / f"{name}.pcap")
-        yield recorders
-    except NagleLabError:
-        for recorder in recorders.values():
-            with suppress(NagleLabError):
-                recorder.settle(HANDED_OVER_S)  # the load may go on: it need not fall silent
-        raise
-    finally:
-        for recorder in recorders.values():
-            recorder.abandon()
-
-
-def _counters(found: Mapping[str, Namespace], recorders: Mapping[str, Recorder]) -> dict[str, dict[str, int]]:
-    """Return the kernel's TCP counters by namespace."""
-    return {name: parse_counters(recorders[each.captures[0]].counters()) for name, each in found.items()}
-
-
-def _last_line(file: Path) -> str:
-    return next(
-        (line.strip() for line in reversed(file.read_text(encoding="utf-8").splitlines()) if line.strip()),
-        "no message",
-    )

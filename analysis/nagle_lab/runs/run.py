@@ -3,7 +3,6 @@
 Everything here is a function of the files in the folder: judging a run again gives the same result.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from nagle_lab.runs.manifest import MANIFEST, Expected, Manifest
 from nagle_lab.runs.noise import Noise, measured
 from nagle_lab.runs.noise import check as noise_check
 from nagle_lab.runs.result import RESULT, SCHEMA, CaptureResult, RunResult
-from nagle_lab.runs.under_test import RunCapture, Totals, part
+from nagle_lab.runs.under_test import RunCapture, part
 from nagle_lab.runs.witnesses import Witnesses
 
 
@@ -176,9 +175,11 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
     """The verdict on the connections under test, if every witness and capture agrees; or STALL for one elsewhere."""
     tested = {name: _on_tested(capture) for name, capture in captures.items() if capture.tested}
     whole = {name: (Verdict(of.result.verdict), of.result.reason) for name, of in captures.items()}
-    for verdict, found in ((Verdict.INVALID, whole | tested), (Verdict.INCONCLUSIVE, tested)):
+    for verdict, verdicts in ((Verdict.INVALID, whole | tested), (Verdict.INCONCLUSIVE, tested)):
         problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
-        problems += [_of_file(name, why) for name, (its_verdict, why) in found.items() if its_verdict is verdict]
+        for name, (of_capture, why) in verdicts.items():
+            if of_capture is verdict:
+                problems.append(f"{name}.pcap: {why.removeprefix(f'{name}.pcap: ')}")
         if problems:
             return verdict, "; ".join(problems)
     if not tested:
@@ -186,18 +187,9 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
     if len({verdict for verdict, _ in tested.values()}) > 1:
         each = ", ".join(f"{name} {verdict}" for name, (verdict, _) in tested.items())
         return Verdict.INCONCLUSIVE, f"the captures disagree: {each}"
-    best = best_capture(manifest, captures)
-    verdict, reason = tested.get(best) or next(iter(tested.values()))
+    verdict, reason = tested.get(best_capture(manifest, captures)) or next(iter(tested.values()))
     elsewhere = _elsewhere(captures)
-    if not elsewhere:
-        return verdict, reason
-    return Verdict.STALL, "; ".join([reason, *elsewhere])
-
-
-def _of_file(capture: str, why: str) -> str:
-    """The reason, with the file's name before it once."""
-    file = f"{capture}.pcap: "
-    return file + why.removeprefix(file)
+    return (Verdict.STALL, "; ".join([reason, *elsewhere])) if elsewhere else (verdict, reason)
 
 
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
@@ -218,7 +210,7 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
 
 
 def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:
-    """What stalls on the other connections: nobody expects any there."""
+    """What stalls on the connections that are not under test, where no variant expects a stall."""
     return [
         f"{name}.pcap: {capture.others.stalls} stalls on connections to port "
         f"{', '.join(map(str, capture.other_ports))}, where none is expected"
@@ -233,30 +225,21 @@ def contradictions(expected: Expected, verdict: Verdict, captures: dict[str, Run
     Every capture must name the ends expected; the share is that of the ``best`` one, nearest to the held end: on the
     way to another, releases may be late enough to be left unproved.
     """
-    found = _elsewhere(captures)
+    elsewhere = _elsewhere(captures)
     if verdict != expected.verdict:
-        return [f"expected {expected.verdict}, found {verdict}", *found]
+        return [f"expected {expected.verdict}, found {verdict}", *elsewhere]
     if verdict is not Verdict.STALL:
-        return found
+        return elsewhere
+    differences = elsewhere
     for name, capture in captures.items():
-        if capture.tested:
-            found += [f"{name}.pcap: {why}" for why in _other_ends(expected, capture.under_test)]
-    return found + [f"{best}.pcap: {why}" for why in _too_few(expected, captures[best].under_test)]
-
-
-def _other_ends(expected: Expected, found: Totals) -> Iterator[str]:
-    """Which ends of the connections under test are not those that a stalling variant expects."""
-    for role in ("held_by", "delayed_by"):
-        wanted, there = getattr(expected, role), getattr(found, role)
-        if wanted and there != wanted:
-            yield f"expected {role} the {wanted}, found the {there}"
-
-
-def _too_few(expected: Expected, found: Totals) -> Iterator[str]:
-    """Whether fewer exchanges of the connections under test stalled than a stalling variant expects."""
-    wanted = expected.min_share_after_first or 0.0
-    if found.stalled_after_first < wanted:
-        yield (
-            f"expected at least {wanted:.0%} of the exchanges after a connection's first to stall, "
-            f"found {found.stalled_after_first:.1%} ({found.stalled_exchanges} of {found.repeat_exchanges})"
+        for role in ("held_by", "delayed_by") if capture.tested else ():
+            wanted, actual = getattr(expected, role), getattr(capture.under_test, role)
+            if wanted and actual != wanted:
+                differences.append(f"{name}.pcap: expected {role} the {wanted}, found the {actual}")
+    total, least = captures[best].under_test, expected.min_share_after_first or 0.0
+    if total.stalled_after_first < least:
+        differences.append(
+            f"{best}.pcap: expected at least {least:.0%} of the exchanges after a connection's first to stall, "
+            f"found {total.stalled_after_first:.1%} ({total.stalled_exchanges} of {total.repeat_exchanges})"
         )
+    return differences
