@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nagle_lab.lab import MEASURES, Claim, Measure
-from nagle_lab.runs.figures import Figures
+from nagle_lab.lab import Claim
+from nagle_lab.runs.figures import MEASURES, Figures, Measure
 
 
 class Mark(StrEnum):

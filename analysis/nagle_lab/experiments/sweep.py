@@ -1,5 +1,6 @@
 """A sweep: one parameter run through, and the sizes at which the verdict changes, located exactly."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -29,7 +30,7 @@ class Point:
 
     @property
     def verdict(self) -> Verdict | None:
-        """STALL or CLEAN; None where the run does not tell."""
+        """STALL or CLEAN; None where the run is neither."""
         return self.outcome.verdict if self.outcome.verdict in (Verdict.STALL, Verdict.CLEAN) else None
 
     @property
@@ -68,7 +69,7 @@ class Series:
     edges: list[Edge] = field(default_factory=list)
 
     def to_show(self) -> list[Point]:
-        """The doubling sizes, both sides of each edge, and what does not tell; no other steps of the search."""
+        """The doubling sizes, both sides of each edge, and runs without a verdict; no other steps of the search."""
         edges = {point.size for edge in self.edges for point in (edge.below, edge.above)}
         steps = (point for point in self.points[self.doubled :] if point.size in edges or point.verdict is None)
         return sorted([*self.points[: self.doubled], *steps], key=lambda point: point.size)
@@ -87,16 +88,16 @@ def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
     if text is None:
         return own.parameter, own.low, own.high
     name, _, span = text.partition("=")
-    low, dots, high = span.partition("..")
-    whole = all(end.isascii() and end.isdigit() and len(end) < 19 for end in (low, high))
-    if not dots or not whole or not 0 < int(low) < int(high):
+    ends = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", span)
+    low, high = map(int, ends.groups()) if ends else (0, 0)
+    if not 0 < low < high:
         raise NagleLabError(f"{text}: not NAME=LO..HI with 0 < LO < HI, as in size=64..16384")
     parameter = own.parameter if name.lower() == "size" else name.upper()
     if parameter not in (ints := scenario.int_parameters()):
         raise NagleLabError(
             f"{name} is no whole number to sweep in {scenario.name}: size, or one of {', '.join(ints)}"
         )
-    return parameter, int(low), int(high)
+    return parameter, low, high
 
 
 def swept(scenario: Scenario) -> Sweep:
@@ -120,15 +121,14 @@ def run_through(
 ) -> None:
     """Measure a series at doubling sizes, then halve the gap at each change of verdict until it is exact.
 
-    ``foresee`` is told how many runs an edge takes besides those at doubling sizes.
-    What happens between two doublings of one verdict is not looked at. A run that does not tell (INCONCLUSIVE,
-    INVALID, failed) is not run again; it stays among the points.
+    ``foresee`` is called with the number of runs that an edge takes besides those at doubling sizes.
+    What happens between two doublings of one verdict is not looked at. A run that is neither STALL nor CLEAN
+    (INCONCLUSIVE, INVALID, failed) is not run again; it stays among the points.
     """
     for size in doubled(low, high):
         series.points.append(measure(size))
         series.doubled += 1
-    telling = [point for point in series.points if point.verdict]
-    for below, above in pairwise(telling):
+    for below, above in pairwise([point for point in series.points if point.verdict]):
         if below.verdict is not above.verdict:
             foresee((above.size - below.size - 1).bit_length() + 2)
             _locate(series, below, above, measure)
@@ -137,24 +137,24 @@ def run_through(
 def _locate(series: Series, below: Point, above: Point, measure: Measure) -> None:
     """Find the edge between two points of different verdicts, and run both its sides once more."""
     most = max(series.points[: series.doubled], key=lambda point: point.share)
-    mute = None
-    while above.size - below.size > 1 and mute is None:
+    unclear = None
+    while above.size - below.size > 1 and unclear is None:
         middle = measure((below.size + above.size) // 2)
         series.points.append(middle)
         if middle.verdict is None:
-            mute = middle
+            unclear = middle
         elif middle.verdict is below.verdict:
             below = middle
         else:
             above = middle
     again = [measure(point.size) for point in (below, above)]
     series.again += again
-    series.edges.append(Edge(below, above, list(_blurs(below, above, again, most, mute))))
+    series.edges.append(Edge(below, above, list(_blurs(below, above, again, most, unclear))))
 
 
-def _blurs(below: Point, above: Point, again: list[Point], most: Point, mute: Point | None) -> Iterator[str]:
-    if mute:
-        yield f"between {below.size} and {above.size}, not located: {mute.size} is {mute.outcome.name}"
+def _blurs(below: Point, above: Point, again: list[Point], most: Point, unclear: Point | None) -> Iterator[str]:
+    if unclear:
+        yield f"between {below.size} and {above.size}, not located: {unclear.size} is {unclear.outcome.name}"
     for first, second in zip((below, above), again, strict=True):
         if second.verdict is not first.verdict:
             yield f"{first.size} was {first.outcome.name} at first and {second.outcome.name} when run again"
@@ -163,9 +163,9 @@ def _blurs(below: Point, above: Point, again: list[Point], most: Point, mute: Po
         yield f"at {stalled.size} only {stalled.share:.1%} stall, at {most.size} {most.share:.1%}"
 
 
-def code_of(found: list[Series]) -> Exit:
-    """0 if every run tells, 2 for any that is INVALID or failed, 3 for any other that does not."""
-    points = [point for series in found for point in [*series.points, *series.again]]
+def code_of(all_series: list[Series]) -> Exit:
+    """0 if every run is STALL or CLEAN, 2 for any that is INVALID or failed, 3 for any INCONCLUSIVE."""
+    points = [point for series in all_series for point in [*series.points, *series.again]]
     return worst(Exit.OK if point.verdict else point.outcome.code for point in points)
 
 
@@ -206,12 +206,12 @@ def _sizes(point: Point, role: str, parameter: str) -> str:
 
 
 def _named(length: int, point: Point, role: str, parameter: str) -> str:
-    known = {"MSS": point.bursts[role].mss, parameter: point.size, **point.sizes}
-    names = [name for name, value in known.items() if value == length]
+    sizes = {"MSS": point.bursts[role].mss, parameter: point.size, **point.sizes}
+    names = [name for name, value in sizes.items() if value == length]
     return f"{length} B ({', '.join(names)})" if names else f"{length} B"
 
 
-def to_json(scenario: str, parameter: str, low: int, high: int, found: list[Series]) -> dict[str, Any]:
+def to_json(scenario: str, parameter: str, low: int, high: int, all_series: list[Series]) -> dict[str, Any]:
     """All of a sweep, for ``--json``."""
     return {
         "schema": SCHEMA,
@@ -219,7 +219,7 @@ def to_json(scenario: str, parameter: str, low: int, high: int, found: list[Seri
         "parameter": parameter,
         "from": low,
         "to": high,
-        "exit_code": int(code_of(found)),
+        "exit_code": int(code_of(all_series)),
         "series": [
             {
                 "name": series.name,
@@ -231,6 +231,6 @@ def to_json(scenario: str, parameter: str, low: int, high: int, found: list[Seri
                     for edge in series.edges
                 ],
             }
-            for series in found
+            for series in all_series
         ],
     }

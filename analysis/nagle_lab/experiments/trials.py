@@ -16,7 +16,7 @@ class Outcome:
     """What came of one run.
 
     ``verdict`` is None where there is no run to judge; ``reason`` says in one line why it is not as expected, and is
-    empty where it is. Only a run that is STALL or CLEAN has ``figures``: nothing in others may be believed.
+    empty where it is. Only a run that is STALL or CLEAN has ``figures``: those of others may not be believed.
     """
 
     code: Exit
@@ -66,5 +66,5 @@ def attempt(make: Callable[[], Run]) -> tuple[Run | None, Outcome]:
         verdict = Verdict.INCONCLUSIVE if error.exit_code is Exit.INCONCLUSIVE else None
         return None, Outcome(error.exit_code, verdict, str(error), None, None)
     except Exception as error:  # a mistake of ours, too: an hour of other runs must not be lost to it
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
-        return None, Outcome(Exit.UNUSABLE, None, said, None, None)
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        return None, Outcome(Exit.UNUSABLE, None, reason, None, None)

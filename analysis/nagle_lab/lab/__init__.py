@@ -1,6 +1,5 @@
 """The lab: turns one variant of a scenario into a run folder. It records packets and never interprets them."""
 
-from nagle_lab.lab.measures import MEASURES, Measure
 from nagle_lab.lab.scenario import (
     ChoiceParameter,
     Claim,
@@ -19,14 +18,12 @@ from nagle_lab.lab.session import record
 from nagle_lab.runs.manifest import Expected
 
 __all__ = [
-    "MEASURES",
     "ChoiceParameter",
     "Claim",
     "Expected",
     "IntParameter",
     "Lab",
     "Load",
-    "Measure",
     "Parameter",
     "Scenario",
     "Server",

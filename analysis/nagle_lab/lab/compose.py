@@ -69,7 +69,7 @@ class ComposeSearch:
 
 
 def complaint(finished: Finished) -> str:
-    """Return the line of Compose's output that says best why it failed."""
+    """Return the line of Compose's output that best explains why it failed."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", finished.stdout + "\n" + finished.stderr)
     lines = [line.strip() for line in plain.splitlines()]
     by_apt = re.findall(r"\bE: .+", "\n".join(lines))  # in the middle of a build's output

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, taken only where the lab waits, so that what it has started is always known."""
+"""Ctrl-C and SIGTERM, taken only where the lab waits, so that it always knows what it has started."""
 
 import signal
 import threading

@@ -72,9 +72,9 @@ class LiveLab:
         remove_project(self._project)
 
     def details(self) -> dict[str, Container]:
-        """Return what the engine knows of each container, by service."""
-        found = container_details(list(self._ids.values()))
-        return {container.config.labels[SERVICE_LABEL]: container for container in found}
+        """Return the details of each container, by service."""
+        containers = container_details(list(self._ids.values()))
+        return {container.config.labels[SERVICE_LABEL]: container for container in containers}
 
     def exec(self, service: str, command: str) -> Child:
         """Start ``command`` (words quoted as for a shell) in the container of ``service``."""
@@ -92,7 +92,7 @@ class LiveLab:
         return Recorder(name, self._id(point.service), point.interface, file)
 
     def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
-        """Return once one of ``services`` listens on TCP ``port``, as ``watcher`` sees without sending a packet.
+        """Return once one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.
 
         Raises NagleLabError with the last log lines of whatever ends meanwhile, or of ``services`` after 15 s.
         """
@@ -108,7 +108,7 @@ class LiveLab:
         """Raise NagleLabError with the last log lines of the service that ended first, if any has failed.
 
         A service other than the server may end with exit code 0: it has done what it was for. Where the engine is
-        gone, or was restarted, that is what is said.
+        gone, or was restarted, the error is that.
         """
         details = self.details()
         if self._ids and not details:
@@ -136,6 +136,6 @@ class LiveLab:
 
     def _id(self, service: str) -> str:
         if service not in self._ids:
-            known = ", ".join(sorted(self._ids))
-            raise NagleLabError(f"the Compose files have no service {service!r}, which scenario.toml names: {known}")
+            names = ", ".join(sorted(self._ids))
+            raise NagleLabError(f"the Compose files have no service {service!r}, which scenario.toml names: {names}")
         return self._ids[service]

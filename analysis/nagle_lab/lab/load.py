@@ -1,4 +1,4 @@
-"""What the load tool says about the load it made."""
+"""Reading the report of a load tool."""
 
 import re
 import shlex
@@ -15,10 +15,10 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
     """Return version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is no report of ab's."""
 
     def figure(label: str, absent: str | None = None) -> str:
-        found = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
-        if found is None and absent is None:
+        match = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
+        if match is None and absent is None:
             raise NagleLabError(f"ab's report has no line '{label}'")
-        return found[1] if found else str(absent)
+        return match[1] if match else str(absent)
 
     version = re.search(r"This is ApacheBench, Version (\S+)", output)
     words = shlex.split(command)
@@ -29,8 +29,8 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
         requests=int(words[words.index("-n") + 1]),
         complete=int(figure("Complete requests")),
         failed=int(figure("Failed requests")),
-        non_2xx=int(figure("Non-2xx responses", "0")),  # said only when there are any
-        keepalive=int(figure("Keep-Alive requests", "0")),  # said only with -k
+        non_2xx=int(figure("Non-2xx responses", "0")),  # printed only when there are any
+        keepalive=int(figure("Keep-Alive requests", "0")),  # printed only with -k
         requests_per_s=float(figure("Requests per second")),
         mean_ms=float(figure("Time per request")),
         duration_s=float(figure("Time taken for tests")),

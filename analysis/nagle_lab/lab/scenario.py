@@ -3,7 +3,7 @@
 A key with a default may be left out; a ``name`` is that of the table (``[variants.NAME]``). ``{NAME}`` in a template
 stands for a parameter (a literal brace is doubled); parameters also reach the Compose files, as environment variables
 of the same names. Commands are split into words as a shell would, but no shell runs them: ``sh -c '…'`` where one is
-needed. ``scenario_file`` reads the file and checks what one table says of another.
+needed. ``scenario_file`` reads the file and checks that its tables agree.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from msgspec import Meta, field
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.load import PARSERS
-from nagle_lab.lab.measures import MEASURES
 from nagle_lab.lab.toml import Text
+from nagle_lab.runs.figures import MEASURES
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.record import Port, Record, Role
 

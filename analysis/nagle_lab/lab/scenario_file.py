@@ -104,7 +104,7 @@ Mistakes = Iterator[tuple[str, str]]  # key and problem
 
 
 def _mistakes(scenario: Scenario) -> Mistakes:
-    """What one table says wrongly of another."""
+    """The key and problem of whatever in one table does not fit the others."""
     for name, parameter in scenario.parameters.items():
         if isinstance(parameter, IntParameter) and isinstance(parameter.max, str):
             yield from _not_among(f"parameters.{name}.max", parameter.max, scenario.int_parameters())

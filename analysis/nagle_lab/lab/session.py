@@ -55,7 +55,7 @@ def record(
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
     line per stage. ``stop="naive"`` stops tcpdump right after the load, as a person would, and loses packets: it
-    is there to show that the loss is seen.
+    is there to show that the loss is detected.
 
     Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
     KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
@@ -138,7 +138,7 @@ class _Session:
         return NagleLabError(f"{error}; what was recorded is in {folder.fail()}", error.exit_code)
 
     def _record(self, lab: LiveLab, sidecar: str, folder: Path) -> None:
-        write_manifest(self._manifest, folder)  # says that the run was killed, until it ends in another way
+        write_manifest(self._manifest, folder)  # its failure is that the run was killed, until it ends in another way
         try:
             with self._stage("require"):
                 lab.require(f"{self._scenario.name} {self._manifest.variant}", sidecar)
@@ -227,7 +227,7 @@ class _Session:
         lab.wait_until_listening(services, port, self._recorders[namespace.captures[0]])
 
     def _describe(self, containers: Mapping[str, Container]) -> None:
-        """Put into the manifest what the engine and the sidecars say of the lab."""
+        """Put into the manifest what the engine and the sidecars report of the lab."""
         described = {name: recorder.describe() for name, recorder in self._recorders.items()}
         any_of_them = next(iter(described.values()))
         self._manifest.versions.kernel = first_value(any_of_them, "kernel")

@@ -1,4 +1,4 @@
-"""What others say of a run, read: tcpdump's own counts, the kernel's counters, the server's configuration."""
+"""Reading the witnesses of a run: tcpdump's own counts, the kernel's counters, the server's configuration."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def parse_capture_numbers(text: str) -> CaptureNumbers | None:
         captured=counts["captured"],
         received=counts["received by filter"],
         dropped=counts["dropped by kernel"],
-        dropped_by_interface=counts.get("dropped by interface", 0),  # said only when it is not 0
+        dropped_by_interface=counts.get("dropped by interface", 0),  # printed only when it is not 0
     )
 
 
@@ -26,8 +26,8 @@ def parse_lateness(lines: Sequence[str]) -> Lateness:
     """Return what ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
     words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
     if len(words) != len(Lateness.__struct_fields__):
-        said = " / ".join(lines) or "no answer"
-        raise NagleLabError(f"the machine's timers could not be measured: {said}; run it again")
+        answer = " / ".join(lines) or "no answer"
+        raise NagleLabError(f"the machine's timers could not be measured: {answer}; run it again")
     return Lateness(*map(int, words))
 
 
@@ -49,5 +49,4 @@ def option_in_effect(configuration: str, demanded: str) -> bool:
     """Return whether the line ``demanded`` stands in the configuration, and no line of the same directive differs."""
     directive = demanded.split(maxsplit=1)[0]
     lines = [" ".join(line.split()) for line in configuration.splitlines()]
-    found = {line for line in lines if line.split(" ", 1)[0] == directive}
-    return found == {demanded}
+    return {line for line in lines if line.split(" ", 1)[0] == directive} == {demanded}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from nagle_lab.diagnosis.result import Stall
 from nagle_lab.evidence.excerpt import Step, packets_of
@@ -55,10 +56,6 @@ def _sent(role: str, steps: list[Step], typical: Stall | None, mss: int, mtu: in
 
 
 def _bursts(steps: Iterable[Step], *, from_client: bool) -> list[tuple[int, ...]]:
-    found: list[list[int]] = [[]]
-    for step in steps:
-        if step.length and step.from_client == from_client:
-            found[-1].append(step.length)
-        elif step.length and found[-1]:
-            found.append([])
-    return [tuple(burst) for burst in found if burst]
+    """The payload sizes that one end sends in a row, without the other end's data in between."""
+    rows = groupby((step for step in steps if step.length), key=lambda step: step.from_client)
+    return [tuple(step.length for step in row) for sender, row in rows if sender == from_client]

@@ -85,22 +85,22 @@ def lossless_check(capture: str, c: CaptureNumbers) -> Check:
     return Check(f"lossless at the {capture}", c.captured == c.received and not dropped, detail, Verdict.INVALID)
 
 
-def kernel_checks(namespace: str, counters: Counters, seen: Traffic) -> Iterator[Check]:
+def kernel_checks(namespace: str, counters: Counters, captured: Traffic) -> Iterator[Check]:
     """A namespace's kernel counters held against what the captures in it show of its own addresses."""
-    sent, received = seen.segments_sent, seen.packets_received
+    sent, received = captured.segments_sent, captured.packets_received
     out, into = counters.segments_sent, counters.grown("Tcp.InSegs")
     detail = f"{sent} sent and {received} received in the capture, {out} and {into} in the kernel"
     yield Check(f"segments at the {namespace}", (sent, received) == (out, into), detail, Verdict.INVALID)
-    yield delayed_acks_check(namespace, counters, seen)
+    yield delayed_acks_check(namespace, counters, captured)
 
 
-def delayed_acks_check(namespace: str, counters: Counters, seen: Traffic) -> Check:
+def delayed_acks_check(namespace: str, counters: Counters, captured: Traffic) -> Check:
     """Delayed ACKs that the captures in a namespace show, held against its kernel's counter."""
     kernel = counters.grown("TcpExt.DelayedACKs")
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
-    least = seen.delayed_acks - seen.acks_before_timer
-    ok = least - apart <= kernel <= seen.delayed_acks + seen.fin_acks_by_timer + apart
-    fins = f" and {seen.fin_acks_by_timer} of a FIN sent by the timer at once" if seen.fin_acks_by_timer else ""
-    early = f", {seen.acks_before_timer} of them too soon for a timer" if seen.acks_before_timer else ""
-    detail = f"{seen.delayed_acks} in the capture{early}{fins}, {kernel} in the kernel"
+    by_timer, too_soon = captured.fin_acks_by_timer, captured.acks_before_timer
+    ok = captured.delayed_acks - too_soon - apart <= kernel <= captured.delayed_acks + by_timer + apart
+    fins = f" and {by_timer} of a FIN sent by the timer at once" if by_timer else ""
+    early = f", {too_soon} of them too soon for a timer" if too_soon else ""
+    detail = f"{captured.delayed_acks} in the capture{early}{fins}, {kernel} in the kernel"
     return Check(f"delayed ACKs of the {namespace}", ok, detail, Verdict.INCONCLUSIVE)

@@ -3,34 +3,50 @@
 import math
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 from nagle_lab.runs.checks import is_own
-from nagle_lab.runs.run import Run
+
+if TYPE_CHECKING:
+    from nagle_lab.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a figure is, in words, and its unit."""
+
+    words: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one run; ``lab.measures`` says what each is and its unit. None: there is none.
+    """Figures of one run, each with what it is; None: there is none.
 
     Everything counted in packets is of the connections under test, in the capture nearest the held end; requests and
-    their times are the load tool's.
+    their times are the load tool's; the kernels' counters are those of the namespaces at both ends. Shares: 0 to 1.
     """
 
-    stalled_share: float
-    wait_p50_ms: float | None
-    wait_p99_ms: float | None
-    requests_per_s: float
-    mean_ms: float
-    p50_ms: float | None
-    p99_ms: float | None
-    packets_per_request: float | None
-    wire_bytes_per_payload_byte: float | None
-    delayed_acks: float
-    kernel_delayed_acks: float | None
+    stalled_share: Annotated[float, Measure("stalled exchanges, of those after a connection's first")]
+    wait_p50_ms: Annotated[float | None, Measure("median wait for the late ACK", "ms")]
+    wait_p99_ms: Annotated[float | None, Measure("99th percentile of the wait for the late ACK", "ms")]
+    requests_per_s: Annotated[float, Measure("requests per second", "per s")]
+    mean_ms: Annotated[float, Measure("mean time of a request", "ms")]
+    p50_ms: Annotated[float | None, Measure("median time of a request", "ms")]
+    p99_ms: Annotated[float | None, Measure("99th percentile of the time of a request", "ms")]
+    packets_per_request: Annotated[float | None, Measure("packets per request")]
+    wire_bytes_per_payload_byte: Annotated[float | None, Measure("bytes on the wire per byte of payload")]
+    delayed_acks: Annotated[float, Measure("delayed ACKs in the capture")]
+    kernel_delayed_acks: Annotated[float | None, Measure("delayed ACKs in the kernels' counters")]
 
 
-def figures_of(run: Run) -> Figures:
+MEASURES: dict[str, Measure] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Figures, include_extras=True).items()
+}
+
+
+def figures_of(run: "Run") -> Figures:
     """The figures of one run."""
     capture, load = run.captures[run.best], run.witnesses.load
     total = capture.under_test
@@ -51,7 +67,7 @@ def figures_of(run: Run) -> Figures:
     )
 
 
-def _kernel_delayed_acks(run: Run, ends: Collection[str]) -> float | None:
+def _kernel_delayed_acks(run: "Run", ends: Collection[str]) -> float | None:
     """Of the network namespaces that have those addresses; None where one of them is not captured."""
     here = run.manifest.captures[run.best].namespace
     homes = {
@@ -67,11 +83,11 @@ def medians(several: Sequence[Figures]) -> Figures | None:
     """The median of each figure, over the runs that have it; None of no runs."""
     if not several:
         return None
-    found: dict[str, float | None] = {}
-    for name in (field.name for field in fields(Figures)):
+    middle: dict[str, float | None] = {}
+    for name in asdict(several[0]):
         values = [value for each in several if (value := getattr(each, name)) is not None]
-        found[name] = statistics.median(values) if values else None
-    return Figures(**found)  # type: ignore[arg-type]  # what every run has, the medians have
+        middle[name] = statistics.median(values) if values else None
+    return Figures(**middle)  # type: ignore[arg-type]  # what every run has, the medians have
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float | None:

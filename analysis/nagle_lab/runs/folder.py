@@ -26,7 +26,7 @@ _MOST_BYTES = 16 << 20  # of JSON; a run has 20 kB
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run that completed, as its own checksum says.
+    """The manifest of a run that completed, held to its own checksum.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Expected(Record):
 
 
 class Versions(Record):
-    """Versions of what took part, each as it names itself; None until it is known."""
+    """Versions of what took part, each as it names itself; None until it has been asked for."""
 
     nagle_lab: str | None = None
     docker: str | None = None
@@ -47,7 +47,7 @@ class Versions(Record):
     load: str | None = None
 
     def stated(self) -> dict[str, str]:
-        """Those that are known, by name."""
+        """Those that are not None, by name."""
         return {name: version for name, version in asdict(self).items() if version}
 
 
@@ -136,6 +136,6 @@ class Manifest(Record):
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of all that a manifest says but its checksum, however the file is indented or ordered."""
+    """SHA-256, in hex, of all of a manifest but its checksum, however the file is indented or ordered."""
     content = {name: value for name, value in manifest.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

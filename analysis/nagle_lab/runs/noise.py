@@ -1,7 +1,7 @@
 """The machine's own noise in a run, and when it makes the run's verdict unsafe.
 
 How late the machine wakes a sleeper is measured beside the load, and decides. How long handshakes took is in the
-captures: the shortest is the path's round trip, the others are only stated.
+captures: the shortest is the path's round trip, the others are only reported.
 """
 
 from dataclasses import dataclass
@@ -59,12 +59,12 @@ class Noise:
         return self.late_ms >= LATE_MS
 
     def __str__(self) -> str:
-        timers, handshakes, said = self.timer_late_us, self.handshake_us, []
+        timers, handshakes, parts = self.timer_late_us, self.handshake_us, []
         if timers:
-            said.append(f"timers {_ms(timers.p50)} ms late (p99 {_ms(timers.p99)}, max {_ms(timers.max)})")
+            parts.append(f"timers {_ms(timers.p50)} ms late (p99 {_ms(timers.p99)}, max {_ms(timers.max)})")
         if handshakes:
-            said.append(f"handshake {_ms(handshakes.p50)} ms (max {_ms(handshakes.max)})")
-        return ", ".join(said) or "not measured"
+            parts.append(f"handshake {_ms(handshakes.p50)} ms (max {_ms(handshakes.max)})")
+        return ", ".join(parts) or "not measured"
 
 
 def _ms(us: float) -> str:
@@ -83,7 +83,7 @@ def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expecte
     """Whether noise leaves the verdict safe; None where the machine's timers were not measured.
 
     ``capture`` is the one to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an
-    exchange in which an end pauses as long as an ACK timer has none, and tells nothing. A stall is proved by its
+    exchange in which an end pauses as long as an ACK timer has none, and proves nothing. A stall is proved by its
     frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`POPULATION`
     stalls are unsafe.
     """

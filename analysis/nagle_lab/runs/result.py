@@ -31,7 +31,7 @@ class CaptureResult(Record):
 
     @classmethod
     def of(cls, capture: RunCapture) -> Self:
-        """What is said of that capture."""
+        """The result of that capture."""
         r = capture.result
         verdict = Verdict(r.verdict)
         return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)

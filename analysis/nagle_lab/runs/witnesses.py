@@ -1,4 +1,4 @@
-"""witnesses.json: what others saw of a run. The load tool, tcpdump's counts, the kernel's counters, the settings."""
+"""witnesses.json: the load tool's report, tcpdump's counts, the kernel's counters, the settings."""
 
 from typing import Annotated
 
@@ -59,7 +59,7 @@ class Load(LoadRun):
 
     ``duration_s`` is in seconds, ``mean_ms`` and ``percentiles_ms`` (percent → time within which that share of
     the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: it
-    does not say.
+    does not report it.
     """
 
     requests: Count
