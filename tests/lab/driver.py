@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import docker, find_scenario, record, recorder, session
+from nagle_lab.lab import docker, recorder, session
+from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.session import record
 
 WAITING = {"docker": docker, "recorder": recorder, "session": session}
 

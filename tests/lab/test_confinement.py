@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import pytest
 from lab.recording import Recording, docker, engine_holds
 
-from nagle_lab.lab import Lab, scenarios
 from nagle_lab.lab.compose import Compose, ComposeSearch
 from nagle_lab.lab.folder import RunFolder
 from nagle_lab.lab.images import image_names, ready_images
 from nagle_lab.lab.leftovers import labels, variables
+from nagle_lab.lab.scenario import Lab
+from nagle_lab.lab.scenario_file import scenarios
 
 SERVICES = ["client", "client-capture", "server", "server-capture"]
 LABS = {f"{scenario.name}/{name}": lab for scenario in scenarios().values() for name, lab in scenario.labs.items()}

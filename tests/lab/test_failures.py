@@ -11,9 +11,11 @@ from lab.recording import Recording, copy_of_the_lab, engine_holds, remove_image
 from msgspec.structs import replace
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import ChoiceParameter, Scenario, find_scenario, live, record
+from nagle_lab.lab import live
 from nagle_lab.lab.images import BASE
-from nagle_lab.lab.scenario import CapturePoint, Listener, Option, Prepare, Requirement
+from nagle_lab.lab.scenario import CapturePoint, ChoiceParameter, Listener, Option, Prepare, Requirement, Scenario
+from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge
 from support.rights import AS_ROOT, mount_refused
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab import Scenario, find_scenario
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenario_file import find_scenario
 
 PAGE = (REPOSITORY / "docs" / "adding-a-scenario.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

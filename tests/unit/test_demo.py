@@ -21,8 +21,8 @@ from nagle_lab.demo.answers import Quit
 from nagle_lab.demo.screens import WIDTH
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import scenarios
 from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenario_file import scenarios
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")

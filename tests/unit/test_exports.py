@@ -14,7 +14,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
 from nagle_lab.experiments.matrix import fill, plan
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import find_scenario
+from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.markdown import escaped
 from nagle_lab.runs.run import judge

@@ -17,7 +17,8 @@ from nagle_lab.experiments import trials
 from nagle_lab.experiments.claims import Mark, weigh
 from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.trials import Outcome, attempt, outcome_of
-from nagle_lab.lab import Claim, Scenario, find_scenario
+from nagle_lab.lab.scenario import Claim, Scenario
+from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.matrix import markdown, show_matrix
 from nagle_lab.reports.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians

@@ -25,7 +25,7 @@ from nagle_lab.experiments.claims import Mark
 from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.sweep import Point, Series, run_through
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import find_scenario
+from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
 from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff_plot, distribution_plot, variant_plot
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing

@@ -12,9 +12,8 @@ from nagle_lab.demo.outline import show_outline
 from nagle_lab.demo.screens import WIDTH
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
-from nagle_lab.lab import Scenario, Variant
 from nagle_lab.lab.docker import engine_version
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.reports import terminal
 from nagle_lab.runs.run import Run, is_run, judge
 

@@ -13,7 +13,8 @@ from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
 from nagle_lab.experiments.matrix import Matrix, Row, fill, plan
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
-from nagle_lab.lab import Scenario, find_scenario, scenarios
+from nagle_lab.lab.scenario import Scenario
+from nagle_lab.lab.scenario_file import find_scenario, scenarios
 from nagle_lab.reports import terminal
 from nagle_lab.reports.junit import junit, suites_of_matrix
 from nagle_lab.reports.matrix import markdown, show_matrix

@@ -9,7 +9,7 @@ from nagle_lab.cli.exports import Exports, Wanted
 from nagle_lab.cli.report import report
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import make_run
-from nagle_lab.lab import find_scenario
+from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports import terminal
 
 

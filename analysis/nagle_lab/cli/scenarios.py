@@ -1,7 +1,7 @@
 """nagle-lab list: the scenarios there are."""
 
 from nagle_lab.errors import Exit
-from nagle_lab.lab import find_scenario, scenarios
+from nagle_lab.lab.scenario_file import find_scenario, scenarios
 from nagle_lab.reports import listing, terminal
 
 

@@ -12,7 +12,8 @@ from nagle_lab.cli.run import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, swept, to_json
 from nagle_lab.experiments.trials import attempt, make_run
-from nagle_lab.lab import Scenario, find_scenario
+from nagle_lab.lab.scenario import Scenario
+from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports import terminal
 from nagle_lab.reports.sweep import show_sweep
 from nagle_lab.runs.bursts import bursts_of

@@ -10,7 +10,7 @@ from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import Scenario, Variant
+from nagle_lab.lab.scenario import Scenario, Variant
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 

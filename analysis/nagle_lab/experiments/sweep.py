@@ -9,7 +9,7 @@ from typing import Any
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab import Scenario, Sweep
+from nagle_lab.lab.scenario import Scenario, Sweep
 from nagle_lab.runs.bursts import Bursts
 
 SCHEMA = "nagle-lab-sweep/1"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import Scenario, Variant, record
+from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.session import record
 from nagle_lab.runs.figures import Figures, figures_of
 from nagle_lab.runs.run import Run, judge, store
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.lab import IntParameter, Parameter, Scenario, Variant
+from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
 
 
 def show_scenarios(found: Iterable[Scenario], to: Console) -> None:
