@@ -240,4 +240,4 @@ def _reason(result: dict[str, Any], finished: Finished) -> str:
         return "; ".join(result["contradictions"])
     if result:
         return str(result["reason"])
-    return finished.last_words().removeprefix("nagle-lab: ")
+    return finished.last_line().removeprefix("nagle-lab: ")

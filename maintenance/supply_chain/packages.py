@@ -59,7 +59,7 @@ def content_of(image: str) -> Content:
     command = ["docker", "run", "--rm", *_CONFINED, "--entrypoint=sh", image, "-e", "-c", _READ]
     answer = run(command, timeout_s=_PATIENCE_S)
     if answer.exit_code != 0:
-        raise NagleLabError(f"cannot list the packages of {image}: {answer.last_words()}. Is it Debian's?")
+        raise NagleLabError(f"cannot list the packages of {image}: {answer.last_line()}. Is it Debian's?")
     return parsed(answer.stdout)
 
 
@@ -76,5 +76,5 @@ def python_packages(environment: Path) -> tuple[Package, ...]:
     pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     answer = run([*pip, "list", "--format=json"])
     if answer.exit_code != 0:
-        raise NagleLabError(f"cannot list the packages of {environment}: {answer.last_words()}")
+        raise NagleLabError(f"cannot list the packages of {environment}: {answer.last_line()}")
     return tuple(sorted(Package(row["name"], row["version"]) for row in json.loads(answer.stdout)))

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import complaint
+from nagle_lab.lab.compose import error_line
 from nagle_lab.lab.interrupts import deferred, interruptible
 from nagle_lab.lab.process import Child, Finished
 from nagle_lab.lab.scenario import REPOSITORY
@@ -87,7 +87,7 @@ def removed_afterwards(names: str, base: str) -> Iterator[None]:
 
 
 def finish(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run ``command``; NagleLabError with its complaint when it fails. Interrupted, it may clean up as well."""
+    """Run ``command``; NagleLabError with its error_line when it fails. Interrupted, it may clean up as well."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
@@ -101,7 +101,7 @@ def finish(command: list[str], what: str, environment: Mapping[str, str] | None 
             raise
     done = Finished(tuple(command), child.returncode, *said)
     if done.exit_code != 0:
-        raise NagleLabError(f"cannot make {what}: {complaint(done).removeprefix('setup: ')}")
+        raise NagleLabError(f"cannot make {what}: {error_line(done).removeprefix('setup: ')}")
 
 
 def say(text: str) -> None:

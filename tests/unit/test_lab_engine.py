@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import Compose, ComposeSearch, complaint
+from nagle_lab.lab.compose import Compose, ComposeSearch, error_line
 from nagle_lab.lab.docker import SERVICE_LABEL, engine_version, image_details, remove_project
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.process import Finished
@@ -116,7 +116,7 @@ def test_compose_is_told_everything_and_inherits_nothing_that_misleads(
     ],
 )
 def test_the_line_that_says_why_compose_failed(stderr: str, told: str):
-    assert complaint(Finished(("docker-compose",), 1, "", stderr)) == told
+    assert error_line(Finished(("docker-compose",), 1, "", stderr)) == told
 
 
 def test_a_project_is_removed_until_nothing_of_it_is_left(programs, tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab import folder as module
-from nagle_lab.lab.folder import RunFolder, claimed, put_away_abandoned
+from nagle_lab.lab.folder import RunFolder, claimed, clean_up_abandoned
 
 
 def visible(runs_dir: Path) -> list[str]:
@@ -72,7 +72,7 @@ def test_a_run_is_complete_where_the_file_system_refuses_links(
 
     monkeypatch.setattr(Path, refused, refuse)
     newer = RunFolder.create(tmp_path, "a-b").complete()
-    put_away_abandoned(tmp_path)
+    clean_up_abandoned(tmp_path)
     assert visible(tmp_path) == [older.name, newer.name]
     assert hidden(tmp_path) == []
 
@@ -104,7 +104,7 @@ def test_a_run_killed_while_it_is_completed(
         with pytest.raises(Killed):
             run.complete()
     killed(run)
-    put_away_abandoned(tmp_path)
+    clean_up_abandoned(tmp_path)
     assert [path for path in visible(tmp_path) if not path.startswith("latest")] == [name + kept]
     assert all(link.resolve().name == name for link in tmp_path.glob("latest-*"))
     assert hidden(tmp_path) == []
@@ -130,7 +130,7 @@ def test_a_run_that_ended_within_the_millisecond_keeps_its_name(tmp_path: Path, 
 def test_a_live_run_is_locked_until_it_ends(tmp_path: Path):
     run = RunFolder.create(tmp_path, "a-b")
     assert not over(run.lock_path)
-    put_away_abandoned(tmp_path)
+    clean_up_abandoned(tmp_path)
     assert run.path.is_dir()
     assert run.fail().name.endswith("-a-b.failed")
     assert over(run.lock_path)
@@ -141,10 +141,10 @@ def test_a_killed_run_is_kept_if_anything_was_recorded(tmp_path: Path, recorded:
     run = RunFolder.create(tmp_path, "a-b")
     (run.path / "client.pcap").write_bytes(bytes(recorded))
     killed(run)
-    put_away_abandoned(tmp_path)
+    clean_up_abandoned(tmp_path)
     assert [name.endswith("-a-b.failed") for name in visible(tmp_path)] == [True] * kept
     assert hidden(tmp_path) == []
-    put_away_abandoned(tmp_path)  # nothing more to do, and no error
+    clean_up_abandoned(tmp_path)  # nothing more to do, and no error
 
 
 def test_what_a_run_killed_while_its_folder_was_made_or_named_leaves_is_removed(tmp_path: Path):
@@ -159,7 +159,7 @@ def test_what_a_run_killed_while_its_folder_was_made_or_named_leaves_is_removed(
         killed(run)
     live = RunFolder.create(tmp_path, "live")
     live.path.with_suffix(".latest").symlink_to("somewhere")
-    put_away_abandoned(tmp_path)
+    clean_up_abandoned(tmp_path)
     assert hidden(tmp_path) == [".latest", ".lock", ".partial"]
     assert [name.partition("Z-")[2] for name in visible(tmp_path)] == ["killed-0", "killed-1.failed"]
     (failed,) = tmp_path.glob("*.failed")
@@ -215,5 +215,5 @@ def test_two_runs_clear_up_after_a_third_at_once(tmp_path: Path):
     killed(run)
     with claimed(run.lock_path) as is_over:
         assert is_over
-        put_away_abandoned(tmp_path)
+        clean_up_abandoned(tmp_path)
         assert list(tmp_path.iterdir()) == []

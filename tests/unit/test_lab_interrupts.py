@@ -71,4 +71,4 @@ def test_a_child_has_a_session_of_its_own_and_a_limit():
     slow = Child(["sleep", "60"])
     finished = slow.wait(0.05)
     assert finished.exit_code == -signal.SIGKILL
-    assert finished.last_words() == "no answer within 0.05 s"
+    assert finished.last_line() == "no answer within 0.05 s"

@@ -68,13 +68,13 @@ class ComposeSearch:
         raise NagleLabError("there is neither `docker compose` nor docker-compose from 1.29: run `make setup`")
 
 
-def complaint(finished: Finished) -> str:
+def error_line(finished: Finished) -> str:
     """Return the line of Compose's output that best explains why it failed."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", finished.stdout + "\n" + finished.stderr)
     lines = [line.strip() for line in plain.splitlines()]
     by_apt = re.findall(r"\bE: .+", "\n".join(lines))  # in the middle of a build's output
     errors = [line for line in lines if "error" in line.lower() and not line.startswith("Encountered errors")]
-    return next(reversed(by_apt or errors), finished.last_words())
+    return next(reversed(by_apt or errors), finished.last_line())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

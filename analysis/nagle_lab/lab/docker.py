@@ -30,7 +30,7 @@ def engine_version() -> str:
         raise NagleLabError("Docker is not installed: run `make setup`")
     answer = docker("version", "--format", "{{.Server.Version}}")
     if answer.exit_code != 0:
-        raise NagleLabError(f"the Docker engine does not answer ({answer.last_words()}): run `make setup`")
+        raise NagleLabError(f"the Docker engine does not answer ({answer.last_line()}): run `make setup`")
     return answer.stdout.strip()
 
 
@@ -105,7 +105,7 @@ def remove_project(project: str) -> None:
     problem, attempts, deadline = "", 0, time.monotonic() + _AWAY_S
     while attempts < 5:
         lists = _list_all("--quiet", "--filter", f"label={PROJECT_LABEL}={project}")
-        failed = [answer.last_words() for answer in lists if answer.exit_code != 0]
+        failed = [answer.last_line() for answer in lists if answer.exit_code != 0]
         if failed:
             if time.monotonic() > deadline:
                 raise NagleLabError(
@@ -119,9 +119,9 @@ def remove_project(project: str) -> None:
         if not ids and not networks:
             return
         if ids:
-            problem = Child(["docker", "rm", "--force", "--volumes", *ids]).wait(_PATIENCE_S).last_words()
+            problem = Child(["docker", "rm", "--force", "--volumes", *ids]).wait(_PATIENCE_S).last_line()
         if networks:
-            problem = Child(["docker", "network", "rm", *networks]).wait(_PATIENCE_S).last_words()
+            problem = Child(["docker", "network", "rm", *networks]).wait(_PATIENCE_S).last_line()
     raise NagleLabError(f"could not remove the containers of {project} ({problem}): run `make clean`")
 
 

@@ -121,7 +121,7 @@ def claimed(lock_path: Path) -> Iterator[bool]:
         yield True
 
 
-def put_away_abandoned(runs_dir: Path) -> None:
+def clean_up_abandoned(runs_dir: Path) -> None:
     """Deal with what killed runs left here: a partial folder is kept as failed if anything was recorded in it.
 
     Everything else goes: empty partial folders, half-written files, links not yet in place, locks.

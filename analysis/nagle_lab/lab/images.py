@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import Compose, complaint
+from nagle_lab.lab.compose import Compose, error_line
 from nagle_lab.lab.docker import image_details
 from nagle_lab.lab.interrupts import interruptible
 from nagle_lab.lab.process import run
@@ -37,7 +37,7 @@ def ready_images(
             progress("building images")
             built = compose.build(lab.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
             if built.exit_code != 0:
-                raise NagleLabError(f"building the images failed: {complaint(built)}")
+                raise NagleLabError(f"building the images failed: {error_line(built)}")
     return tag, bases
 
 
@@ -47,7 +47,7 @@ def _base(name: str, progress: Callable[[str], None]) -> BaseImage:
         progress(f"pulling {name}")
         pulled = run(["docker", "pull", "--quiet", name])
         if pulled.exit_code != 0:
-            raise NagleLabError(f"SERVER_IMAGE={name} is neither here nor can it be pulled: {pulled.last_words()}")
+            raise NagleLabError(f"SERVER_IMAGE={name} is neither here nor can it be pulled: {pulled.last_line()}")
         details = image_details([name])
     if not details:
         raise NagleLabError(f"the base image {name} does not exist: run `make setup`")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nagle_lab.lab.docker import labelled, remove_project
-from nagle_lab.lab.folder import claimed, put_away_abandoned
+from nagle_lab.lab.folder import claimed, clean_up_abandoned
 
 LOCK_LABEL, HOST_LABEL = "nagle-lab.lock", "nagle-lab.host"
 
@@ -30,4 +30,4 @@ def sweep(runs_dir: Path) -> None:
             with claimed(Path(lock)) as over:
                 if over:
                     remove_project(project)
-    put_away_abandoned(runs_dir)
+    clean_up_abandoned(runs_dir)

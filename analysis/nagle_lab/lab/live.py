@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab.compose import Compose, complaint
+from nagle_lab.lab.compose import Compose, error_line
 from nagle_lab.lab.docker import (
     PROJECT_LABEL,
     SERVICE_LABEL,
@@ -54,7 +54,7 @@ class LiveLab:
             command = ["docker", "run", "--rm", *confined, image, *shlex.split(requirement.command)]
             asked = Child(command).wait(_COMMAND_S)  # killed half way, its container might appear after the clean-up
             if asked.exit_code in _NOT_RUN or asked.exit_code < 0:
-                raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_words()}")
+                raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_line()}")
             if asked.exit_code != 0:
                 raise NagleLabError(
                     f"this machine cannot run {what}: it has no {requirement.what}", Exit.INCONCLUSIVE
@@ -65,7 +65,7 @@ class LiveLab:
         up = self._compose.up(self._lab.compose, self._project, self._variables)
         self._ids = containers(self._project)
         if up.exit_code != 0:
-            raise NagleLabError(f"the containers did not start: {complaint(up)}")
+            raise NagleLabError(f"the containers did not start: {error_line(up)}")
 
     def remove(self) -> None:
         """Remove every container and network, whatever signals arrive."""
@@ -84,7 +84,7 @@ class LiveLab:
         """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""
         done = self.exec(service, command).finish(_COMMAND_S)
         if done.exit_code != 0:
-            raise NagleLabError(f"`{command}` in {service} failed: {done.last_words()}")
+            raise NagleLabError(f"`{command}` in {service} failed: {done.last_line()}")
 
     def recorder(self, name: str, file: Path) -> Recorder:
         """Start the capture ``name`` of the lab into ``file``."""

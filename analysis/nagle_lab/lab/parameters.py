@@ -32,15 +32,9 @@ def resolve(
                 f"leave {name} out or choose another variant"
             )
         values[name] = scenario.parameters[name].checked(value)
-    _check_limits(scenario, values)
-    return values
-
-
-def _check_limits(scenario: Scenario, values: Mapping[str, str]) -> None:
     for name, parameter in scenario.parameters.items():
-        if not isinstance(parameter, IntParameter) or parameter.max is None:
-            continue
-        limit = values[parameter.max] if isinstance(parameter.max, str) else parameter.max
-        if int(values[name]) > int(limit):
-            named = f"{parameter.max}={limit}" if isinstance(parameter.max, str) else str(limit)
+        limit = parameter.max if isinstance(parameter, IntParameter) else None
+        named = f"{limit}={values[limit]}" if isinstance(limit, str) else str(limit)
+        if limit is not None and int(values[name]) > int(values[limit] if isinstance(limit, str) else limit):
             raise NagleLabError(f"{name}={values[name]} is more than {named}: lower {name}")
+    return values

@@ -19,7 +19,7 @@ class Finished:
     stdout: str
     stderr: str
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """Return the last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
         lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
         return lines[-1] if lines else f"exit code {self.exit_code}"

@@ -211,7 +211,7 @@ class _Session:
         version = lab.exec(server.service, server.version)
         configuration = lab.exec(option.service, option.configuration) if option else None
         self._describe(details)
-        self._manifest.versions.server = version.finish(_ANSWER_S).last_words().rpartition(": ")[2]
+        self._manifest.versions.server = version.finish(_ANSWER_S).last_line().rpartition(": ")[2]
         if not option or not configuration:
             return None
         text, file = configuration.finish(_ANSWER_S).stdout, f"{option.service}.conf"

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from nagle_lab.diagnosis.result import Stall
 from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.runs.run import Run
 
@@ -37,22 +36,20 @@ def bursts_of(run: Run) -> dict[str, Bursts]:
     typical = stalls[len(stalls) // 2] if stalls else None
     shown = capture.connections[typical.connection] if typical else max(capture.tested, key=lambda c: c.exchanges)
     steps = list(packets_of(run.capture(run.best), shown))
-    mtu = run.manifest.captures[run.best].mtu
-    return {role: _sent(role, steps, typical, shown.mss, mtu) for role in ("client", "server")}
-
-
-def _sent(role: str, steps: list[Step], typical: Stall | None, mss: int, mtu: int | None) -> Bursts:
-    counted = Counter(_bursts(steps, from_client=role == "client"))
-    usual, times = counted.most_common(1)[0] if counted else ((), 0)
-    held = typical if typical and typical.held_by.role == role else None
-    return Bursts(
-        usual=usual,
-        share=times / max(1, counted.total()),
-        unacknowledged_bytes=held.trigger_bytes if held else None,
-        held_bytes=held.released_bytes if held else None,
-        mss=mss,
-        mtu=mtu,
-    )
+    bursts = {}
+    for role in ("client", "server"):
+        counted = Counter(_bursts(steps, from_client=role == "client"))
+        usual, times = counted.most_common(1)[0] if counted else ((), 0)
+        held = typical if typical and typical.held_by.role == role else None
+        bursts[role] = Bursts(
+            usual=usual,
+            share=times / max(1, counted.total()),
+            unacknowledged_bytes=held.trigger_bytes if held else None,
+            held_bytes=held.released_bytes if held else None,
+            mss=shown.mss,
+            mtu=run.manifest.captures[run.best].mtu,
+        )
+    return bursts
 
 
 def _bursts(steps: Iterable[Step], *, from_client: bool) -> list[tuple[int, ...]]:

@@ -10,8 +10,8 @@ from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecor
 
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
-# also counts ACKs of bare FINs that its timer sent, but did not delay (stalls.fin_acks_by_timer), and does not count
-# those that a program sent by reading late (stalls.is_before_timer).
+# also counts ACKs of bare FINs that its timer sent, but did not delay (Sent.fin_acks_by_timer), and does not count
+# those that a program sent by reading late (Sent.acks_before_timer).
 DELAYED_ACKS_APART = 2
 DELAYED_ACKS_SHARE = 0.02
 
