@@ -11,6 +11,7 @@ from nagle_lab import __version__
 from nagle_lab.lab.docker import SERVICE_LABEL, Container
 from nagle_lab.lab.process import run
 from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
+from nagle_lab.runs.folder import write_whole
 from nagle_lab.runs.manifest import (
     MANIFEST,
     SCHEMA,
@@ -65,9 +66,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def write_json(file: Path, content: Record) -> None:
     """Write ``content`` to ``file``, whole or not at all."""
-    part = file.with_name(f".{file.name}.part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
-    part.replace(file)
+    write_whole(file, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
 def git_revision() -> str | None:

@@ -91,6 +91,13 @@ def require_untouched(folder: Path, manifest: Manifest) -> None:
             raise NagleLabError(f"{path}: not recorded by this run (not in its manifest); move it elsewhere")
 
 
+def write_whole(file: Path, content: bytes) -> None:
+    """Write ``file``, whole or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    part.write_bytes(content)
+    part.replace(file)
+
+
 def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:
     """A file of JSON as the record it is, and as plain objects."""
     try:

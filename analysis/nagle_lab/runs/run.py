@@ -22,7 +22,7 @@ from nagle_lab.runs.checks import (
     option_check,
     traffic,
 )
-from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched
+from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched, write_whole
 from nagle_lab.runs.manifest import MANIFEST, Expected, Manifest
 from nagle_lab.runs.noise import Noise, measured
 from nagle_lab.runs.noise import check as noise_check
@@ -140,11 +140,9 @@ def _analyzed(folder: Path, manifest: Manifest, name: str) -> Result:
 
 def store(run: Run) -> None:
     """Write the result of each capture and of the run beside the captures, each file whole or not at all."""
-    texts = {f"{name}.json": result.to_json() for name, result in run.results.items()}
-    for name, text in {**texts, RESULT: run.to_json()}.items():
-        unfinished = run.folder / f".{name}.part"
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(run.folder / name)
+    for name, result in run.results.items():
+        write_whole(run.folder / f"{name}.json", result.to_json().encode())
+    write_whole(run.folder / RESULT, run.to_json().encode())
 
 
 def _checks(manifest: Manifest, witnesses: Witnesses, captures: dict[str, RunCapture]) -> list[Check]:
