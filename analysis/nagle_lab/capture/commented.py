@@ -102,7 +102,7 @@ class _Copy:
             self._copied = 0
         begin = self._copied - window.base
         if window.raw[begin:at].startswith(MAGIC):
-            # A section may say its length, which changes: -1 is "not said".
+            # A section may say its length, which changes: -1 is "not stated".
             self._begin_section(
                 order, window.raw[begin + 8 : begin + 16], window.raw[begin + SECTION_HEADER : at - 4]
             )
@@ -138,7 +138,7 @@ class _Copy:
 
     def _begin_section(self, order: str, head: Bytes = b"", options: Bytes = b"") -> None:
         """Write the header of a section; the first one has the comment on the whole."""
-        body = (head or pack(order + "IHH", BYTE_ORDER_MAGIC, 1, 0)) + pack("q", -1)  # -1: its length is not said
+        body = (head or pack(order + "IHH", BYTE_ORDER_MAGIC, 1, 0)) + pack("q", -1)  # -1: its length is not stated
         about, self._about = self._about, ""
         self._to.write(_block(order, SECTION, body, _comments(order, [about] if about else [], options)))
 

@@ -115,7 +115,7 @@ class Taker(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What the times of the records told."""
+        """Whether the times of the records go on."""
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Take pcap records."""

@@ -150,7 +150,7 @@ def _increase(involved: Involved, name: Any, connections: Column) -> None:
 
 
 class Named:
-    """Ends of connections that something is said of: their roles, and which one it is where it is only one."""
+    """The ends that held, or those that delayed: their roles, and which one it is where there is only one."""
 
     def __init__(self) -> None:
         self.roles: set[Role] = set()
@@ -158,7 +158,7 @@ class Named:
         self._ends: set[int] = set()
 
     def add(self, involved: Involved, side: Column, rows: Column) -> None:
-        """Say it of the sides of some ``rows`` of those (n,) whose connections are involved."""
+        """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
         is_server = pick(each(_differ, side, involved.rows("client")), rows)
         servers = total(is_server)
         self.roles |= {"client"} if servers < len(rows) else set()

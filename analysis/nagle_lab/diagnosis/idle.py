@@ -6,8 +6,9 @@ proof of the whole capture.
 """
 
 from enum import StrEnum
+from typing import Any
 
-from nagle_lab.diagnosis.population import Column, each, pick, tally, total, where
+from nagle_lab.diagnosis.population import Column, Columns, each, pick, tally, total, where
 from nagle_lab.diagnosis.proof import LATEST, is_late
 from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
 
@@ -64,7 +65,7 @@ _BY_THEMSELVES = {
 QUICK, AS_A_TIMER, SLOWER = PACES = range(3)  # like the path, like a delayed-ACK timer, or slower still
 
 
-def _number(gap, reaction, ended_by, small, reply, side, client):  # type: ignore[no-untyped-def]
+def _number(gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any) -> Any:
     """All that decides the cause of a gap, as one number: the arguments of :func:`cause_of`, mixed."""
     longer = gap - reaction
     slow = (longer >= LATE) * 1 + (longer >= LATEST)
@@ -72,7 +73,7 @@ def _number(gap, reaction, ended_by, small, reply, side, client):  # type: ignor
     return (((ended_by * 3 + slow) * 2 + reply) * 2 + corked * 1) * 2 + (client == side) * 1
 
 
-def causes(gaps, reaction: Column, client: Column) -> Totals:  # type: ignore[no-untyped-def]
+def causes(gaps: Columns, reaction: Column, client: Column) -> Totals:
     """Count and total ns by cause, of idle gaps (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
 
     Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.

@@ -65,9 +65,9 @@ def each(rule: Callable[..., Any], *columns: Column) -> Column:
     return [rule(*row) for row in zip(*columns, strict=True)]
 
 
-def where(said: Column) -> Column:
+def where(condition: Column) -> Column:
     """The numbers of the rows of which it is true."""
-    return said.nonzero()[0] if is_array(said) else [row for row, is_so in enumerate(said) if is_so]
+    return condition.nonzero()[0] if is_array(condition) else [row for row, met in enumerate(condition) if met]
 
 
 def pick(column: Column, rows: Column) -> Column:

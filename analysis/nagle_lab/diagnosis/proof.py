@@ -113,10 +113,10 @@ def prove(candidates: Columns, ends: Ends) -> Proof:
     excess = each(lambda after, trip: after - trip, release, round_trip)
     early = each(_early, ends.handshake, round_trip)
     late = each(is_late, wait, peer)
-    judged = where(each(lambda late, off: late & (off == 0), late, off))
+    delayed = where(each(lambda late, off: late & (off == 0), late, off))
     stalls, prompt, coincidence = [], 0, 0
-    for group in groups(pick(ends.program, judged)):
-        rows = pick(judged, group)
+    for group in groups(pick(ends.program, delayed)):
+        rows = pick(delayed, group)
         caused, by_chance = _caused(*(pick(column, rows) for column in (wait, release, excess, early)))
         prompt += len(caused)
         if by_chance:
@@ -128,7 +128,7 @@ def prove(candidates: Columns, ends: Ends) -> Proof:
         round_trips=where(each(_waits_for_round_trip, wait, peer, off, excess)),
         nagle_off=total(off),
         not_late=total(each(lambda late, off: (late == 0) & (off == 0), late, off)),
-        later_release=len(judged) - prompt,
+        later_release=len(delayed) - prompt,
         coincidence=coincidence,
     )
 

@@ -89,14 +89,14 @@ class ConnectionRows(_Rows[Connection]):
 class StallRows(_Rows[Stall], Stalls):
     """Every proved stall, in order of release."""
 
-    def __init__(self, found: Findings) -> None:
-        super().__init__(found.stalls)
-        self._found = found
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(findings.stalls)
+        self._findings = findings
         self._ends = lru_cache(_AT_ONCE)(self._ends_of)
 
     def typical(self) -> Stall:
         """The first stall whose wait is the median one, to the microsecond: the one to show."""
-        percentiles = self._found.wait.percentiles([50])
+        percentiles = self._findings.wait.percentiles([50])
         assert percentiles is not None, "there is no stall"
         wait = LAYOUTS["candidate"].columns["wait"]
         for row in self._table.rows():
@@ -113,18 +113,18 @@ class StallRows(_Rows[Stall], Stalls):
         )  # fmt: skip
 
     def _ends_of(self, connection: int, side: int) -> tuple[Endpoint, Endpoint]:
-        return end_of(self._found, connection, side), end_of(self._found, connection, 1 - side)
+        return end_of(self._findings, connection, side), end_of(self._findings, connection, 1 - side)
 
 
 class ExchangeRows(_Rows[Exchange]):
     """Every answered exchange, in the order in which they ended; ``first_ts`` is the first packet's time, ns."""
 
-    def __init__(self, found: Findings, exchanges: Table, first_ts: int) -> None:
+    def __init__(self, findings: Findings, exchanges: Table, first_ts: int) -> None:
         super().__init__(exchanges)
         self._first_ts = first_ts
         columns = LAYOUTS["candidate"].columns
         connection, exchange = columns["connection"], columns["exchange"]
-        self._stalled = {(row[connection], row[exchange]) for row in found.stalls.rows()}
+        self._stalled = {(row[connection], row[exchange]) for row in findings.stalls.rows()}
 
     def _make(self, row: tuple[Any, ...]) -> Exchange:
         connection, asked, *gaps, number = row
@@ -134,9 +134,9 @@ class ExchangeRows(_Rows[Exchange]):
         return Exchange(connection, number + 1, seconds, to_ack, to_response, total, stalled)
 
 
-def end_of(found: Findings, connection: int, side: int) -> Endpoint:
+def end_of(findings: Findings, connection: int, side: int) -> Endpoint:
     """One end of a connection."""
-    row = found.connections.row(connection)
+    row = findings.connections.row(connection)
     return _endpoint({name: row[place] for name, place in _COLUMNS.items()}, side)
 
 

@@ -17,23 +17,23 @@ from nagle_lab.tcp.engine import Totals
 from nagle_lab.tcp.tables import Table
 
 
-def summarize(capture: Capture, totals: Totals, found: Findings, exchanges: Table | None) -> Result:
+def summarize(capture: Capture, totals: Totals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
-    summary = _summary(totals, found)
+    summary = _summary(totals, findings)
     stalls = 0 if capture.set_back else summary.stalls  # a clock that was set proves nothing
     verdict, reason = decide(totals.segments, summary.exchanges, stalls, _damage(capture))
     return Result(
         schema=SCHEMA,
         source=_source(capture, totals),
-        quality=_quality(capture, totals, found),
+        quality=_quality(capture, totals, findings),
         verdict=verdict,
-        reason=_stall_reason(found, summary) if verdict is Verdict.STALL else reason,
+        reason=_stall_reason(findings, summary) if verdict is Verdict.STALL else reason,
         summary=summary,
-        silences=_silences(found),
-        histograms={"wait_ms": _histogram(found.wait), "exchange_ms": _histogram(totals.durations["total"])},
-        connections=ConnectionRows(found.connections),
-        stalls=StallRows(found),
-        exchanges=None if exchanges is None else ExchangeRows(found, exchanges, totals.first_ts or 0),
+        silences=_silences(findings),
+        histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
+        connections=ConnectionRows(findings.connections),
+        stalls=StallRows(findings),
+        exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
     )
 
 
@@ -59,7 +59,7 @@ def _source(capture: Capture, totals: Totals) -> Source:
     )
 
 
-def _quality(capture: Capture, totals: Totals, found: Findings) -> Quality:
+def _quality(capture: Capture, totals: Totals, findings: Findings) -> Quality:
     copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
     for kind, count in totals.not_decoded.items():
@@ -68,15 +68,15 @@ def _quality(capture: Capture, totals: Totals, found: Findings) -> Quality:
     return Quality(
         damage=_damage(capture),
         not_decoded=dict(most_first) | copies,
-        handshakes=found.sums.whole["syns"],
-        rejected=dict(found.rejected),
+        handshakes=findings.sums.whole["syns"],
+        rejected=dict(findings.rejected),
     )
 
 
-def _summary(totals: Totals, found: Findings) -> Summary:
-    whole, by_role = found.sums.whole, found.sums.by_role
-    wait, total = _spread(found.wait), whole["answered"]
-    round_trips = {role: _median(shortest, 10) for role, shortest in found.sums.round_trip.items()}
+def _summary(totals: Totals, findings: Findings) -> Summary:
+    whole, by_role = findings.sums.whole, findings.sums.by_role
+    wait, total = _spread(findings.wait), whole["answered"]
+    round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
     return Summary(
         connections=totals.connections,
         exchanges=total,
@@ -90,8 +90,8 @@ def _summary(totals: Totals, found: Findings) -> Summary:
         packets_by=by_role["packets"],
         segments_by=by_role["segments"],
         wait_ms=wait,
-        release_us=_spread(found.release),
-        ack_timer_ms=_median(found.ack_timer, 1e3),
+        release_us=_spread(findings.release),
+        ack_timer_ms=_median(findings.ack_timer, 1e3),
         round_trip_us=round_trips,
         captured_near=_near(*round_trips.values()),
         request_to_ack_ms=_spread(totals.durations["to_ack"]),
@@ -99,22 +99,22 @@ def _summary(totals: Totals, found: Findings) -> Summary:
         exchange_ms=_spread(totals.durations["total"]),
         wire_bytes=sum(by_role["wire"].values()),
         payload_bytes=sum(by_role["payload"].values()),
-        lost_ms_total=round(found.wait.total / 1e6, 3),
+        lost_ms_total=round(findings.wait.total / 1e6, 3),
         packets_per_exchange=round(totals.segments / total, 2) if total else 0.0,
-        held_by=found.held.role,
-        delayed_by=found.delayed.role,
-        remedy=_remedy(found, wait),
+        held_by=findings.held.role,
+        delayed_by=findings.delayed.role,
+        remedy=_remedy(findings, wait),
     )
 
 
-def _silences(found: Findings) -> dict[Cause, Silence]:
-    by_cause = ((cause, *found.idle.get(cause, (0, 0))) for cause in Cause)
+def _silences(findings: Findings) -> dict[Cause, Silence]:
+    by_cause = ((cause, *findings.idle.get(cause, (0, 0))) for cause in Cause)
     return {cause: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
-def _stall_reason(found: Findings, summary: Summary) -> str:
+def _stall_reason(findings: Findings, summary: Summary) -> str:
     assert summary.wait_ms
-    held, delayed = _named(found, found.held), _named(found, found.delayed)
+    held, delayed = _named(findings, findings.held), _named(findings, findings.delayed)
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
@@ -122,17 +122,17 @@ def _stall_reason(found: Findings, summary: Summary) -> str:
     )
 
 
-def _named(found: Findings, ends: Named) -> str:
+def _named(findings: Findings, ends: Named) -> str:
     """ "the server (10.0.0.2:80)" for one end, "the client" for many, else "both ends"."""
     if ends.role == "both":
         return "both ends"
-    return f"the {ends.role} ({end_of(found, *ends.only)})" if ends.only else f"the {ends.role}"
+    return f"the {ends.role} ({end_of(findings, *ends.only)})" if ends.only else f"the {ends.role}"
 
 
-def _remedy(found: Findings, wait: Spread | None) -> str | None:
+def _remedy(findings: Findings, wait: Spread | None) -> str | None:
     if not wait:
         return None
-    held, delayed = _named(found, found.held), _named(found, found.delayed)
+    held, delayed = _named(findings, findings.held), _named(findings, findings.delayed)
     return (
         f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
         f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {wait.p50:.1f} ms per stalled exchange."

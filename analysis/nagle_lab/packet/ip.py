@@ -83,7 +83,7 @@ def _gre(packet: Packet) -> None:
 
 
 def _udp(packet: Packet) -> None:
-    """UDP is only looked into for tunnels, which are told by their destination port."""
+    """UDP is only looked into for tunnels, which have destination ports of their own."""
     if not packet.has(UDP_HEADER):
         return
     port = packet.u16(2)

@@ -1,4 +1,4 @@
-/* The TCP machine: the twin of machine.py, function for function; what each does is told there. */
+/* The TCP machine: the twin of machine.py, function for function: see there for what each does. */
 #include "machine.h"
 
 #include <stdlib.h>
