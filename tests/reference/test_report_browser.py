@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.experiments.comparison import compare_opened, opened
+from nagle_lab.experiments.comparison import compare
 from nagle_lab.reports.html import report_page, shown_at
 from nagle_lab.reports.html.overview import comparison_page
+from nagle_lab.runs.opened import opened
 from support import hostile
 from support.browser import Page, chromium
 
@@ -163,7 +164,7 @@ def evil(tmp_path_factory) -> dict[str, str]:
     shown, unusable = [shown_at(path) for path in paths], [(text, text) for text in hostile.MARKUP]
     return {
         "report": report_page(shown, unusable),
-        "comparison": comparison_page(compare_opened([opened(path) for path in paths]), shown),
+        "comparison": comparison_page(compare([opened(path) for path in paths]), shown),
     }
 
 

@@ -5,28 +5,28 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.exports import Exports, Wanted
+from nagle_lab.cli.exports import Exports
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.evidence.examples import examples
-from nagle_lab.reports import terminal
+from nagle_lab.reports.terminal import console, show_capture, show_pair
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
 
 
-def analyze_files(
-    paths: tuple[Path, ...], expect: str | None, as_json: bool, *, rotated: bool, same_traffic: bool, wanted: Wanted
+def command(
+    paths: Sequence[Path], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool, **files: Path | None
 ) -> Exit:
-    """Diagnose captures, print each, and write the files wanted; the worst of them decides the exit code."""
+    """Diagnose captures, print each, and write the files asked for; the worst of them decides the exit code."""
     _keep_freed_memory()
     expected = Verdict(expect.upper()) if expect else None
-    captures = [paths] if rotated else [(path,) for path in paths]
+    captures = [paths] if rotated else [[path] for path in paths]
     if same_traffic:
         if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
             raise NagleLabError("--same-traffic takes two capture files, one from each end")
         _show_pair(paths, as_json)
-    with Exports(wanted) as exports:
+    with Exports(files) as exports:
         return worst([_analyze_or_tell(capture, expected, as_json, exports) for capture in captures])
 
 
@@ -41,46 +41,45 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _NEVER)
 
 
-def _show_pair(paths: tuple[Path, ...], as_json: bool) -> None:
+def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
     from nagle_lab.evidence.pair import match
 
     pair = match(*(analyze(path, sha256=False) for path in paths))
     if as_json:
         sys.stdout.write(pair.to_json())
     else:
-        terminal.show_pair(pair, terminal.console())
+        show_pair(pair, console())
 
 
 def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
-        return _analyze_one(paths, expected, as_json, exports)
+        if len(paths) == 1 and paths[0].is_dir():
+            from nagle_lab.cli.report import report
+            from nagle_lab.runs.run import is_run, judge
+
+            if is_run(paths[0]):
+                return report(judge(paths[0]), as_json, exports, expected)
+        return _analyze(paths, expected, as_json, exports)
     except NagleLabError as error:
         tell(str(error))
         exports.unusable(" ".join(path.name for path in paths), error)
         return error.exit_code
 
 
-def _analyze_one(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
-    if len(paths) == 1 and paths[0].is_dir():
-        from nagle_lab.cli.report import report
-        from nagle_lab.runs.run import is_run, judge
-
-        if is_run(paths[0]):
-            return report(judge(paths[0]), as_json, exports, expected)
-    written = as_json or exports.wanted
-    result = analyze([str(path) for path in paths], exchanges=exports.with_tables, sha256=written)
-    files = paths if all(path.is_file() for path in paths) else []  # what a pipe brought is gone
-    shown = files if exports.with_packets or not as_json else []
-    packets = examples(shown, result, typical_only=not exports.with_report)
+def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
+    sha256 = as_json or bool(exports.files)
+    result = analyze([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
+    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
+    to_draw = paths if readable and (exports.with_packets or not as_json) else []
+    packets = examples(to_draw, result, typical_only=exports.typical_only)
     if as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        terminal.show_capture(result, packets.typical, terminal.console())
-    verdict = Verdict(result.verdict)
-    code = exit_code(verdict, expected)
+        show_capture(result, packets.typical, console())
+    code = exit_code(result.verdict, expected)
     exports.capture(result, packets, code, expected)
     if code is Exit.CONTRADICTED and not as_json:
-        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {verdict}")
+        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
     return code

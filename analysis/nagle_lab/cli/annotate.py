@@ -8,11 +8,11 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
-from nagle_lab.reports import terminal
+from nagle_lab.reports.terminal import shown_path
 from nagle_lab.runs.run import is_run, judge
 
 
-def annotate_capture(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
+def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
     """Annotate one capture (or rotated files, or a run's capture nearest the held end); print a display filter."""
     if out is None and not with_filter:
         raise NagleLabError("annotate: say -o OUT.pcapng, or --filter, or both")
@@ -21,7 +21,7 @@ def annotate_capture(paths: Sequence[Path], out: Path | None, force: bool, rotat
     files, result = _analyzed(paths)
     if out:
         annotate(files, result, out, force=force)
-        _told(files, result, out)
+        _tell_written(files, result, out)
     if with_filter:
         sys.stdout.write(f"{COMMENT_FILTER if out and result.stalls else _frames(result)}\n")
     return Exit.OK
@@ -37,12 +37,12 @@ def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
     return paths, analyze([str(path) for path in paths])
 
 
-def _told(files: Sequence[Path], result: Result, out: Path) -> None:
-    """One line of what was written, and what of it to know."""
+def _tell_written(files: Sequence[Path], result: Result, out: Path) -> None:
+    """One line on stderr about the file written, and one for each damage of the capture."""
     stalls = len(result.stalls)
     about = f"{stalls:,} stalls commented; select them with {COMMENT_FILTER}" if stalls else "no stall in it"
     names = " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
-    tell(f"{terminal.shown_path(out)}: {names}, {result.verdict}, {about}")
+    tell(f"{shown_path(out)}: {names}, {result.verdict}, {about}")
     for damage in result.quality.damage:
         tell(damage)
 

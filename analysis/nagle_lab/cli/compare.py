@@ -4,31 +4,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.exports import require_writable, write_whole
+from nagle_lab.cli.exports import require_writable, write_wanted
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.comparison import compare_opened, opened
-from nagle_lab.reports import terminal
+from nagle_lab.experiments.comparison import Comparison, compare
 from nagle_lab.reports.comparison import markdown, show_comparison
+from nagle_lab.reports.terminal import console
+from nagle_lab.runs.opened import opened
+from nagle_lab.runs.run import Run
 
 
-def compare_paths(
-    paths: Sequence[Path], as_json: bool, markdown_file: Path | None, html_file: Path | None = None
-) -> Exit:
+def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
     """Compare run folders and capture files with the first of them, and print it."""
-    for file in filter(None, (markdown_file, html_file)):
-        require_writable(file)
+    require_writable(files)
     sources = [opened(path) for path in paths]
-    found = compare_opened(sources)
+    comparison = compare(sources)
     if as_json:
-        sys.stdout.write(found.to_json())
+        sys.stdout.write(comparison.to_json())
     else:
-        show_comparison(found, terminal.console())
-    if markdown_file:
-        write_whole(markdown_file, markdown(found))
-    if html_file:
-        from nagle_lab.reports.html import shown_of  # noqa: PLC0415  (plots take time to import)
-        from nagle_lab.reports.html.overview import comparison_page  # noqa: PLC0415
+        show_comparison(comparison, console())
+    write_wanted(files, markdown=lambda: markdown(comparison), html=lambda: _page(comparison, sources, paths))
+    return comparison.code
 
-        shown = [shown_of(source, path) for source, path in zip(sources, paths, strict=True)]
-        write_whole(html_file, comparison_page(found, shown))
-    return found.code
+
+def _page(comparison: Comparison, sources: Sequence[Run | Result], paths: Sequence[Path]) -> str:
+    from nagle_lab.reports.html import shown_of  # noqa: PLC0415  (plots take time to import)
+    from nagle_lab.reports.html.overview import comparison_page  # noqa: PLC0415
+
+    return comparison_page(comparison, [shown_of(*each) for each in zip(sources, paths, strict=True)])

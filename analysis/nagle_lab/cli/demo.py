@@ -3,39 +3,42 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from nagle_lab.demo import Person, Walk, prepared, workshop
+from nagle_lab.demo.answers import Person, prepared
 from nagle_lab.demo.outline import show_outline
 from nagle_lab.demo.screens import WIDTH
+from nagle_lab.demo.script import workshop
+from nagle_lab.demo.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
 from nagle_lab.lab.docker import engine_version
 from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
-from nagle_lab.reports import terminal
+from nagle_lab.reports.terminal import console
 from nagle_lab.runs.run import Run, is_run, judge
 
 COMMITTED = tuple(REPOSITORY / "captures" / folder for folder in ("reference", "workshop"))
 
 
-def demo(parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, runs: Path) -> Exit:
+def command(parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, runs: Path) -> Exit:
     """Walk through the workshop, all of it or the ``parts`` named; ``answers`` is a file, ``good``, or None: ask."""
-    told = workshop()
-    told = told.part(parts) if parts else told
-    screen = terminal.console(at_most=WIDTH)
+    script = workshop()
+    script = script.part(parts) if parts else script
+    screen = console(at_most=WIDTH)
     screen.width = min(screen.width, WIDTH)  # the same where there is no terminal
     if outline:
-        show_outline(told, screen)
+        show_outline(script, screen)
         return Exit.OK
     if answers is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NagleLabError("the workshop asks questions: run it in a terminal, or with --answers good (or a FILE)")
-    answering = prepared(answers, told.questions) if answers is not None else Person()
-    if not without_lab and told.incidents:
+    answering = prepared(answers, script.questions) if answers is not None else Person()
+    if not without_lab and script.incidents:
         _require_docker()
-    play = _stored if without_lab else _Live(runs, screen)
-    return Walk(told, answering, play, screen, without_lab=without_lab).go()
+    play = _stored if without_lab else partial(_live, runs, screen)
+    return Walk(script, answering, play, screen, without_lab=without_lab).go()
 
 
 def _require_docker() -> None:
@@ -45,19 +48,12 @@ def _require_docker() -> None:
         raise NagleLabError(f"{error}; --without-lab shows committed runs instead") from error
 
 
-class _Live:
-    """Runs of the lab, here and now."""
-
-    def __init__(self, runs: Path, screen: Console) -> None:
-        self._runs, self._screen = runs, screen
-
-    def __call__(
-        self, scenario: Scenario, variant: Variant, settings: Mapping[str, str]
-    ) -> tuple[Run | None, Outcome]:
-        """Run the variant, with the current stage on the screen."""
-        name = f"{scenario.name} {variant.name}"
-        with _stages(self._screen, name) as progress:
-            return attempt(lambda: make_run(scenario, variant, settings, self._runs, progress))
+def _live(
+    runs: Path, screen: Console, scenario: Scenario, variant: Variant, settings: Mapping[str, str]
+) -> tuple[Run | None, Outcome]:
+    """Run the variant in the lab, with the current stage on the screen."""
+    with _stages(screen, f"{scenario.name} {variant.name}") as progress:
+        return attempt(lambda: make_run(scenario, variant, settings, runs, progress))
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,25 +20,14 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415  (imports inside methods: a diagnosis that exports nothing must not wait for them)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The files asked for; None: not."""
-
-    junit: Path | None = None
-    markdown: Path | None = None
-    html: Path | None = None
-    csv: Path | None = None
-    parquet: Path | None = None
-
-
 class Exports:
-    """A context manager: collects what a command found, and writes the files at its end, each whole or not at all.
+    """A context manager: collects what a command reports, and writes ``files``, by format, each whole or not at all.
 
     Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(self, files: Mapping[str, Path | None]) -> None:
+        self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
         self._tables: list[Tables] = []
         self._suites: list[Suite] = []
@@ -48,39 +37,31 @@ class Exports:
         self._unusable: list[tuple[str, str]] = []
 
     @property
-    def wanted(self) -> bool:
-        """Whether any file is."""
-        return self._wanted != Wanted()
-
-    @property
-    def with_tables(self) -> bool:
+    def with_exchanges(self) -> bool:
         """Whether a file has a row for each exchange."""
-        return bool(self._wanted.csv or self._wanted.parquet)
+        return bool(self.files.keys() & {"csv", "parquet"})
 
     @property
     def with_packets(self) -> bool:
         """Whether a file shows packets."""
-        return bool(self._wanted.markdown or self._wanted.html)
+        return bool(self.files.keys() & {"markdown", "html"})
 
     @property
-    def with_report(self) -> bool:
-        """Whether a file shows more packets than those of a typical stall."""
-        return bool(self._wanted.html)
+    def typical_only(self) -> bool:
+        """Whether no file shows more packets than those of a typical stall."""
+        return "html" not in self.files
 
     def __enter__(self) -> Self:
-        wanted = self._wanted
-        files = [file for file in (wanted.junit, wanted.markdown, wanted.html, wanted.csv, wanted.parquet) if file]
-        for file in files:
-            require_writable(file)
-        if len(set(files)) < len(files):
+        require_writable(self.files)
+        if len(set(self.files.values())) < len(self.files):
             raise NagleLabError("two outputs have the same name: name a file for each")
         with ExitStack() as stack:
-            if self.with_tables:
-                from nagle_lab.reports.tabular import CsvWriter, ParquetWriter, Tables
+            if self.with_exchanges:
+                from nagle_lab.reports.tabular import WRITERS, Tables
 
-                for name, writer in ((wanted.csv, CsvWriter), (wanted.parquet, ParquetWriter)):
-                    if name:
-                        self._tables.append(stack.enter_context(Tables(name, writer)))
+                for name, writer in WRITERS.items():
+                    if name in self.files:
+                        self._tables.append(stack.enter_context(Tables(self.files[name], writer)))
             self._stack = stack.pop_all()
         return self
 
@@ -88,77 +69,89 @@ class Exports:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
-        if kind is not None:
-            return
-        if self._wanted.junit:
-            from nagle_lab.reports.junit import Suite, junit
+        if kind is None:
+            markdown = "\n".join(self._pages)
+            write_wanted(self.files, junit=self._junit, markdown=lambda: markdown, html=self._html)
 
-            own = [Suite("captures", self._cases)] if self._cases else []
-            write_whole(self._wanted.junit, junit([*self._suites, *own]))
-        if self._wanted.markdown:
-            write_whole(self._wanted.markdown, "\n".join(self._pages))
-        if self._wanted.html:
-            from nagle_lab.reports.html import report_page
+    def _junit(self) -> str:
+        from nagle_lab.reports.junit import Suite, junit
 
-            write_whole(self._wanted.html, report_page(self._shown, self._unusable))
+        return junit([*self._suites, *([Suite("captures", self._cases)] if self._cases else [])])
+
+    def _html(self) -> str:
+        from nagle_lab.reports.html import report_page
+
+        return report_page(self._shown, self._unusable)
 
     def capture(self, result: "Result", packets: "Examples", code: Exit, expected: str | None) -> None:
         """A diagnosed capture."""
-        if self._wanted.junit:
+        if "junit" in self.files:
             from nagle_lab.reports.junit import case_of_capture
 
             self._cases.append(case_of_capture(result, code, expected))
-        if self._wanted.markdown:
+        if "markdown" in self.files:
             from nagle_lab.reports.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
             self._pages.append(page_of_capture(result, packets.typical, against))
-        if self._wanted.html:
+        if "html" in self.files:
             from nagle_lab.reports.html import shown_capture
 
             self._shown.append(shown_capture(result, packets))
         for tables in self._tables:
             tables.add(result.source.file, result)
 
-    def run(self, judged: "Run", packets: "Examples", code: Exit, expected: str | None = None) -> None:
+    def run(self, run: "Run", packets: "Examples", code: Exit, expected: str | None = None) -> None:
         """A judged run, held against ``expected``, or else against what its variant expects."""
-        unlike = judged.contradictions
+        contradictions = run.contradictions
         if expected:
-            unlike = [] if judged.verdict == expected else [f"expected {expected}, found {judged.verdict}"]
-        if self._wanted.junit:
+            contradictions = [] if run.verdict == expected else [f"expected {expected}, found {run.verdict}"]
+        if "junit" in self.files:
             from nagle_lab.reports.junit import suite_of_run
 
-            self._suites.append(suite_of_run(judged, code, unlike))
-        if self._wanted.markdown:
+            self._suites.append(suite_of_run(run, code, contradictions))
+        if "markdown" in self.files:
             from nagle_lab.reports.markdown import page_of_run
 
-            self._pages.append(page_of_run(judged, packets.typical, unlike))
-        if self._wanted.html:
+            self._pages.append(page_of_run(run, packets.typical, contradictions))
+        if "html" in self.files:
             from nagle_lab.reports.html import shown_run
 
-            self._shown.append(shown_run(judged, packets))
+            self._shown.append(shown_run(run, packets))
         for tables in self._tables:
-            for name, result in judged.results.items():
-                tables.add(f"{judged.folder.name}/{name}.pcap", result)
+            for name, result in run.results.items():
+                tables.add(f"{run.folder.name}/{name}.pcap", result)
 
     def unusable(self, name: str, error: NagleLabError) -> None:
         """What could not be diagnosed at all."""
         self._unusable.append((name, str(error)))
-        if self._wanted.junit:
+        if "junit" in self.files:
             from nagle_lab.reports.junit import Case
 
             verdict = "INCONCLUSIVE" if error.exit_code is Exit.INCONCLUSIVE else "unusable"
             self._cases.append(Case(name, error.exit_code, verdict, str(error)))
-        if self._wanted.markdown:
+        if "markdown" in self.files:
             from nagle_lab.reports.markdown import escaped
 
             self._pages.append(f"### ⚠️ unusable · {escaped(name)}\n\n{escaped(str(error))}\n")
 
 
-def require_writable(file: Path) -> None:
-    """Raise NagleLabError unless ``file`` can be written: better now than after an hour of runs."""
-    if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise NagleLabError(f"{file} cannot be written: name a file in a folder that exists and is yours")
+def require_writable(files: Mapping[str, Path | None]) -> None:
+    """Raise NagleLabError unless each file asked for can be written: better now than after an hour of runs."""
+    for file in filter(None, files.values()):
+        if (
+            file.is_dir()
+            or not file.parent.is_dir()
+            or not os.access(file if file.exists() else file.parent, os.W_OK)
+        ):
+            raise NagleLabError(f"{file} cannot be written: name a file in a folder that exists and is yours")
+
+
+def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]) -> None:
+    """Write those of the ``contents``, by format, for which there is a file; the others are never made."""
+    for name, content in contents.items():
+        if file := files.get(name):
+            write_whole(file, content())
 
 
 def write_whole(file: Path, text: str) -> None:

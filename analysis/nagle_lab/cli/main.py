@@ -1,7 +1,7 @@
 """The command line: its commands, their options, and how every one of them ends.
 
-Each command imports what it does when it is called: ``--version`` and ``--help`` need no NumPy, and diagnosing a
-capture needs no lab. What they do is in ``commands``.
+What each command does is in the module of its name, imported when it is called: ``--help`` imports none of them, and
+diagnosing a capture needs no lab.
 """
 
 import gc
@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ import click
 
 from nagle_lab import __version__
 from nagle_lab.errors import Exit, NagleLabError, tell
-
-# ruff: noqa: PLC0415  (imports inside functions: on purpose, and only in this module)
 
 RUNS = Path(__file__).parents[3] / "captures" / "runs"
 _PATH = click.Path(path_type=Path)
@@ -59,13 +58,17 @@ def cli() -> None:
     """
 
 
+def _command(name: str, options: dict[str, Any]) -> Exit:
+    """Call a command by the names of its options; its module is imported only now."""
+    code: Exit = import_module(f"nagle_lab.cli.{name}").command(**options)
+    return code
+
+
 @cli.command("list")
 @click.argument("scenario", required=False)
-def list_(scenario: str | None) -> Exit:
+def list_(**options: Any) -> Exit:
     """Name every scenario and its variants; of one SCENARIO also its parameters and all that its variants teach."""
-    from nagle_lab.cli.scenarios import list_scenarios
-
-    return list_scenarios(scenario)
+    return _command("list", options)
 
 
 @cli.command("run")
@@ -77,47 +80,25 @@ def list_(scenario: str | None) -> Exit:
 @junit_option
 @markdown_option
 @html_option
-def run_(
-    scenario: str,
-    variant: str,
-    *,
-    settings: tuple[str, ...],
-    runs: Path,
-    as_json: bool,
-    **files: Path | None,
-) -> Exit:
+def run_(**options: Any) -> Exit:
     """Run one variant of a scenario, record its captures, analyse, and hold the verdict against the expected one."""
-    from nagle_lab.cli.exports import Wanted
-    from nagle_lab.cli.run import run
-
-    return run(scenario, variant, settings, runs, as_json, files=Wanted(**files))
+    return _command("run", options)
 
 
 @cli.command("matrix")
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]…")
 @click.option("--repeat", type=click.IntRange(1), default=1, help="Run it all so often; figures are medians then.")
-@click.option("--json", "json_file", type=_PATH, metavar="FILE", help="Write every run and figure to FILE.")
-@click.option("--markdown", "markdown_file", type=_PATH, metavar="FILE", help="Write the tables to FILE.")
+@click.option("--json", type=_PATH, metavar="FILE", help="Write every run and figure to FILE.")
+@click.option("--markdown", type=_PATH, metavar="FILE", help="Write the tables to FILE.")
 @junit_option
 @html_option
 @runs_option()
-def matrix_(
-    scenarios: tuple[str, ...],
-    repeat: int,
-    json_file: Path | None,
-    markdown_file: Path | None,
-    *,
-    junit: Path | None,
-    html: Path | None,
-    runs: Path,
-) -> Exit:
+def matrix_(**options: Any) -> Exit:
     """Run every variant of the SCENARIOs, or of all there are, and print a table of each.
 
     Exit codes: 0 all as expected, 1 a verdict contradicts, 2 a run failed or is INVALID, 3 some are inconclusive.
     """
-    from nagle_lab.cli.matrix import run_matrix
-
-    return run_matrix(scenarios, repeat, json_file, markdown_file, runs, junit_file=junit, html_file=html)
+    return _command("matrix", options)
 
 
 @cli.command("sweep")
@@ -128,24 +109,13 @@ def matrix_(
 @runs_option(RUNS / "sweep")
 @click.option("--json", "as_json", is_flag=True, help="Print every run on stdout, as JSON.")
 @html_option
-def sweep_(
-    scenario: str,
-    span: str | None,
-    *,
-    only: tuple[str, ...],
-    settings: tuple[str, ...],
-    runs: Path,
-    as_json: bool,
-    html: Path | None,
-) -> Exit:
+def sweep_(**options: Any) -> Exit:
     """Run a SCENARIO with its size doubling from LO to HI, and locate exactly where it begins and ends to stall.
 
     NAME is `size`, which stands for the parameter that the scenario sweeps, or another of its whole-number
     parameters, in upper or lower case. Exit codes: 0, 2 a run failed or is INVALID, 3 a run is inconclusive.
     """
-    from nagle_lab.cli.sweep import run_sweep
-
-    return run_sweep(scenario, span, only=only, settings=settings, as_json=as_json, runs=runs, html_file=html)
+    return _command("sweep", options)
 
 
 @cli.command("analyze")
@@ -159,37 +129,25 @@ def sweep_(
 @html_option
 @click.option("--csv", type=_FILE, metavar="F", help="Write every stall to F, connections to NAME.connections.csv.")
 @click.option("--parquet", type=_FILE, metavar="F", help="The same as Parquet, where pyarrow is installed.")
-def analyze_(
-    paths: tuple[Path, ...],
-    expect: str | None,
-    as_json: bool,
-    rotated: bool,
-    same_traffic: bool,
-    **files: Path | None,
-) -> Exit:
+def analyze_(**options: Any) -> Exit:
     """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
 
     Several FILEs are several captures, unless they are --rotated.
     """
-    from nagle_lab.cli.analyze import analyze_files
-    from nagle_lab.cli.exports import Wanted
-
-    return analyze_files(paths, expect, as_json, rotated=rotated, same_traffic=same_traffic, wanted=Wanted(**files))
+    return _command("analyze", options)
 
 
 @cli.command("show")
 @click.argument("path", type=_PATH, metavar="FILE|RUN")
-@click.option("--stall", "number", type=int, help="Which one, from 1 in order of the late ACK; else a typical one.")
+@click.option("--stall", "number", type=int, help="Which one, from 1 in order of the release; else a typical one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
 @html_option
-def show_(path: Path, number: int | None, as_json: bool, html: Path | None) -> Exit:
+def show_(**options: Any) -> Exit:
     """Show one stall of a capture with full detail of its three frames, or a stored run again.
 
     Of a run folder, --stall N shows a stall in the capture at the end that held.
     """
-    from nagle_lab.cli.show import show
-
-    return show(path, number, as_json, html)
+    return _command("show", options)
 
 
 @cli.command("compare")
@@ -197,14 +155,12 @@ def show_(path: Path, number: int | None, as_json: bool, html: Path | None) -> E
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison on stdout, as JSON.")
 @markdown_option
 @html_option
-def compare_(paths: tuple[Path, ...], as_json: bool, markdown: Path | None, html: Path | None) -> Exit:
+def compare_(**options: Any) -> Exit:
     """Hold runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
 
     Each is a run folder or a capture file. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
-    from nagle_lab.cli.compare import compare_paths
-
-    return compare_paths(paths, as_json, markdown, html)
+    return _command("compare", options)
 
 
 @cli.command("annotate")
@@ -213,26 +169,22 @@ def compare_(paths: tuple[Path, ...], as_json: bool, markdown: Path | None, html
 @click.option("--force", is_flag=True, help="Write over OUT where it exists.")
 @click.option("--rotated", is_flag=True, help="Several FILEs are one capture, rotated: oldest first.")
 @click.option("--filter", "with_filter", is_flag=True, help="Print a display filter of its frames; with -o, for OUT.")
-def annotate_(paths: tuple[Path, ...], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
+def annotate_(**options: Any) -> Exit:
     """Write a capture with a comment on every trigger, late ACK and release, and the verdict on the first frame.
 
     Wireshark then shows the proof. Of a run folder it is the capture nearest the held end.
     """
-    from nagle_lab.cli.annotate import annotate_capture
-
-    return annotate_capture(paths, out, force, rotated, with_filter)
+    return _command("annotate", options)
 
 
 @cli.command("verify")
 @click.argument("path", type=_PATH, metavar="FILE")
-def verify_(path: Path) -> Exit:
+def verify_(**options: Any) -> Exit:
     """Hold our packet table of a capture against tshark's, frame by frame, and say where they differ.
 
     Exit codes: 0 no difference but those by definition, 1 some, 2 unusable FILE or no tshark.
     """
-    from nagle_lab.cli.verify import verify
-
-    return verify(path)
+    return _command("verify", options)
 
 
 @cli.command("demo")
@@ -241,15 +193,13 @@ def verify_(path: Path) -> Exit:
 @click.option("--without-lab", is_flag=True, help="Run nothing: show the committed runs, where there is no Docker.")
 @click.option("--outline", is_flag=True, help="Print the questions, the right answers and the minutes, and end.")
 @runs_option(RUNS / "demo")
-def demo_(parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, runs: Path) -> Exit:
+def demo_(**options: Any) -> Exit:
     """Walk through the incidents in a terminal: predict, run, see what was on the wire; then captures to diagnose.
 
     Whatever is answered, the exit code is that of the runs: 0 all as expected, 1 one contradicts, 2 one failed or is
     INVALID, 3 one is inconclusive.
     """
-    from nagle_lab.cli.demo import demo
-
-    return demo(parts, answers, without_lab, outline, runs)
+    return _command("demo", options)
 
 
 def main(command: click.Command = cli) -> None:

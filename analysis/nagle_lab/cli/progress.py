@@ -1,7 +1,6 @@
 """How far a long series of runs is: a bar and the time left on a terminal, a line per run elsewhere."""
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -24,19 +23,16 @@ class RunsProgress:
             console=screen,
             speed_estimate_period=_FOREVER,
             transient=True,
+            disable=not screen.is_terminal,
         )
         self._task = self._bar.add_task("", total=planned)
 
     def __enter__(self) -> Self:
-        if self._screen.is_terminal:
-            self._bar.start()
+        self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._screen.is_terminal:
-            self._bar.stop()
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
     def more(self, runs: int) -> None:
         """That many runs have become necessary besides those planned."""
@@ -53,9 +49,9 @@ class RunsProgress:
         """The run's current stage."""
         self._bar.update(self._task, description=f"{self._what}: {stage}"[:60])
 
-    def end(self, said: str, *, notable: bool) -> None:
+    def end(self, outcome: str, *, notable: bool) -> None:
         """The run is over. On a terminal only what is ``notable`` stays; elsewhere every run has its line."""
         self._done += 1
         self._bar.update(self._task, completed=self._done)
         if notable or not self._screen.is_terminal:
-            self._screen.print(Text(f"{self._done}/{self._planned} {self._what}: {said}"), soft_wrap=True)
+            self._screen.print(Text(f"{self._done}/{self._planned} {self._what}: {outcome}"), soft_wrap=True)

@@ -12,23 +12,23 @@ from nagle_lab.runs.examples import examples_of_run
 from nagle_lab.runs.run import Run
 
 
-def report(judged: Run, as_json: bool, exports: Exports, expected: Verdict | None = None) -> Exit:
+def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None = None) -> Exit:
     """Print a run, and on stderr why it is not as expected if it is not; add it to the files.
 
     The exit code is of ``expected``, or else of what its variant expects.
     """
     packets = Examples()
     if exports.with_packets or not as_json:
-        packets = examples_of_run(judged, typical_only=not exports.with_report)
+        packets = examples_of_run(run, typical_only=exports.typical_only)
     if as_json:
-        sys.stdout.write(judged.to_json())
+        sys.stdout.write(run.to_json())
     else:
-        show_run(judged, packets.typical, console())
-    code = judged.exit_code()
+        show_run(run, packets.typical, console())
+    code = run.exit_code()
     if code is not Exit.OK:
-        conclusive = judged.verdict in (Verdict.STALL, Verdict.CLEAN)
-        why = "; ".join(judged.contradictions) if conclusive else f"{judged.verdict}: {judged.reason}"
-        tell(f"{why}; captures in {shown_path(judged.folder)}")
-    code = code if expected is None else exit_code(judged.verdict, expected)
-    exports.run(judged, packets, code, expected)
+        conclusive = run.verdict in (Verdict.STALL, Verdict.CLEAN)
+        why = "; ".join(run.contradictions) if conclusive else f"{run.verdict}: {run.reason}"
+        tell(f"{why}; captures in {shown_path(run.folder)}")
+    code = code if expected is None else exit_code(run.verdict, expected)
+    exports.run(run, packets, code, expected)
     return code

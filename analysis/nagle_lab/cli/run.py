@@ -1,29 +1,31 @@
 """nagle-lab run: one variant of a scenario, recorded and judged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from nagle_lab.cli.exports import Exports, Wanted
+from nagle_lab.cli.exports import Exports
 from nagle_lab.cli.report import report
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import make_run
 from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports import terminal
+from nagle_lab.reports.terminal import console
 
 
-def run(
-    scenario: str, variant: str, settings: Sequence[str], runs: Path, as_json: bool, *, files: Wanted | None = None
+def command(
+    scenario: str, variant: str, settings: Sequence[str], runs: Path, as_json: bool, **files: Path | None
 ) -> Exit:
-    """Run a variant once, print what came out, and write the files wanted."""
-    chosen = find_scenario(scenario)
-    wanted = chosen.variant(variant)
-    screen = terminal.console(stderr=True)
-    with Exports(files or Wanted()) as exports:
+    """Run a variant once, print the result, and write the files asked for.
+
+    On a terminal the stages of the run overwrite each other; elsewhere (a CI log) each has its line.
+    """
+    of = find_scenario(scenario)
+    chosen = of.variant(variant)
+    screen = console(stderr=True)
+    with Exports(files) as exports:
         with screen.status("starting") as status:
-            judged = make_run(chosen, wanted, parsed_settings(settings), runs, _progress(screen, status.update))
-        return report(judged, as_json, exports)
+            progress = status.update if screen.is_terminal else lambda stage: screen.print(f"… {stage}")
+            made = make_run(of, chosen, parsed_settings(settings), runs, progress)
+        return report(made, as_json, exports)
 
 
 def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -35,8 +37,3 @@ def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:
             raise NagleLabError(f"--set {pair}: not NAME=VALUE")
         settings[name] = value
     return settings
-
-
-def _progress(screen: Console, update: Callable[[str], None]) -> Callable[[str], None]:
-    """On a terminal the current stage, overwritten; elsewhere (a CI log) a line per stage."""
-    return update if screen.is_terminal else (lambda stage: screen.print(f"… {stage}"))

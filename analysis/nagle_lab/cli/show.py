@@ -3,55 +3,49 @@
 import sys
 from pathlib import Path
 
-from nagle_lab.cli.exports import Exports, Wanted
+from nagle_lab.cli.exports import Exports
 from nagle_lab.cli.report import report
-from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.examples import examples
-from nagle_lab.evidence.ladder import ladder_of
-from nagle_lab.reports import terminal
-from nagle_lab.reports.dissection import dissections
+from nagle_lab.evidence.ladder import ladder_of, parts_of
+from nagle_lab.evidence.tshark import detail
+from nagle_lab.reports.dissection import show_frames, show_no_frames
+from nagle_lab.reports.terminal import console, show_stall
 from nagle_lab.runs.examples import examples_of_run
-from nagle_lab.runs.run import is_run, judge
+from nagle_lab.runs.opened import opened
+from nagle_lab.runs.run import Run
 
 
-def show(path: Path, number: int | None, as_json: bool, html: Path | None = None) -> Exit:
-    """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file.
-
-    ``html`` is the file to write a report of the whole run or capture to.
-    """
-    with Exports(Wanted(html=html)) as exports:
-        return _show(path, number, as_json, exports)
-
-
-def _show(path: Path, number: int | None, as_json: bool, exports: Exports) -> Exit:
-    if is_run(path):
-        judged = judge(path)
-        if number is None:
-            return report(judged, as_json, exports)
-        if exports.wanted:
-            exports.run(judged, examples_of_run(judged), judged.exit_code())
-        return _show_stall(judged.capture(judged.best), judged.results[judged.best], number, as_json)
-    if path.is_dir():
-        raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
+def command(path: Path, number: int | None, as_json: bool, **files: Path | None) -> Exit:
+    """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file; write the files."""
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
-    result = analyze(path)
-    if exports.wanted:
-        exports.capture(result, examples([path], result), Exit.OK, None)
-    return _show_stall(path, result, number, as_json)
+    with Exports(files) as exports:
+        source = opened(path)
+        if not isinstance(source, Run):
+            if exports.files:
+                exports.capture(source, examples([path], source), Exit.OK, None)
+            return _show_stall(path, source, number, as_json)
+        if number is None:
+            return report(source, as_json, exports)
+        if exports.files:
+            exports.run(source, examples_of_run(source), source.exit_code())
+        return _show_stall(source.capture(source.best), source.results[source.best], number, as_json)
 
 
 def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
     number, stall = _choose(path, result, number)
     if as_json:
         sys.stdout.write(json_text(stall) + "\n")
-    else:
-        screen = terminal.console()
-        terminal.show_stall(result, stall, number, ladder_of([path], result, stall), screen)
-        screen.print(*dissections(path, stall), sep="\n")
+        return Exit.OK
+    screen = console()
+    show_stall(result, stall, number, ladder_of([path], result, stall), screen)
+    try:
+        show_frames(parts_of(stall), detail(path, list(parts_of(stall))), screen)
+    except NagleLabError as error:
+        show_no_frames(error, screen)
     return Exit.OK
 
 

@@ -2,89 +2,93 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from nagle_lab.cli.exports import require_writable, write_whole
+from nagle_lab.cli.exports import require_writable, write_wanted
 from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.cli.run import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, swept, to_json
+from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
+from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.scenario import Scenario
 from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports import terminal
 from nagle_lab.reports.sweep import show_sweep
+from nagle_lab.reports.terminal import console
 from nagle_lab.runs.bursts import bursts_of
 from nagle_lab.runs.run import Run
 
-Make = Callable[[Mapping[str, str], Callable[[str], None]], Run]
 
-
-def run_sweep(
-    name: str,
+def command(
+    scenario: str,
     span: str | None,
     *,
     only: Sequence[str],
     settings: Sequence[str],
     as_json: bool,
     runs: Path,
-    html_file: Path | None = None,
+    **files: Path | None,
 ) -> Exit:
     """Sweep a scenario over ``span`` (``NAME=LO..HI``; None: its own), the series ``only`` or all; print it."""
-    if html_file:
-        require_writable(html_file)
-    scenario = find_scenario(name)
-    parameter, low, high = asked_range(scenario, span)
-    found = _series(scenario, only)
+    require_writable(files)
+    swept = find_scenario(scenario)
+    parameter, low, high = asked_range(swept, span)
+    several = _series(swept, only)
     given, interrupted = parsed_settings(settings), False
     try:
-        with RunsProgress(terminal.console(stderr=True), len(found) * len(doubled(low, high))) as progress:
-            for series in found:
-                make = _maker(scenario, series.variant, given, runs)
-                trial = partial(_measure, make, series.name, parameter, progress)
-                run_through(series, low, high, trial, progress.more)
+        with RunsProgress(console(stderr=True), len(several) * len(doubled(low, high))) as progress:
+            for series in several:
+                measure = partial(_measure, swept, series, given, runs, parameter, progress)
+                run_through(series, low, high, measure, progress.more)
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        sys.stdout.write(json.dumps(to_json(name, parameter, low, high, found), ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(to_json(scenario, parameter, low, high, several), ensure_ascii=False) + "\n")
     else:
-        show_sweep(scenario.title, parameter, found, terminal.console(at_most=140))
-    if html_file:
-        from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
-
-        write_whole(html_file, sweep_page(scenario.title, parameter, found))
+        show_sweep(swept.title, parameter, several, console(at_most=140))
+    write_wanted(files, html=lambda: _page(swept.title, parameter, several))
     if interrupted:
         tell("interrupted")
         return Exit.INTERRUPTED
-    return code_of(found)
+    return code_of(several)
+
+
+def _page(title: str, parameter: str, several: Sequence[Series]) -> str:
+    from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
+
+    return sweep_page(title, parameter, several)
 
 
 def _series(scenario: Scenario, only: Sequence[str]) -> list[Series]:
-    known = swept(scenario).series
+    variants = sweep_of(scenario).series
     for name in only:
-        if name not in known:
-            raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(known)}")
+        if name not in variants:
+            raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(variants)}")
     return [
         Series(name, variant, scenario.variant(variant).expected.port)
-        for name, variant in known.items()
+        for name, variant in variants.items()
         if not only or name in only
     ]
 
 
-def _maker(scenario: Scenario, variant: str, given: Mapping[str, str], runs: Path) -> Make:
-    wanted = scenario.variant(variant)
-    return lambda own, stage: make_run(scenario, wanted, {**given, **own}, runs, stage)
-
-
-def _measure(make: Make, name: str, parameter: str, progress: RunsProgress, size: int) -> Point:
-    """Run the series ``name`` at a size."""
-    stage = progress.begin(f"{name} {parameter}={size}")
-    run, outcome = attempt(lambda: make({parameter: str(size)}, stage))
+def _measure(
+    scenario: Scenario,
+    series: Series,
+    given: Mapping[str, str],
+    runs: Path,
+    parameter: str,
+    progress: RunsProgress,
+    size: int,
+) -> Point:
+    """Run a series at a size."""
+    stage = progress.begin(f"{series.name} {parameter}={size}")
+    variant, settings = scenario.variant(series.variant), {**given, parameter: str(size)}
+    run, outcome = attempt(lambda: make_run(scenario, variant, settings, runs, stage))
     point = Point(size, outcome, bursts_of(run) if run else {}, _sizes(run, parameter) if run else {})
-    told = f", {point.share:.0%} stalled" if point.verdict else f": {printable(outcome.reason)}"
-    progress.end(f"{outcome.name}{told}", notable=point.verdict is None)
+    ending = f", {point.share:.0%} stalled" if point.verdict else f": {printable(outcome.reason)}"
+    progress.end(f"{outcome.name}{ending}", notable=point.verdict is None)
     return point
 
 

@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from nagle_lab.errors import Exit
-from nagle_lab.evidence import tshark as dissect
-from nagle_lab.reports import terminal
+from nagle_lab.evidence.tshark import verify
 from nagle_lab.reports.dissection import show_comparison
+from nagle_lab.reports.terminal import console
 
 
-def verify(path: Path) -> Exit:
+def command(path: Path) -> Exit:
     """Compare frame by frame, and print where they differ."""
-    screen = terminal.console(stderr=True)
-    with screen.status("comparing with tshark"):
-        found = dissect.verify(path)
-    show_comparison(path, found, terminal.console())
-    return Exit.OK if found.equal else Exit.CONTRADICTED
+    with console(stderr=True).status("comparing with tshark"):
+        comparison = verify(path)
+    show_comparison(path, comparison, console())
+    return Exit.OK if comparison.equal else Exit.CONTRADICTED

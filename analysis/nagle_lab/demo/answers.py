@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from nagle_lab.demo.script import Question
 from nagle_lab.errors import NagleLabError
@@ -10,37 +9,25 @@ from nagle_lab.errors import NagleLabError
 QUIT = "q"
 
 
-class Quit(Exception):  # noqa: N818  (no error: a wish)
+class Quit(Exception):  # noqa: N818  (not an error: the learner's choice)
     """The learner wants to leave."""
-
-
-class Answers(Protocol):
-    """Whoever is asked; both may raise :class:`Quit`."""
-
-    def choose(self, question: Question) -> int:
-        """Return the number, from 1, of the chosen answer."""
-        ...
-
-    def go_on(self) -> None:
-        """Return when the learner has read the screen."""
-        ...
 
 
 class Person:
     """Somebody at a terminal, a line at a time: that works on every one, over ssh and without any capability.
 
-    ``ask`` is :func:`input`: shows its argument and returns what was typed, without the newline.
+    ``ask`` is :func:`input`: shows its argument and returns what was typed, without the newline. Both methods may
+    raise :class:`Quit`.
     """
 
     def __init__(self, ask: Callable[[str], str] = input) -> None:
         self._ask = ask
 
     def choose(self, question: Question) -> int:
-        """Ask until there is a number that can be chosen."""
-        numbers = [str(number) for number in range(1, len(question.choices) + 1)]
+        """Ask until there is the number, from 1, of one of the choices."""
         while True:
-            answer = self._typed(f"Your answer, 1 to {numbers[-1]} (q: leave): ")
-            if answer in numbers:
+            answer = self._typed(f"Your answer, 1 to {len(question.choices)} (q: leave): ")
+            if answer in question.numbers:
                 return int(answer)
 
     def go_on(self) -> None:
@@ -60,14 +47,14 @@ class Person:
 
 
 class Prepared:
-    """Answers that are known beforehand, checked before anything runs."""
+    """Answers prepared beforehand, each a number, or None: leave."""
 
-    def __init__(self, chosen: Sequence[int | None]) -> None:
-        self._chosen = list(chosen)  # None: leave
+    def __init__(self, answers: Sequence[int | None]) -> None:
+        self._answers = list(answers)
 
     def choose(self, question: Question) -> int:  # noqa: ARG002
-        """Return the next answer."""
-        answer = self._chosen.pop(0)
+        """The next answer."""
+        answer = self._answers.pop(0)
         if answer is None:
             raise Quit
         return answer
@@ -89,15 +76,15 @@ def prepared(source: str, questions: Sequence[Question]) -> Prepared:
     except (OSError, UnicodeDecodeError) as error:
         raise NagleLabError(f"{source}: cannot be read ({error}): name a file with an answer per line") from error
     given = [(at, line.strip()) for at, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
-    chosen: list[int | None] = []
+    answers: list[int | None] = []
     for (at, word), question in zip(given, questions, strict=False):
         if word.lower() == QUIT:
-            return Prepared([*chosen, None])
-        if word not in [str(number) for number in range(1, len(question.choices) + 1)]:
+            return Prepared([*answers, None])
+        if word not in question.numbers:
             raise NagleLabError(f"{source}: line {at}: {word!r} is no answer: 1 to {len(question.choices)}, or q")
-        chosen.append(int(word))
+        answers.append(int(word))
     if len(given) != len(questions):
         raise NagleLabError(
             f"{source}: {len(given)} answers for {len(questions)} questions: one per line, or q to end"
         )
-    return Prepared(chosen)
+    return Prepared(answers)

@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import printable
 from nagle_lab.evidence.excerpt import Window, excerpts
 from nagle_lab.evidence.ladder import ladder, ladder_of
-from nagle_lab.reports import numbers as shown
+from nagle_lab.reports import numbers
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.terminal import STYLE, shown_path
 from nagle_lab.runs.figures import Figures
@@ -22,33 +22,28 @@ from nagle_lab.runs.run import Run
 WIDTH = 78
 
 _ROWS = (
-    ("stalled, of the requests that can", lambda f: shown.share(f.stalled_share)),
-    ("wait for the late ACK, ms p50 / p99", shown.wait),
-    ("median time of a request, ms", shown.request_median),
-    ("requests per second", lambda f: shown.number(f.requests_per_s)),
-    ("packets per request", lambda f: shown.number(f.packets_per_request)),
-    ("delayed ACKs, in capture / in kernel", shown.delayed_acks),
+    ("stalled, of the requests that can", lambda f: numbers.share(f.stalled_share)),
+    ("wait for the late ACK, ms p50 / p99", numbers.wait),
+    ("median time of a request, ms", numbers.request_median),
+    ("requests per second", lambda f: numbers.number(f.requests_per_s)),
+    ("packets per request", lambda f: numbers.number(f.packets_per_request)),
+    ("delayed ACKs, in capture / in kernel", numbers.delayed_acks),
 )
 
 
-def welcome(told: Workshop, without_lab: bool, to: Console) -> None:
+def welcome(script: Workshop, without_lab: bool, to: Console) -> None:
     """What it is, how long it takes, which keys there are."""
-    parts = [f"{len(told.incidents)} incident{'s' * (len(told.incidents) != 1)}"] if told.incidents else []
-    parts += [f"{len(told.mysteries)} mystery captures"] if told.mysteries else []
+    parts = [f"{len(script.incidents)} incident{'s' * (len(script.incidents) != 1)}"] if script.incidents else []
+    parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
     to.print(Rule("nagle-lab: the workshop", style="dim"))
     to.print(
-        f"\n{' and '.join(parts)}, {len(told.questions)} questions; about {told.minutes} minutes with a group.\n"
+        f"\n{' and '.join(parts)}, {len(script.questions)} questions; about {script.minutes} minutes with a group.\n"
         "Each time: predict, then run, then see what was on the wire.\n\n"
         "Keys: a number and Enter to answer, Enter to go on, q and Enter to leave.\n"
     )
     if without_lab:
-        to.print(
-            Text(
-                "WITHOUT THE LAB: nothing is run. What you will see are committed runs, recorded "
-                "on another machine and judged now.\n",
-                STYLE["INCONCLUSIVE"],
-            )
-        )
+        committed = "What you will see are committed runs, recorded on another machine and judged now."
+        to.print(Text(f"WITHOUT THE LAB: nothing is run. {committed}\n", STYLE["INCONCLUSIVE"]))
 
 
 def incident(part: Incident, to: Console) -> None:
@@ -108,11 +103,10 @@ def comparison(columns: Sequence[tuple[str, Figures]], to: Console) -> None:
 
 def answer(asked: Question, chosen: int, to: Console) -> None:
     """Whether the answer was right, why another was wrong, and what to remember."""
-    right = asked.choices[asked.right - 1]
     if chosen == asked.right:
-        to.print(Text(f"\nYou said {chosen}. Right: {right.text}", "bold green"))
+        to.print(Text(f"\nYou said {chosen}. Right: {asked.answer}", "bold green"))
     else:
-        to.print(Text(f"\nYou said {chosen}. It is {asked.right}: {right.text}", "bold yellow"))
+        to.print(Text(f"\nYou said {chosen}. It is {asked.right}: {asked.answer}", "bold yellow"))
         if why := asked.choices[chosen - 1].wrong:
             to.print(why)
     to.print(f"\n{asked.lesson}\n")
@@ -120,10 +114,10 @@ def answer(asked: Question, chosen: int, to: Console) -> None:
 
 def mystery(part: Mystery, number: int, of: int, result: Result, to: Console) -> None:
     """A capture's story and some of its packets, without a word on what they are."""
-    (shown,) = excerpts([part.capture], [Window(result.connections[0], *part.frames)])
+    (excerpt,) = excerpts([part.capture], [Window(result.connections[0], *part.frames)])
     to.print(Rule(f"Mystery {number} of {of}", style="dim"))
     to.print(f"{part.story}\n")
-    to.print(ladder_text(ladder(shown.connection, shown.steps)))
+    to.print(ladder_text(ladder(excerpt.connection, excerpt.steps)))
 
 
 def diagnosis(part: Mystery, result: Result, to: Console) -> None:

@@ -46,6 +46,16 @@ class Question(Record):
         """The number of the right choice, counted from 1."""
         return 1 + [choice.wrong for choice in self.choices].index(None)
 
+    @property
+    def numbers(self) -> list[str]:
+        """What may be answered."""
+        return [str(number) for number in range(1, len(self.choices) + 1)]
+
+    @property
+    def answer(self) -> str:
+        """The text of the right choice."""
+        return self.choices[self.right - 1].text
+
 
 class DemoFile(Record):
     """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
@@ -95,7 +105,7 @@ class MysteriesFile(Record):
 
 @dataclass(frozen=True)
 class Incident:
-    """One scenario as the workshop tells it."""
+    """One scenario as the workshop shows it."""
 
     number: int
     minutes: int

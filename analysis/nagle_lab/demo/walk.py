@@ -1,11 +1,11 @@
-"""The walk: in which order things are told, asked, run and shown, and what the answers add up to."""
+"""The walk: in which order things are shown, asked, run and shown, and what the answers add up to."""
 
 from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
 from nagle_lab.demo import screens
-from nagle_lab.demo.answers import Answers, Quit
+from nagle_lab.demo.answers import Person, Prepared, Quit
 from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
@@ -18,25 +18,25 @@ Play = Callable[[Scenario, Variant, Mapping[str, str]], tuple[Run | None, Outcom
 
 
 class Walk:
-    """One walk through ``told``; ``play`` makes or fetches a run, ``answers`` are asked, ``to`` shows it all."""
+    """One walk through ``script``; ``play`` makes or fetches a run, ``answers`` are asked, ``to`` shows it all."""
 
     def __init__(
-        self, told: Workshop, answers: Answers, play: Play, to: Console, *, without_lab: bool = False
+        self, script: Workshop, answers: Person | Prepared, play: Play, to: Console, *, without_lab: bool = False
     ) -> None:
-        self._told, self._answers, self._play, self._to = told, answers, play, to
+        self._script, self._answers, self._play, self._to = script, answers, play, to
         self._without_lab = without_lab  # what is played are committed runs
         self.asked = self.right = 0
         self._codes: list[Exit] = []
 
     def go(self) -> Exit:
-        """Walk until the end or until the learner leaves; returns what the runs amount to, whatever was answered."""
+        """Walk until the end or until the learner leaves; the exit code is that of the worst run."""
         left = False
         try:
-            screens.welcome(self._told, self._without_lab, self._to)
+            screens.welcome(self._script, self._without_lab, self._to)
             self._answers.go_on()
-            for incident in self._told.incidents:
+            for incident in self._script.incidents:
                 self._incident(incident)
-            for number, mystery in enumerate(self._told.mysteries, 1):
+            for number, mystery in enumerate(self._script.mysteries, 1):
                 self._mystery(mystery, number)
         except Quit:
             left = True
@@ -70,7 +70,7 @@ class Walk:
     def _mystery(self, mystery: Mystery, number: int) -> None:
         result = analyze(mystery.capture)
         self._codes.append(Exit.OK if result.verdict == mystery.verdict else Exit.CONTRADICTED)
-        screens.mystery(mystery, number, len(self._told.mysteries), result, self._to)
+        screens.mystery(mystery, number, len(self._script.mysteries), result, self._to)
         chosen = self._ask(mystery.question)
         screens.diagnosis(mystery, result, self._to)
         if result.stalls:  # and so a ladder

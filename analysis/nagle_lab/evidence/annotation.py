@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import groupby
 from pathlib import Path
 
 from nagle_lab.capture.commented import copy_commented
-from nagle_lab.diagnosis.result import Endpoint, Result, Stall
+from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import NagleLabError, printable
 
 MARK = "nagle-lab stall"
@@ -83,33 +84,18 @@ def comments(result: Result) -> Iterator[tuple[int, str]]:
 
 
 def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
-    held, delaying = _end(stall.held_by), _end(stall.delayed_by)
-    trigger, ack = stall.trigger_frame, stall.ack_frame
-    yield (
-        trigger,
-        (
-            f"{name}, trigger: {stall.trigger_bytes} B from {held}, a small segment. Until its ACK (frame {ack}, "
-            f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds the next one (frame {stall.release_frame})."
-        ),
+    held, delaying = (f"the {end.role} ({end})" for end in (stall.held_by, stall.delayed_by))
+    trigger, ack, release = stall.trigger_frame, stall.ack_frame, stall.release_frame
+    texts = (
+        f"trigger: {stall.trigger_bytes} B from {held}, a small segment. Until its ACK (frame {ack}, "
+        f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds the next one (frame {release}).",
+        f"late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
+        f"It releases frame {release}.",
+        f"release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
+        f"frame {trigger}; sent {stall.release_us:.1f} µs after the late ACK (frame {ack}).",
     )
-    yield (
-        ack,
-        (
-            f"{name}, late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
-            f"It releases frame {stall.release_frame}."
-        ),
-    )
-    yield (
-        stall.release_frame,
-        (
-            f"{name}, release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
-            f"frame {trigger}; sent {stall.release_us:.1f} µs after the late ACK (frame {ack})."
-        ),
-    )
-
-
-def _end(end: Endpoint) -> str:
-    return f"the {end.role} ({end})"
+    for frame, text in zip((trigger, ack, release), texts, strict=True):
+        yield frame, f"{name}, {text}"
 
 
 def frame_filter(result: Result) -> tuple[str, int]:
@@ -133,10 +119,6 @@ def frame_filter(result: Result) -> tuple[str, int]:
 
 def _ranges(frames: Sequence[int]) -> Iterator[str]:
     """Frames that follow each other as ``first..last``."""
-    first = last = frames[0]
-    for frame in [*frames[1:], None]:
-        if frame == last + 1:
-            last = frame
-            continue
-        yield str(first) if first == last else f"{first}..{last}"
-        first = last = frame if frame is not None else last
+    for _, group in groupby(enumerate(frames), lambda item: item[1] - item[0]):
+        run = [frame for _, frame in group]
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}"

@@ -1,4 +1,4 @@
-"""What a ladder diagram shows: its rows, and what is said of each; the views draw it and add nothing."""
+"""What a ladder diagram shows: its rows, and its words; the views draw it and add nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,34 +23,35 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Who waits for whom between trigger and late ACK."""
-
-    held: str  # role of the end that holds
-    delaying: str  # role of the end that acknowledges late
-    wait: str  # "43.2 ms"
-    holds: str  # "server holds 615 B"
-    delays: str  # "client delays its ACK"
-
-
-@dataclass(frozen=True)
 class Ladder:
-    """Packets of one connection in capture order; ``wait`` is None where no stall is shown, or none may be told."""
+    """Packets of one connection in capture order; ``stall`` is None where none is shown, or none may be named."""
 
     connection: Connection
     rows: Sequence[Row]
-    wait: Wait | None = None
+    stall: Stall | None = None
     file: str = ""  # that the frames are of
 
     def row(self, part: str) -> Row:
         """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
         return next(row for row in self.rows if row.part == part)
 
+    @property
+    def waits(self) -> tuple[str, str, str]:
+        """Of the stall: how long the wait is, who holds what, and who delays the ACK."""
+        assert self.stall
+        held, delaying = self.stall.held_by.role, self.stall.delayed_by.role
+        return (
+            f"{self.stall.wait_ms:.1f} ms",
+            f"{held} holds {self.stall.released_bytes} B",
+            f"{delaying} delays its ACK",
+        )
+
 
 def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None, *, file: str = "") -> Ladder:
     """The ladder of these packets; without a ``stall`` nothing is said of what they are."""
-    rows = [_row(step, steps[0].ts, part_of(step, stall)) for step in steps]
-    return Ladder(connection, rows, _wait(stall) if stall else None, file)
+    parts = parts_of(stall) if stall else {}
+    rows = [_row(step, steps[0].ts, parts.get(step.frame, "")) for step in steps]
+    return Ladder(connection, rows, stall, file)
 
 
 def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
@@ -74,34 +75,20 @@ def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
     return ladder(excerpt.connection, steps[next(asked, trigger) :], stall, file=excerpt.file)
 
 
-def part_of(step: Step, stall: Stall | None) -> str:
-    """What a packet is in a stall."""
-    if stall is None:
-        return ""
-    parts = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
-    return parts.get(step.frame, "")
+def parts_of(stall: Stall) -> dict[int, str]:
+    """What each of the three frames is in a stall, in capture order."""
+    return {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
 
 
 def words_of(step: Step, ns: int, part: str, *more: str) -> list[str]:
     """A packet in words: frame, what it is, time since the first shown, direction, bytes and flags."""
     way = "client → server" if step.from_client else "server → client"
     size = f"{step.length} B of data" if step.length else "no data"
-    said = [f"frame {step.frame}", part, f"{ns / 1e6:.6f} ms", way, f"{size}, {step.flags}", *more]
-    return [line for line in said if line]
+    words = [f"frame {step.frame}", part, f"{ns / 1e6:.6f} ms", way, f"{size}, {step.flags}", *more]
+    return [line for line in words if line]
 
 
 def _row(step: Step, origin: int, part: str) -> Row:
     ns = step.ts - origin
     label = f"{step.length} B {step.flags}" if step.length else step.flags
     return Row(step.frame, ns, step.from_client, label, part, words_of(step, ns, part))
-
-
-def _wait(stall: Stall) -> Wait:
-    held, delaying = stall.held_by.role, stall.delayed_by.role
-    return Wait(
-        held,
-        delaying,
-        f"{stall.wait_ms:.1f} ms",
-        f"{held} holds {stall.released_bytes} B",
-        f"{delaying} delays its ACK",
-    )

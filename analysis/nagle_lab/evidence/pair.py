@@ -1,4 +1,4 @@
-"""Two captures of the same traffic: the ACK delay and the hold, each seen where it happens.
+"""Two captures of the same traffic: the ACK delay and the hold, each measured where it happens.
 
 Neither clock is compared with the other: the ACK delay runs from the trigger's arrival to the late ACK at the capture
 nearest the delaying end, the hold from trigger to release at any capture, both within one file.
@@ -32,7 +32,7 @@ class Pair:
 
 
 def match(one: Result, two: Result) -> Pair:
-    """Match the stalls of two captures by connection, exchange and place within it.
+    """Match the stalls of two captures by connection, exchange and key within it.
 
     Raises
     ------
@@ -63,12 +63,12 @@ def _ends(connection: Connection) -> tuple[str, str]:
 
 
 def _keyed(result: Result) -> Iterator[tuple[tuple[str, str, int, int], Stall]]:
-    """Each stall under what both captures know it by: the two ends, the exchange, the how-manieth in it."""
-    seen: dict[tuple[str, str, int], int] = {}
+    """Each stall under a key that both captures share: the two ends, the exchange, its number in that."""
+    count: dict[tuple[str, str, int], int] = {}
     for stall in result.stalls:
-        place = (str(stall.held_by), str(stall.delayed_by), stall.exchange)
-        seen[place] = seen.get(place, 0) + 1
-        yield (*place, seen[place]), stall
+        key = (str(stall.held_by), str(stall.delayed_by), stall.exchange)
+        count[key] = count.get(key, 0) + 1
+        yield (*key, count[key]), stall
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

@@ -44,18 +44,18 @@ def segments(
 
 def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
     """In plain Python; of all connections."""
-    found: list[Segment] = []
+    decoded: list[Segment] = []
 
     def take(*record: Any) -> None:
         if first_frame <= record[5] <= last_frame:
             segment = decode(*record)
             if isinstance(segment, Segment):
-                found.append(segment)
+                decoded.append(segment)
 
     taker = Taker(take)
     for _window in capture.read(taker):
-        yield from found
-        found.clear()
+        yield from decoded
+        decoded.clear()
         if taker.frames >= last_frame:
             return
 

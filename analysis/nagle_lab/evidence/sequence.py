@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nagle_lab.diagnosis.result import Connection, Stall
 from nagle_lab.evidence.excerpt import Excerpt, Step
-from nagle_lab.evidence.ladder import part_of, words_of
+from nagle_lab.evidence.ladder import parts_of, words_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def time_sequence(excerpt: Excerpt, stalls: Sequence[Stall]) -> TimeSequence:
     frames = {step.frame for step in steps}
     whole = [s for s in stalls if {s.trigger_frame, s.ack_frame, s.release_frame} <= frames]
     held = whole[0].held_by.role if whole else "server"
-    parts = {step.frame: part for s in whole for step in steps if (part := part_of(step, s))}
+    parts = {frame: part for s in whole for frame, part in parts_of(s).items()}
     points = _points(steps, held, parts)
     at = {point.frame: point for point in points}
     holds = [
@@ -74,8 +74,8 @@ def _points(steps: Sequence[Step], held: str, parts: dict[int, str]) -> list[Poi
         if sent and not step.length:
             continue
         end, ns, part = begin + (step.length if sent else 0), step.ts - steps[0].ts, parts.get(step.frame, "")
-        said = f"{held}'s bytes {begin} to {end}" if sent else f"acknowledges {begin} of the {held}'s bytes"
-        points.append(Point(step.frame, ns / 1e6, sent, begin, end, part, words_of(step, ns, part, said)))
+        what = f"{held}'s bytes {begin} to {end}" if sent else f"acknowledges {begin} of the {held}'s bytes"
+        points.append(Point(step.frame, ns / 1e6, sent, begin, end, part, words_of(step, ns, part, what)))
     return points
 
 

@@ -14,8 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import Taker
@@ -26,7 +29,7 @@ from nagle_lab.packet.segment import Segment, address_text, decode, peel
 
 MISSING = "tshark is not installed: as root on Debian or Ubuntu: apt-get install tshark"
 
-# TCP, but not the header that an ICMP error quotes. And IPv6 that tells no length, into which tshark does not look.
+# TCP, but not the header that an ICMP error quotes. And IPv6 without a length, into which tshark does not look.
 FILTER = "(tcp && !icmp && !icmpv6) || ipv6.plen == 0"
 # Every packet for itself: nothing put together from fragments or segments, nothing remembered.
 PREFERENCES = {
@@ -51,8 +54,11 @@ NOISE = re.compile(
 )
 
 
+_FRAME = attrgetter("frame")
+
+
 class Row(NamedTuple):
-    """One TCP segment. None: not there (options), or not told (by tshark, where it cannot read on)."""
+    """One TCP segment. None: not there (options), or not given (by tshark, where it cannot read on)."""
 
     frame: int
     ts_ns: int
@@ -74,9 +80,8 @@ class Row(NamedTuple):
 # ------------------------------------------------------------------------------------------- our rows
 
 
-def row_of(segment: Segment) -> Row:
+def row_of(s: Segment) -> Row:
     """A segment as a row."""
-    s = segment
     wscale = s.wscale if s.wscale >= 0 else None
     timestamps = (s.tsval, s.tsecr) if s.timestamps else (None, None)
     return Row(
@@ -86,40 +91,39 @@ def row_of(segment: Segment) -> Row:
 
 
 class Ours(NamedTuple):
-    """One frame as we see it, and what may let tshark see it differently."""
+    """One frame as we decode it, and what may let tshark decode it differently."""
 
     frame: int
     row: Row | None
     left_out: str = ""  # without a row: what the packet is
     cut: bool = False  # fewer bytes captured than were on the wire
-    beyond: bool = False  # the IP header tells more bytes than the frame had on the wire
+    beyond: bool = False  # by its IP header longer than the frame was on the wire
 
 
 def our_frames(capture: Capture) -> Iterator[Ours]:
     """Every frame of an open capture, in file order."""
     frames: list[Ours] = []
-    taker = Taker(lambda *record: frames.append(_our_frame(*record)))
-    for _ in capture.read(taker):
+
+    def take(*record: Any) -> None:  # see nagle_lab.capture.take.Take
+        packet = Packet(*record[:5])
+        peel(packet)
+        segment = decode(*record)
+        if isinstance(segment, int):
+            frames.append(Ours(record[5], None, name_of(segment)))
+        else:
+            is_cut = packet.captured_end < packet.wire_end
+            frames.append(Ours(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end))
+
+    for _ in capture.read(Taker(take)):
         yield from frames
         frames.clear()
-
-
-def _our_frame(*record: Any) -> Ours:
-    """The frame that a record (:data:`nagle_lab.capture.take.Take`) is."""
-    packet = Packet(*record[:5])
-    peel(packet)
-    segment = decode(*record)
-    if isinstance(segment, int):
-        return Ours(record[5], None, name_of(segment))
-    is_cut = packet.captured_end < packet.wire_end
-    return Ours(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end)
 
 
 # -------------------------------------------------------------------------------------------- tshark
 
 
 class Tshark:
-    """A run of tshark over one file: a context manager that iterates over its lines; `complaint` tells how it ended.
+    """A run of tshark over one file: a context manager that iterates over its lines; `complaint` is its error.
 
     Raises
     ------
@@ -132,14 +136,14 @@ class Tshark:
         if program is None:
             raise NagleLabError(MISSING)
         self.complaint = ""
-        self._folder = tempfile.TemporaryDirectory()  # an empty configuration; what it says on stderr
-        self._said = Path(self._folder.name) / "stderr"
+        self._folder = tempfile.TemporaryDirectory()  # an empty configuration, and its stderr
+        self._stderr = Path(self._folder.name) / "stderr"
         options = [part for name, value in preferences.items() for part in ("-o", f"{name}:{value}")]
         environment = {**os.environ, "WIRESHARK_CONFIG_DIR": self._folder.name, "LC_ALL": "C.UTF-8"}
-        with self._said.open("wb") as said:
+        with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [program, "-n", "-r", str(path.absolute()), *options, *arguments],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment,
             )  # fmt: skip
         assert self._process.stdout
         # Only a newline ends a line: a carriage return comes from the capture.
@@ -154,10 +158,9 @@ class Tshark:
         for line in self._lines:
             yield line.removesuffix("\n")
         if self._process.wait():
-            said = [
-                line for line in self._said.read_text(errors="replace").splitlines() if line.startswith("tshark:")
-            ]
-            self.complaint = said[-1] if said else f"tshark: ended with code {self._process.returncode}"
+            written = self._stderr.read_text(errors="replace").splitlines()
+            errors = [line for line in written if line.startswith("tshark:")]
+            self.complaint = errors[-1] if errors else f"tshark: ended with code {self._process.returncode}"
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
@@ -169,8 +172,8 @@ class Tshark:
 def version() -> str:
     """Such as "TShark (Wireshark) 4.0.17"."""
     program = shutil.which("tshark") or "tshark"
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    return said.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
 
 
 def tshark_rows(lines: Iterable[str]) -> Iterator[Row]:
@@ -193,7 +196,7 @@ def row_from(fields: dict[str, str]) -> Row:
     return Row(int(fields["frame.number"]), ts_ns, fields[f"{ip}.src"], fields[f"{ip}.dst"], *values)
 
 
-def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
     """What Wireshark says of some frames of a capture file: (frame, lines indented as a tree).
 
     Left out is what repeats another line (single bits, kinds and lengths of options, ports) and checksums, which
@@ -216,16 +219,11 @@ def detail(path: Path, frames: Sequence[int]) -> Iterator[tuple[int, list[str]]]
                 packets[-1].append(line)
     if not any(packets):
         raise NagleLabError(lines.complaint or "tshark does not find these frames")
-    if any(map(_imitated, packets)):
+    # The name of an interface, in "Frame 1: … on interface NAME, id 0", may hold newlines.
+    if any(sum(bool(re.search(r"^Frame \d+: |, id \d+$", line)) for line in packet) > 1 for packet in packets):
         raise NagleLabError("a name in this capture has lines that imitate it")
-    for frame, packet in zip(frames, packets, strict=False):
-        yield frame, [line for line in packet if line and not NOISE.search(line)]
-
-
-def _imitated(packet: Sequence[str]) -> bool:
-    """Whether the name of an interface goes on below its line, ``Frame 1: … on interface NAME, id 0``."""
-    about = [line for line in packet if re.search(r"^Frame \d+: |, id \d+$", line)]
-    return len(about) > 1
+    shown = [[line for line in packet if line and not NOISE.search(line)] for packet in packets]
+    return list(zip(frames, shown, strict=False))
 
 
 # ---------------------------------------------------------------------------------------- comparison
@@ -233,7 +231,7 @@ def _imitated(packet: Sequence[str]) -> bool:
 
 @dataclass
 class Comparison:
-    """What holding our rows against Wireshark's found."""
+    """How our rows and Wireshark's compare."""
 
     compared: int = 0  # frames that are a TCP segment for both
     differing: int = 0  # frames that differ
@@ -260,47 +258,31 @@ def verify(path: Path, most: int = 10) -> Comparison:
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: is read twice, by us and by tshark: save it to a file first")
     with open_capture(path) as capture, Tshark(path, ROW_ARGUMENTS, PREFERENCES) as lines:
-        found = compare(our_frames(capture), tshark_rows(lines), most)
-        found.tshark = version()
-        found.notes = [*map(str, capture.trouble), *filter(None, [lines.complaint])]
+        comparison = compare(our_frames(capture), tshark_rows(lines), most)
+        comparison.tshark = version()
+        comparison.notes = [*map(str, capture.trouble), *filter(None, [lines.complaint])]
         if lines.complaint and not capture.trouble:
             raise NagleLabError(f"{path}: cannot be compared: {lines.complaint}")
-    return found
+    return comparison
 
 
 def compare(ours: Iterable[Ours], theirs: Iterable[Row], most: int = 10) -> Comparison:
     """Compare two tables that are in order of frames."""
-    found = Comparison()
-    for our, their in _side_by_side(_rising(ours), _rising(theirs)):
-        faults = list(_faults(our, their, found.explained))
-        found.compared += bool(our and our.row and their)
-        found.differing += bool(faults)
-        found.columns.update(column for column, _ in faults)
-        frame = our.frame if our else their.frame if their else 0
-        found.first += [f"frame {frame}: {text}" for _, text in faults[: most - len(found.first)]]
-    return found
-
-
-def _side_by_side(ours: Iterator[Ours], theirs: Iterator[Row]) -> Iterator[tuple[Ours | None, Row | None]]:
-    """Both tables by frame; None for who has nothing of one."""
-    our, their = next(ours, None), next(theirs, None)
-    while our or their:
-        first = min(side.frame for side in (our, their) if side)
-        left, right = our if our and our.frame == first else None, their if their and their.frame == first else None
-        yield left, right
-        our, their = next(ours, None) if left else our, next(theirs, None) if right else their
-
-
-FrameT = TypeVar("FrameT", "Ours", Row)
-
-
-def _rising(rows: Iterable[FrameT]) -> Iterator[FrameT]:
-    last = 0
-    for row in rows:
-        if row.frame <= last:
-            raise NagleLabError(f"frame {row.frame} comes after frame {last}: a table is not in order of frames")
-        last = row.frame
-        yield row
+    comparison, last = Comparison(), 0
+    rows: Iterator[Ours | Row] = merge(ours, theirs, key=_FRAME)
+    for frame, of_frame in groupby(rows, key=_FRAME):
+        both = list(of_frame)
+        our = next((row for row in both if isinstance(row, Ours)), None)
+        their = next((row for row in both if isinstance(row, Row)), None)
+        if frame <= last or len(both) != (our is not None) + (their is not None):
+            raise NagleLabError(f"frame {frame} comes after frame {last}: a table is not in order of frames")
+        last = frame
+        faults = list(_faults(our, their, comparison.explained))
+        comparison.compared += bool(our and our.row and their)
+        comparison.differing += bool(faults)
+        comparison.columns.update(column for column, _ in faults)
+        comparison.first += [f"frame {frame}: {text}" for _, text in faults[: most - len(comparison.first)]]
+    return comparison
 
 
 def _faults(our: Ours | None, their: Row | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from msgspec import to_builtins
 
-from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result, Spread
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.manifest import Image
-from nagle_lab.runs.run import Run, is_run, judge
+from nagle_lab.runs.run import Run
 from nagle_lab.runs.under_test import totals_of
 
 SCHEMA = "nagle-lab-compare/1"
@@ -112,7 +110,7 @@ class Comparison:
         return json_text({"schema": SCHEMA, "quantities": quantities, **to_builtins(self)}) + "\n"
 
 
-def compare_opened(sources: Sequence[Run | Result]) -> Comparison:
+def compare(sources: Sequence[Run | Result]) -> Comparison:
     """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two."""
     if len(sources) < 2:
         raise NagleLabError("compare takes two or more: run folders or capture files")
@@ -169,15 +167,6 @@ def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
 
 
 # ------------------------------------------------------------------------------------------ subjects
-
-
-def opened(path: Path) -> Run | Result:
-    """The judged run, or the diagnosed capture there; raises NagleLabError where it is neither."""
-    if is_run(path):
-        return judge(path)
-    if path.is_dir():
-        raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
-    return analyze(path)
 
 
 def subject_of_run(run: Run) -> Subject:

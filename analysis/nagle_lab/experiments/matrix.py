@@ -66,6 +66,11 @@ class Matrix:
         return sum(len(row.outcomes) for row in self.rows)
 
     @property
+    def as_expected(self) -> int:
+        """How many of the runs made are."""
+        return sum(row.as_expected for row in self.rows)
+
+    @property
     def code(self) -> Exit:
         """0 all as expected, 2 any error, 1 any contradiction, 3 the others only inconclusive."""
         return worst(outcome.code for row in self.rows for outcome in row.outcomes)

@@ -29,7 +29,7 @@ class Case:
     name: str
     code: Exit
     verdict: str  # or "error"
-    reason: str  # why it is not as expected; else what was found
+    reason: str  # why it is not as expected, or the reason of its verdict
     took_s: float = 0.0
 
 
@@ -41,7 +41,7 @@ class Suite:
     cases: Sequence[Case]
     started: str = ""  # ISO 8601
     properties: dict[str, str] = field(default_factory=dict)
-    said: Sequence[str] = ()  # lines for system-out
+    output: Sequence[str] = ()  # lines for system-out
 
 
 def case_of_capture(result: Result, code: Exit, expected: str | None) -> Case:
@@ -50,15 +50,15 @@ def case_of_capture(result: Result, code: Exit, expected: str | None) -> Case:
     return Case(result.source.file, code, result.verdict, f"{against}{result.reason}")
 
 
-def suite_of_run(run: Run, code: Exit, unlike: Sequence[str]) -> Suite:
-    """A run, with what ran and what every witness said; ``unlike`` is how it differs from what was expected."""
+def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
+    """A run, with what ran and how every witness compares; ``contradictions`` of what was expected."""
     m = run.manifest
-    reason = "; ".join([*unlike, run.reason])
+    reason = "; ".join([*contradictions, run.reason])
     took = sum(m.timings_s.values())
-    said = [f"{'agrees' if check.ok else 'DISAGREES'}: {check.name}: {check.detail}" for check in run.checks]
+    output = [f"{'agrees' if check.ok else 'DISAGREES'}: {check.name}: {check.detail}" for check in run.checks]
     properties = {"run": run.folder.name, "expected": run.expected, **m.parameters}
     properties |= {f"version.{name}": version for name, version in m.versions.stated().items()}
-    return Suite(m.scenario, [Case(m.variant, code, run.verdict, reason, took)], m.started, properties, said)
+    return Suite(m.scenario, [Case(m.variant, code, run.verdict, reason, took)], m.started, properties, output)
 
 
 def suites_of_matrix(matrix: "Matrix") -> list[Suite]:
@@ -113,8 +113,8 @@ def _suite(root: Element, suite: Suite, number: int) -> None:
         if kind:
             about = {} if kind == "skipped" else {"type": case.verdict}
             _element(made, kind, message=f"{case.verdict}: {case.reason}", **about)
-    said = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.said]
-    _element(into, "system-out").text = "\n".join(map(printable, said))
+    output = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.output]
+    _element(into, "system-out").text = "\n".join(map(printable, output))
     _element(into, "system-err")
 
 

@@ -22,10 +22,11 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
     width = max(_INSIDE + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
     for row in ladder.rows:
-        if ladder.wait and row.part == "late ACK":
-            for words in (f"{ladder.wait.wait}: {ladder.wait.holds},", ladder.wait.delays):
+        if ladder.stall and row.part == "late ACK":
+            wait, holds, delays = ladder.waits
+            for words in (f"{wait}: {holds},", delays):
                 yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
-        yield _arrow(row, dim=ladder.wait is not None and not row.part)
+        yield _arrow(row, dim=ladder.stall is not None and not row.part)
 
 
 def _arrow(row: Row, *, dim: bool) -> Text:

@@ -9,10 +9,10 @@ from rich.text import Text
 from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
 
 
-def show_scenarios(found: Iterable[Scenario], to: Console) -> None:
+def show_scenarios(scenarios: Iterable[Scenario], to: Console) -> None:
     """Every scenario with its variants, each with the first sentence of what it teaches."""
     table = _table("variant", "expected", "what it teaches first")
-    for scenario in found:
+    for scenario in scenarios:
         table.add_row(Text(scenario.name, "bold"), "", Text(scenario.title, "bold"))
         for variant in scenario.variants.values():
             table.add_row(f"  {variant.name}", variant.expected.verdict, _first_sentence(variant.teaches))

@@ -22,54 +22,60 @@ def escaped(text: str) -> str:
     return harmless.replace("@", "@\u200b")  # a mention is made of the page's text, whatever escapes it
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Container[int] = range(99)) -> Iterator[str]:
+def table(headings: Sequence[str], rows: Iterable[Iterable[str]], words: Container[int] = range(99)) -> Iterator[str]:
     """The lines of a table of cells that are Markdown; columns other than ``words`` are figures."""
     yield _line(headings)
     yield _line(["---" if i in words else "---:" for i in range(len(headings))])
     yield from map(_line, rows)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 def page_of_capture(result: Result, ladder: Ladder | None, against: str = "") -> str:
     """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts."""
-    lines = [
-        *_head(f"{_SIGNS[result.verdict]} {result.verdict}", result.source.file, result.reason),
-        *_contradictions([against] if against else []),
-    ]
+    outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
     rows = [*_figures(result), *(("damage", damage) for damage in result.quality.damage)]
-    lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
-    return "\n".join([*lines, *_proof(ladder)]) + "\n"
+    return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
 
 
-def page_of_run(run: Run, ladder: Ladder | None, unlike: Sequence[str]) -> str:
-    """A judged run, with the ladder of its typical stall; ``unlike`` is how it differs from what was expected."""
+def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) -> str:
+    """A judged run, with the ladder of its typical stall; ``contradictions`` of what was expected."""
     m, load = run.manifest, run.witnesses.load
-    result = run.results[run.best]
-    told = run.verdict in (Verdict.STALL, Verdict.CLEAN)
-    said = f"{run.verdict}, {'not ' if unlike else ''}as expected" if told else run.verdict
-    sign = _SIGNS[run.verdict] if not told else "🔴" if unlike else "🟢"
-    lines = [*_head(f"{sign} {said}", f"{m.scenario} / {m.variant}", run.reason), *_contradictions(unlike)]
+    outcome = f"{_SIGNS[run.verdict]} {run.verdict}"
+    if run.verdict in (Verdict.STALL, Verdict.CLEAN):
+        outcome = f"{'🔴' if contradictions else '🟢'} {run.verdict}, {'not ' if contradictions else ''}as expected"
     rows = [
         ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),
-        *_figures(result),
+        *_figures(run.results[run.best]),
         ("server", f"{m.versions.server}"),
         ("on", f"Linux {m.versions.kernel}, Docker {m.versions.docker}"),
         ("run", run.folder.name),
     ]
-    lines += [*table(["", ""], ([escaped(a), escaped(b)] for a, b in rows)), ""]
-    lines += [f"- **witness disagrees**: {escaped(c.name)}: {escaped(c.detail)}" for c in run.checks if not c.ok]
-    return "\n".join([*lines, *_proof(ladder)]) + "\n"
+    failed = [check for check in run.checks if not check.ok]
+    notes = [f"- **witness disagrees**: {escaped(check.name)}: {escaped(check.detail)}" for check in failed]
+    return _page(outcome, f"{m.scenario} / {m.variant}", run.reason, contradictions, rows, notes, ladder)
 
 
-def _head(verdict: str, title: str, reason: str) -> list[str]:
-    return [f"### {verdict} · {escaped(title)}", "", escaped(reason), ""]
-
-
-def _contradictions(found: Sequence[str]) -> list[str]:
-    return [*(f"- **not as expected**: {escaped(line)}" for line in found), *([""] if found else [])]
+def _page(
+    outcome: str,
+    title: str,
+    reason: str,
+    contradictions: Sequence[str],
+    rows: Iterable[tuple[str, str]],
+    notes: Sequence[str],
+    ladder: Ladder | None,
+) -> str:
+    lines = [f"### {outcome} · {escaped(title)}", "", escaped(reason), ""]
+    if contradictions:
+        lines += [*(f"- **not as expected**: {escaped(line)}" for line in contradictions), ""]
+    lines += [*table(["", ""], (map(escaped, row) for row in rows)), "", *notes]
+    if ladder:
+        drawn = [line.rstrip() for line in ladder_text(ladder).plain.splitlines()]
+        summary = "<details><summary>a typical stall, frame by frame</summary>"
+        lines += [summary, "", "```text", *drawn, "```", "", "</details>", ""]
+    return "\n".join(lines) + "\n"
 
 
 def _figures(result: Result) -> Iterator[tuple[str, str]]:
@@ -81,11 +87,3 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     if s.held_by and s.remedy:
         yield "held by, delayed by", f"{s.held_by}, {s.delayed_by}"
         yield "remedy", s.remedy
-
-
-def _proof(ladder: Ladder | None) -> Iterator[str]:
-    if ladder is None:
-        return
-    drawn = ladder_text(ladder).plain
-    yield "<details><summary>a typical stall, frame by frame</summary>"
-    yield from ("", "```text", *(line.rstrip() for line in drawn.splitlines()), "```", "", "</details>", "")

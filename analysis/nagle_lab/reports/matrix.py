@@ -1,9 +1,8 @@
 """The matrix and its claims: tables on the screen, and as a page of Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,9 +11,9 @@ from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.claims import ClaimResult, Mark
 from nagle_lab.experiments.matrix import Matrix, Row, claims_of
-from nagle_lab.reports.markdown import table
+from nagle_lab.reports.markdown import table as markdown_table
 from nagle_lab.reports.numbers import NONE, delayed_acks, number, ratio, share, wait
-from nagle_lab.reports.terminal import STYLE
+from nagle_lab.reports.terminal import STYLE, ruled_table
 
 _HEADINGS = (
     ("variant", ""),
@@ -30,6 +29,16 @@ _HEADINGS = (
 _NARROW = 100  # up to this many columns of the screen every one counts
 _WORDS = 2  # columns of words; those after them are figures
 _MARKS = {Mark.REPRODUCED: "bold green", Mark.PARTLY: "bold yellow", Mark.NOT: "bold red", Mark.UNKNOWN: "dim"}
+COLUMNS = (
+    "variant", "verdict", "as expected", "stalled", "wait, ms (p50 / p99)", "requests per s", "packets per request",
+    "wire bytes per byte", "delayed ACKs (seen / kernel)",
+)  # fmt: skip
+PREAMBLE = (
+    "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
+    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the "
+    "connections under test, of both ends: per request, per byte of payload, and in all. Beside the last stands what "
+    "the kernels at both ends count; – where one is not captured."
+)
 
 
 def show_matrix(matrix: Matrix, to: Console) -> None:
@@ -43,26 +52,17 @@ def show_matrix(matrix: Matrix, to: Console) -> None:
         to.print(Text(printable(line)))
 
 
-def markdown(matrix: Matrix) -> str:
-    """A page of the same tables."""
-    return "\n".join(_page(matrix)) + "\n"
-
-
 def _table(rows: Sequence[Row], width: int) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, int(width > _NARROW)), pad_edge=False, show_edge=False)
-    for i, heading in enumerate(_HEADINGS):
-        words = i < _WORDS
-        made.add_column("\n".join(heading), justify="left" if words else "right", overflow="fold", no_wrap=words)
+    table = ruled_table(*map("\n".join, _HEADINGS), words=_WORDS)
+    table.padding = (0, int(width > _NARROW), 0, int(width > _NARROW))
+    for column in table.columns[:_WORDS]:
+        column.no_wrap = True
     for row in rows:
         name, verdicts, *figures = cells(row)
         style = "bold red" if row.as_expected < len(row.outcomes) else ""
-        made.add_row(name, _verdict(row, verdicts), Text(figures[0], style), *figures[1:])
-    return made
-
-
-def _verdict(row: Row, verdicts: str) -> Text:
-    names = {outcome.name for outcome in row.outcomes}
-    return Text(verdicts, STYLE.get(names.pop(), "bold magenta") if len(names) == 1 else "bold magenta")
+        verdict = Text(verdicts, STYLE.get(verdicts, "bold magenta"))  # of runs that differ: magenta
+        table.add_row(name, verdict, Text(figures[0], style), *figures[1:])
+    return table
 
 
 def cells(row: Row) -> list[str]:
@@ -83,7 +83,7 @@ def cells(row: Row) -> list[str]:
 
 
 def _as_expected(row: Row) -> str:
-    """How many of the runs; of a single one yes or no, and neither where it does not tell."""
+    """How many of the runs; of a single one yes or no, and neither where it is inconclusive."""
     if len(row.outcomes) > 1:
         return f"{row.as_expected}/{len(row.outcomes)}"
     only = row.outcomes[0]
@@ -91,13 +91,13 @@ def _as_expected(row: Row) -> str:
 
 
 def _claims(results: Sequence[ClaimResult]) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for heading, width in (("published", 5), ("ours", 5), ("", None), ("why", 6)):
-        made.add_column(heading, ratio=width, no_wrap=not heading, overflow="fold")
+    table = ruled_table("published", "ours", "", "why")
+    for column, ratio_ in zip(table.columns, (5, 5, None, 6), strict=True):
+        column.ratio, column.no_wrap = ratio_, ratio_ is None
     for claim in map(claim_in_words, results):
         ours = Text.assemble((claim.figure, "bold"), f"\n{claim.what}\n{claim.asked}")
-        made.add_row(claim.published, ours, Text(claim.mark, _MARKS[claim.mark]), claim.why, end_section=True)
-    return made
+        table.add_row(claim.published, ours, Text(claim.mark, _MARKS[claim.mark]), claim.why, end_section=True)
+    return table
 
 
 @dataclass(frozen=True)
@@ -133,52 +133,15 @@ def _figure(value: float | None, unit: str) -> str:
 
 def summary(matrix: Matrix) -> str:
     """How many runs are as expected, and how long all took."""
-    done, fine = matrix.done, sum(row.as_expected for row in matrix.rows)
-    missing = f", {matrix.planned - done} not made" if done < matrix.planned else ""
+    missing = f", {matrix.planned - matrix.done} not made" if matrix.done < matrix.planned else ""
     minutes, seconds = divmod(matrix.about.get("took_s", 0), 60)
     took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    return f"{fine} of {done} runs as expected{missing}, in {took}"
+    return f"{matrix.as_expected} of {matrix.done} runs as expected{missing}, in {took}"
 
 
-def unexpected(matrix: Matrix) -> Iterator[str]:
+def unexpected(matrix: Matrix) -> list[str]:
     """A line for everything that is not as expected."""
-    for row in matrix.rows:
-        for reason in row.reasons:
-            yield f"{row.scenario.name} {row.variant.name}: {reason}"
-
-
-def _page(matrix: Matrix) -> Iterator[str]:
-    yield from ("# The matrix: every scenario and variant, run", "")
-    yield f"Written by `nagle-lab matrix{_options(matrix)}`, never by hand. {machine(matrix)}"
-    yield ""
-    yield PREAMBLE
-    for scenario, rows in matrix.by_scenario():
-        yield from ("", f"## {scenario.name}", "", scenario.title, "")
-        yield from table(COLUMNS, ([_cell(cell) for cell in cells(row)] for row in rows), range(_WORDS))
-        if results := claims_of(scenario, rows):
-            yield ""
-            yield from table(["published", "ours", "", "why"], map(_claim_line, results))
-    surprises = list(unexpected(matrix))
-    yield from ("", f"**{summary(matrix)}.**")
-    if surprises:
-        yield ""
-        yield from (f"- {printable(line)}" for line in surprises)
-
-
-COLUMNS = (
-    "variant", "verdict", "as expected", "stalled", "wait, ms (p50 / p99)", "requests per s", "packets per request",
-    "wire bytes per byte", "delayed ACKs (seen / kernel)",
-)  # fmt: skip
-PREAMBLE = (
-    "*Stalled*: of the exchanges that follow another on their connection. *Wait*: from a stall's trigger to the late "
-    "ACK. *Requests per s* is what the load tool saw. *Packets*, *wire bytes*, *delayed ACKs*: on the "
-    "connections under test, of both ends: per request, per byte of payload, and in all. Beside the last stands what "
-    "the kernels at both ends count; – where one is not captured."
-)
-
-
-def _options(matrix: Matrix) -> str:
-    return f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
+    return [f"{row.scenario.name} {row.variant.name}: {reason}" for row in matrix.rows for reason in row.reasons]
 
 
 def machine(matrix: Matrix) -> str:
@@ -190,7 +153,23 @@ def machine(matrix: Matrix) -> str:
     return f"{str(about.get('started', ''))[:10]}, {kernel}{docker}{about.get('cpus')} CPUs.{repeat}"
 
 
-def _claim_line(result: ClaimResult) -> list[str]:
+def markdown(matrix: Matrix) -> str:
+    """A page of the same tables."""
+    options = f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
+    written = f"Written by `nagle-lab matrix{options}`, never by hand. {machine(matrix)}"
+    lines = ["# The matrix: every scenario and variant, run", "", written, "", PREAMBLE]
+    for scenario, rows in matrix.by_scenario():
+        lines += ["", f"## {scenario.name}", "", scenario.title, ""]
+        lines += markdown_table(COLUMNS, (map(_cell, cells(row)) for row in rows), range(_WORDS))
+        if results := claims_of(scenario, rows):
+            lines += ["", *markdown_table(["published", "ours", "", "why"], map(_claim_cells, results))]
+    lines += ["", f"**{summary(matrix)}.**"]
+    if surprises := unexpected(matrix):
+        lines += ["", *(f"- {printable(line)}" for line in surprises)]
+    return "\n".join(lines) + "\n"
+
+
+def _claim_cells(result: ClaimResult) -> list[str]:
     claim = claim_in_words(result)
     ours = f"**{claim.figure}** ({claim.what}; {claim.asked})"
     return [_cell(cell) for cell in (claim.published, ours, f"**{claim.mark}**", claim.why)]

@@ -19,7 +19,7 @@ _CAUSES = {
 
 
 def share(value: float) -> str:
-    """A share, 0 to 1, in percent; a little is never shown as nothing, nor nearly all as all."""
+    """A share, 0 to 1, in percent; little never reads 0%, nor nearly all 100%."""
     percent = f"{value:.0%}"
     return f"{value:.1%}" if (percent == "0%" and value > 0) or (percent == "100%" and value < 1) else percent
 
@@ -54,7 +54,7 @@ def percentiles(spread: "Spread", *which: str) -> str:
 
 
 def request_median(figures: "Figures") -> str:
-    """Median time of a request, ms, as the load tool saw it: ab tells whole milliseconds."""
+    """Median time of a request, ms, as the load tool saw it: ab prints whole milliseconds."""
     return "< 1" if figures.p50_ms == 0 else number(figures.p50_ms)
 
 

@@ -1,6 +1,6 @@
 """The screen: one judged run of the lab, at 100 columns."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich import box
@@ -9,8 +9,9 @@ from rich.table import Table
 
 from nagle_lab.diagnosis.result import Spread
 from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.reports.numbers import NONE
 from nagle_lab.reports.terminal import facts, headline, shown_path, typical, who
-from nagle_lab.runs.checks import Traffic, is_own
+from nagle_lab.runs.namespaces import observed, services
 from nagle_lab.runs.run import Run
 from nagle_lab.runs.under_test import RunCapture, Totals
 
@@ -29,7 +30,7 @@ def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
     to.print(_evidence(run))
     best = run.results[run.best]
     if best.stalls:
-        to.print(facts(who(best, _services(run))))
+        to.print(facts(who(best, services(run))))
     if ladder:
         to.print(*typical(best, ladder), sep="\n")
     to.print(facts(_ending(run)))
@@ -65,93 +66,56 @@ def _evidence(run: Run) -> RenderableType:
     table.add_column("")
     for heading in (*(f"{name}.pcap" for name in run.captures), "kernel"):
         table.add_column(heading, justify="right")
-    captures, port = run.captures.values(), run.manifest.expected.port
-
-    def row(name: str, values: Iterable[str], kernel: str = "") -> None:
-        table.add_row(name, *values, kernel)
-
-    lossless = [run.witnesses.captures[name] for name in run.captures]
-    row("captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless])
-    for name, values, kernel in _by_namespace(run):
-        row(name, values, kernel)
-    mixed = any(capture.others.connections for capture in captures)
-    under_test = [capture.under_test for capture in captures]
-    row(f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test])
-    row("stalled", [_stalled(total) for total in under_test])
-    if mixed:
-        row("exchanges elsewhere", [str(capture.others.exchanges) for capture in captures])
-        row("stalled elsewhere", [_stalled(capture.others) for capture in captures])
-    for name, key in _TIMES:
-        row(f"{name}, ms p50 / p99", [_times(capture, key) for capture in captures])
-    row("packets per exchange", [_packets_per_exchange(total) for total in under_test])
+    for name, values, *kernel in _evidence_rows(run):
+        table.add_row(name, *values, *kernel)
     return table
 
 
-def _by_namespace(run: Run) -> Iterator[tuple[str, list[str], str]]:
-    """Segments and delayed ACKs of each network namespace: in every capture, and in its kernel."""
-    seen = {(at, name): run.traffic(at, name) for at in run.manifest.namespaces for name in run.captures}
-    counters = run.witnesses.counters
-
-    def shown(at: str, figure: Callable[[Traffic], int]) -> list[str]:
-        found = [seen[at, name] for name in run.captures]
-        return [str(figure(t)) if t.segments_sent or t.packets_received else "–" for t in found]
-
-    for at in counters:
-        yield f"segments sent by the {at}", shown(at, lambda t: t.segments_sent), str(counters[at].segments_sent)
-    for at in counters:
-        kernel = counters[at].grown("TcpExt.DelayedACKs")
-        yield f"delayed ACKs of the {at}", shown(at, lambda t: t.delayed_acks), str(kernel)
+def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
+    """Name, a value for each capture, and where it has one that of the kernel."""
+    captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(observed(run))
+    lossless = [run.witnesses.captures[name] for name in run.captures]
+    yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
+    for of in namespaces:
+        sent = [str(t.segments_sent) if t else NONE for t in of.traffic]
+        yield f"segments sent by the {of.name}", sent, str(of.kernel_segments)
+    for of in namespaces:
+        delayed = [str(t.delayed_acks) if t else NONE for t in of.traffic]
+        yield f"delayed ACKs of the {of.name}", delayed, str(of.kernel_delayed_acks)
+    mixed = any(capture.others.connections for capture in captures)
+    under_test = [capture.under_test for capture in captures]
+    yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
+    yield "stalled", [_stalled(total) for total in under_test]
+    if mixed:
+        yield "exchanges elsewhere", [str(capture.others.exchanges) for capture in captures]
+        yield "stalled elsewhere", [_stalled(capture.others) for capture in captures]
+    for name, key in _TIMES:
+        yield f"{name}, ms p50 / p99", [_times(capture, key) for capture in captures]
+    per_exchange = [total.packets_per_exchange for total in under_test]
+    yield "packets per exchange", [NONE if packets is None else f"{packets:.1f}" for packets in per_exchange]
 
 
 def _stalled(total: Totals) -> str:
-    if not total.connections:
-        return "–"
-    share = total.stalled_exchanges / total.exchanges if total.exchanges else 0.0
-    return f"{total.stalled_exchanges} ({share:.1%})"
+    return f"{total.stalled_exchanges} ({total.stalled_share:.1%})" if total.connections else NONE
 
 
 def _times(capture: RunCapture, key: str) -> str:
     """A spread of the connections under test; nothing where the capture's own is also that of others."""
     mixed = capture.others.stalls if key == "wait_ms" else capture.others.exchanges
-    return "–" if mixed else _middle_and_tail(getattr(capture.result.summary, key))
-
-
-def _packets_per_exchange(total: Totals) -> str:
-    return f"{total.packets / total.exchanges:.1f}" if total.exchanges else "–"
-
-
-def _services(run: Run) -> dict[str, str]:
-    """The service at each end, by role, of the connection to be shown, where the run tells and it is not the role."""
-    m, stall = run.manifest, run.results[run.best].stalls.typical()
-    sidecars = {capture.service for capture in m.captures.values()}
-    own = m.captures[run.best].namespace
-    found: dict[str, str] = {}
-    for end in (stall.held_by, stall.delayed_by):
-        homes = [of for at, of in m.namespaces.items() if is_own(end.ip, of.addresses, inside=at == own)]
-        services = {service for of in homes for service in of.services} - sidecars
-        is_server = end.role == "server" and end.port == m.server.port
-        services = {m.server.service} if is_server else services - {m.server.service}
-        if len(services) == 1 and services != {end.role}:
-            found[end.role] = services.pop()
-    return found
+    spread: Spread | None = getattr(capture.result.summary, key)
+    return f"{spread.p50:.2f} / {spread.p99:.2f}" if spread and not mixed else NONE
 
 
 def _ending(run: Run) -> list[tuple[str, str]]:
     timings = run.manifest.timings_s
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
-    rows = [("captures", shown_path(run.folder)), ("took", f"{sum(timings.values()):.1f} s: {took}")]
-    failed = [f"{c.name}: {c.detail}" for c in run.checks if not c.ok]
-    if failed:
-        rows.insert(0, ("witnesses", "; ".join(failed)))
-    if run.contradictions:
-        rows.insert(0, ("NOT AS EXPECTED", "; ".join(run.contradictions)))
-    else:
-        rows.insert(
-            0,
-            ("as expected", f"{run.expected}, and every witness agrees" if not failed else str(run.expected)),
-        )
-    return rows
-
-
-def _middle_and_tail(s: Spread | None) -> str:
-    return f"{s.p50:.2f} / {s.p99:.2f}" if s else "–"
+    failed = [f"{check.name}: {check.detail}" for check in run.checks if not check.ok]
+    rows = [
+        ("NOT AS EXPECTED", "; ".join(run.contradictions))
+        if run.contradictions
+        else ("as expected", str(run.expected) if failed else f"{run.expected}, and every witness agrees"),
+        ("witnesses", "; ".join(failed)),
+        ("captures", shown_path(run.folder)),
+        ("took", f"{sum(timings.values()):.1f} s: {took}"),
+    ]
+    return [(name, value) for name, value in rows if value]

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,25 +11,24 @@ from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.sweep import Edge, Point, Series, explanation
 from nagle_lab.reports.numbers import NONE, number, request_median, share
-from nagle_lab.reports.terminal import STYLE
+from nagle_lab.reports.terminal import STYLE, ruled_table
 
 
-def show_sweep(title: str, parameter: str, found: Sequence[Series], to: Console) -> None:
+def show_sweep(title: str, parameter: str, several: Sequence[Series], to: Console) -> None:
     """Every series that has been run."""
     to.print(Text(title, "bold"))
-    for series in found:
-        if series.points:
-            heading = Text.assemble(
-                (series.name, "bold"), f": variant {series.variant}, judged on its connections to port {series.port}"
-            )
-            to.print("", heading, _table(parameter, series), "", *_edges(parameter, series), sep="\n")
+    for series in several:
+        if not series.points:
+            continue
+        about = f": variant {series.variant}, judged on its connections to port {series.port}"
+        to.print("", Text.assemble((series.name, "bold"), about), _table(parameter, series), "", sep="\n")
+        for headline, lines in edges_in_words(parameter, series):
+            to.print(Text(headline), *(Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
 def _table(parameter: str, series: Series) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for heading in (parameter, "stalled", "requests/s", "median ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
+    table = ruled_table(parameter, "stalled", "requests/s", "median ms", "verdict", words=0)
+    table.columns[-1].justify = "left"
     for point in series.to_show():
         size, verdict, *figures = cells(point)
         table.add_row(size, *figures, Text(verdict, STYLE.get(verdict, "bold magenta")))
@@ -46,19 +44,13 @@ def cells(point: Point) -> list[str]:
     return [str(point.size), point.outcome.name, *measured]
 
 
-def _edges(parameter: str, series: Series) -> Iterator[RenderableType]:
-    for headline, lines in edges_in_words(parameter, series):
-        yield Text(headline)
-        yield from (Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines)
-
-
 def edges_in_words(parameter: str, series: Series) -> Iterator[tuple[str, list[str]]]:
     """Each edge, and what explains or blurs it; or that there is none."""
     if not series.edges:
-        told = {point.verdict for point in series.points} - {None}
+        verdicts = {point.verdict for point in series.points} - {None}
         low, high = series.points[0].size, max(point.size for point in series.points)
-        always = "stalls at every size" if told == {Verdict.STALL} else "no stall at any size"
-        yield (f"{always} measured, {low} to {high}" if told else "no run tells"), []
+        always = "stalls at every size" if verdicts == {Verdict.STALL} else "no stall at any size"
+        yield (f"{always} measured, {low} to {high}" if verdicts else "no run tells"), []
     for edge in series.edges:
         blurs = [f"NOT SHARP: {line}" for line in edge.blurs]
         yield _headline(parameter, edge), [*explanation(edge, parameter), *blurs]

@@ -1,6 +1,6 @@
 """Stalls, connections and exchanges as tables for other programs: CSV, and Parquet where pyarrow is installed.
 
-docs/views.md tells every column and its unit. Times are of the capture; frames count from 1, as in Wireshark.
+docs/views.md names every column and its unit. Times are of the capture; frames count from 1, as in Wireshark.
 """
 
 import csv
@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import NagleLabError, printable
@@ -67,54 +67,6 @@ _AT_ONCE = 1 << 14  # rows
 _BEGINS_FORMULA = tuple("=+-@＝＋－＠")  # full-width ones too, where East Asian versions of Excel read the file
 
 
-class Writer(Protocol):
-    """Writes tables to a file, some rows at a time."""
-
-    def __init__(self, file: Path, columns: Sequence[Column]) -> None: ...
-
-    def write(self, source: str, rows: Sequence[Any]) -> None:
-        """Rows of the capture of that name."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-
-class Tables:
-    """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
-
-    A context manager: left by an exception it removes what it wrote.
-    """
-
-    def __init__(self, file: Path, writer: type[Writer]) -> None:
-        beside = (file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges"))
-        self.files = (file, *beside)
-        self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
-        columns_of = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
-        self._writers = [writer(part, columns) for part, columns in zip(self._parts, columns_of, strict=True)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for writer in self._writers:
-            writer.close()
-        for part, file in zip(self._parts, self.files, strict=True):
-            if kind is None:
-                part.replace(file)
-            else:
-                part.unlink(missing_ok=True)
-
-    def add(self, source: str, result: Result) -> None:
-        """The rows of one capture; ``source`` is what their first column says."""
-        assert result.exchanges is not None, "listed where a table is wanted"
-        stalls, connections, exchanges = self._writers
-        for at in range(0, len(result.stalls), _AT_ONCE):
-            stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
-        for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
-            for at in range(0, len(rows), _AT_ONCE):
-                writer.write(source, rows[at : at + _AT_ONCE])
-
-
 class CsvWriter:
     """CSV as RFC 4180 has it, but lines end in a newline; UTF-8, first line the names."""
 
@@ -155,6 +107,45 @@ class ParquetWriter:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+
+WRITERS: dict[str, type[CsvWriter | ParquetWriter]] = {"csv": CsvWriter, "parquet": ParquetWriter}
+
+
+class Tables:
+    """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
+
+    A context manager: left by an exception it removes what it wrote.
+    """
+
+    def __init__(self, file: Path, writer: type[CsvWriter | ParquetWriter]) -> None:
+        beside = (file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges"))
+        self.files = (file, *beside)
+        self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
+        columns_of = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
+        self._writers = [writer(part, columns) for part, columns in zip(self._parts, columns_of, strict=True)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for writer in self._writers:
+            writer.close()
+        for part, file in zip(self._parts, self.files, strict=True):
+            if kind is None:
+                part.replace(file)
+            else:
+                part.unlink(missing_ok=True)
+
+    def add(self, source: str, result: Result) -> None:
+        """The rows of one capture; ``source`` is what their first column says."""
+        assert result.exchanges is not None, "listed where a table is wanted"
+        stalls, connections, exchanges = self._writers
+        for at in range(0, len(result.stalls), _AT_ONCE):
+            stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
+        for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
+            for at in range(0, len(rows), _AT_ONCE):
+                writer.write(source, rows[at : at + _AT_ONCE])
 
 
 def _pyarrow() -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -56,7 +55,7 @@ def show_capture(result: Result, ladder: Ladder | None, to: Console) -> None:
 
 
 def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
-    """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the late ACK."""
+    """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the release."""
     title = f"Stall {number} of {len(result.stalls)}"
     to.print(*_ladder(stall, ladder, title), sep="\n")
     to.print(
@@ -72,19 +71,16 @@ def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Co
 
 
 def show_pair(pair: "Pair", to: Console) -> None:
-    """What two captures of the same traffic tell together."""
-    to.print(facts([("together", " and ".join(map(printable, pair.files))), *_pair_facts(pair)]))
-
-
-def _pair_facts(pair: "Pair") -> list[tuple[str, str]]:
+    """What two captures of the same traffic show together."""
     rows = [
+        ("together", " and ".join(map(printable, pair.files))),
         ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
     ]
     if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
         delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
         rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
         rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
-    return rows
+    to.print(facts(rows))
 
 
 def shown_path(path: Path) -> str:
@@ -102,6 +98,14 @@ def headline(verdict: str, title: str, reason: str) -> RenderableType:
     return Panel(
         Group(heading, Text(printable(reason))), box=box.ROUNDED, border_style=style.split()[-1], padding=(0, 1)
     )
+
+
+def ruled_table(*headings: str, words: int = 99) -> Table:
+    """A table with a line below its headings; its columns after the first ``words`` are figures."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < words else "right", overflow="fold")
+    return table
 
 
 def facts(rows: list[tuple[str, str]]) -> RenderableType:
@@ -135,12 +139,12 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def who(result: Result, services: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
     """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says."""
     s = result.summary
     assert s.remedy
-    named = {role: f"{_role_name(role)} ({services[role]})" for role in services}
-    held, delayed = (named.get(role or "", _role_name(role)) for role in (s.held_by, s.delayed_by))
+    names = {role: f" ({service})" for role, service in (services or {}).items()}
+    held, delayed = (_role_name(role) + names.get(role or "", "") for role in (s.held_by, s.delayed_by))
     return [
         ("held by", f"{held}: Nagle's algorithm, behind its own small unacknowledged segment"),
         ("delayed by", f"{delayed}: delayed ACK"),

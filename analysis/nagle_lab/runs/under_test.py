@@ -26,6 +26,16 @@ class Totals(Record):
     delayed_by: Roles | None
 
     @property
+    def stalled_share(self) -> float:
+        """The share, 0 to 1, of stalled exchanges among all."""
+        return self.stalled_exchanges / self.exchanges if self.exchanges else 0.0
+
+    @property
+    def packets_per_exchange(self) -> float | None:
+        """None where there is no exchange."""
+        return self.packets / self.exchanges if self.exchanges else None
+
+    @property
     def stalled_after_first(self) -> float:
         """The share, 0 to 1, of stalled exchanges among those that follow another on their connection."""
         return self.stalled_exchanges / self.repeat_exchanges if self.repeat_exchanges else 0.0

@@ -2,7 +2,7 @@
 
 import logging
 
-# Where it keeps its list of fonts, or cannot, is nobody's concern; it says so as soon as it is imported.
+# As soon as it is imported it warns where its list of fonts cannot be kept: of no use to a reader.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 from nagle_lab.reports.html.report import report_page  # noqa: E402

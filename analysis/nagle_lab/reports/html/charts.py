@@ -18,19 +18,19 @@ _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
 # ----------------------------------------------------------------------------------- time and sequence
 
 
-def time_sequence_plot(shown: TimeSequence) -> Markup:
+def time_sequence_plot(sequence: TimeSequence) -> Markup:
     """The held side's data over time, the acknowledgements of it, holds and late ACKs."""
     with plot("Time-sequence plot", 440) as drawing:
         ax = drawing.axes[0]
-        for hold in shown.holds:
+        for hold in sequence.holds:
             ax.fill_between([hold.from_ms, hold.to_ms], hold.begin, hold.end, facecolor=Ink.HOLD, alpha=0.45, lw=0)
-        acked = [point for point in shown.points if not point.sent]
+        acked = [point for point in sequence.points if not point.sent]
         ax.step([p.ms for p in acked], [p.end for p in acked], where="post", color=Ink.ACKS, lw=2)
-        for point in shown.points:
+        for point in sequence.points:
             _point(drawing, point)
-        _key(ax, shown.held)
+        _key(ax, sequence.held)
         ax.set_xlabel("ms")
-        ax.set_ylabel(f"{shown.held}'s bytes")
+        ax.set_ylabel(f"{sequence.held}'s bytes")
         ax.xaxis.set_major_locator(MaxNLocator(6))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return drawing.svg
@@ -123,9 +123,9 @@ def cause_plot(causes: Mapping[str, Silence]) -> Markup:
         ax = drawing.axes[0]
         for at, (cause, silence) in enumerate(ordered):
             seconds, name = silence.total_ms / 1e3, cause_name(cause)
-            said = f"{thousands(silence.count)} ×, {number(seconds)} s, {silence.total_ms / total:.0%}"
+            words = f"{thousands(silence.count)} ×, {number(seconds)} s, {silence.total_ms / total:.0%}"
             colour = Ink.STALL if cause == "nagle_delayed_ack" else Ink.OTHER
-            _bar(drawing, at, (0, seconds), colour, [name, said])
+            _bar(drawing, at, (0, seconds), colour, [name, words])
         _rows(ax, len(ordered))
         ax.set_xlim(left=0)
         ax.set_xlabel("seconds of silence")
@@ -147,9 +147,9 @@ def variant_plot(bars: Sequence[Bar], label: str, unit: str) -> Markup:
     least, most = min(bar.value for bar in bars) / 2, max(bar.value for bar in bars)
     with plot(label, 80 + 46 * len(bars)) as drawing:
         for at, bar in enumerate(reversed(bars)):
-            said = f"{number(bar.value)} {unit}, {short(bar.verdict, 30)}"
+            words = f"{number(bar.value)} {unit}, {short(bar.verdict, 30)}"
             colour = _COLOUR_OF.get(bar.verdict, Ink.OTHER)
-            _bar(drawing, at, (least, bar.value), colour, [bar.name, said])
+            _bar(drawing, at, (least, bar.value), colour, [bar.name, words])
         ax = drawing.axes[0]
         _rows(ax, len(bars))
         ax.set_xscale("log")

@@ -13,16 +13,16 @@ from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import render
 
 
-def comparison_page(found: Comparison, shown: Sequence[Shown]) -> str:
-    """Several runs or captures side by side; ``shown`` are those compared, in the same order: a whole document."""
+def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
+    """Several runs or captures side by side; ``parts`` are those compared, in the same order: a whole document."""
     return render(
         "comparison.html.j2",
-        title=" against ".join(dict.fromkeys(of.name for of in shown)),
-        found=found,
-        names=[side_by_side.name_of(found, subject) for subject in found.subjects],
-        figures=list(side_by_side.figure_rows(found, range(len(shown)))),
-        differences=list(side_by_side.difference_rows(found)),
-        shown=shown,
+        title=" against ".join(dict.fromkeys(of.name for of in parts)),
+        comparison=comparison,
+        names=side_by_side.names_of(comparison),
+        figures=list(side_by_side.figure_rows(comparison, range(len(parts)))),
+        differences=side_by_side.difference_rows(comparison),
+        parts=parts,
     )
 
 
@@ -33,7 +33,7 @@ def matrix_page(matrix: Matrix) -> str:
         title="nagle-lab matrix",
         summary=tables.summary(matrix),
         machine=tables.machine(matrix),
-        unexpected=list(tables.unexpected(matrix)),
+        unexpected=tables.unexpected(matrix),
         preamble=tables.PREAMBLE.replace("*", ""),
         columns=tables.COLUMNS,
         scenarios=[
@@ -48,14 +48,14 @@ def matrix_page(matrix: Matrix) -> str:
     )
 
 
-def sweep_page(name: str, parameter: str, found: Sequence[Series]) -> str:
+def sweep_page(name: str, parameter: str, several: Sequence[Series]) -> str:
     """A sweep of ``parameter``, called ``name``: a whole document."""
     return render(
         "sweep.html.j2",
         title=f"nagle-lab sweep: {name}",
         name=name,
         parameter=parameter,
-        found=[
+        several=[
             (
                 series,
                 _sizes(series),
@@ -63,21 +63,20 @@ def sweep_page(name: str, parameter: str, found: Sequence[Series]) -> str:
                 list(sizes.edges_in_words(parameter, series)),
                 [sizes.cells(point) for point in series.to_show()],
             )
-            for series in found
+            for series in several
             if series.points
         ],
     )
 
 
 def _bars(rows: Iterable[Row]) -> list[charts.Bar]:
-    measured = ((row, row.figures) for row in rows)
     return [
         charts.Bar(row.variant.name, row.verdicts, figures.mean_ms)
-        for row, figures in measured
-        if figures and figures.mean_ms > 0
+        for row in rows
+        if (figures := row.figures) and figures.mean_ms > 0
     ]
 
 
 def _sizes(series: Series) -> list[charts.SizePoint]:
-    judged = sorted((point for point in series.points if point.verdict), key=lambda point: point.size)
-    return [charts.SizePoint(point.size, point.outcome.name, point.share) for point in judged]
+    conclusive = sorted((point for point in series.points if point.verdict), key=lambda point: point.size)
+    return [charts.SizePoint(point.size, point.outcome.name, point.share) for point in conclusive]

@@ -83,12 +83,12 @@ class Plot:
 
     def mark(self, artist: Artist, lines: Iterable[str], frame: int | None = None) -> None:
         """Let a reader point at the artist and read the lines."""
-        name, said = f"mark{len(self._marks)}", list(lines)
+        name, tip = f"mark{len(self._marks)}", list(lines)
         artist.set_gid(name)
         self._marks[name] = Markup('<g class="mark" tabindex="0" role="img"{} data-tip="{}" aria-label="{}">').format(
             Markup(' data-frame="{}"').format(frame) if frame is not None else "",
-            attribute_lines(said),
-            text(", ".join(said)),
+            attribute_lines(tip),
+            text(", ".join(tip)),
         )
 
     def finish(self) -> None:
@@ -96,9 +96,9 @@ class Plot:
         out = io.StringIO()
         self._figure.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
         body = re.sub(r"^.*?<svg[^>]*>|<metadata>.*?</metadata>|<!--.*?-->\s*", "", out.getvalue(), flags=re.DOTALL)
-        body = re.sub(r'<g id="(mark\d+)">', lambda found: self._marks[found[1]], body)
+        body = re.sub(r'<g id="(mark\d+)">', lambda match: self._marks[match[1]], body)
         body = re.sub(rf"{_IDS}| ?font-(?:family|size): [^;\"]*;", "", body)
-        body = re.sub(r"#0000a[0-9a]", lambda found: f"var(--{Ink(found[0]).name.lower()})", body)
+        body = re.sub(r"#0000a[0-9a]", lambda match: f"var(--{Ink(match[0]).name.lower()})", body)
         opened = Markup('<svg class="chart" viewBox="0 0 {} {}" role="group" aria-label="{}">')
         self.svg = opened.format(WIDTH, self._height, text(self._label)) + Markup(
             re.sub(r"\n\s*", "\n", body.strip())
@@ -118,5 +118,5 @@ def plot(label: str, height: int, panels: int = 1) -> Iterator[Plot]:
 
 def short(words: str, most: int = 48) -> str:
     """Words from outside, as they may be drawn: Matplotlib takes control characters, and any length, as they are."""
-    shown = printable(words)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    text_ = printable(words)
+    return text_ if len(text_) <= most else f"{text_[: most - 1]}…"

@@ -22,13 +22,13 @@ _OFFLOADS = (
 )  # fmt: skip
 
 
-def report_page(shown: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
+def report_page(parts: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
     """One capture or run in full, or several, one below the other: a whole document.
 
     ``unusable`` are the names of others that could not be read, and why.
     """
-    names = dict.fromkeys([f"{of.verdict} {of.name}" for of in shown] + [name for name, _ in unusable])
-    return render("report.html.j2", title=", ".join(names), shown=shown, unusable=unusable)
+    names = dict.fromkeys([f"{of.verdict} {of.name}" for of in parts] + [name for name, _ in unusable])
+    return render("report.html.j2", title=", ".join(names), parts=parts, unusable=unusable)
 
 
 def _durations(several: Sequence[Shown]) -> list[charts.Durations]:
