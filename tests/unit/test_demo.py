@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.cli import demo as command
-from nagle_lab.demo.answers import Person, Prepared, Quit, prepared
-from nagle_lab.demo.screens import WIDTH
-from nagle_lab.demo.script import workshop
-from nagle_lab.demo.walk import Walk
+from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
+from nagle_lab.cli.workshop.screens import WIDTH
+from nagle_lab.cli.workshop.script import workshop
+from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab.scenario import REPOSITORY

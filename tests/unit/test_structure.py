@@ -7,8 +7,7 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 ROOMS = (
-    "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "lab", "experiments", "reports", "demo",
-    "cli",
+    "errors", "capture", "packet", "tcp", "diagnosis", "runs", "evidence", "lab", "experiments", "reports", "cli",
 )  # fmt: skip
 ANALYSIS = ("capture", "packet", "tcp", "diagnosis", "evidence")  # a function of the bytes of a capture
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nagle_lab.demo.answers import Person, prepared
-from nagle_lab.demo.outline import show_outline
-from nagle_lab.demo.screens import WIDTH
-from nagle_lab.demo.script import workshop
-from nagle_lab.demo.walk import Walk
+from nagle_lab.cli.workshop.answers import Person, prepared
+from nagle_lab.cli.workshop.outline import show_outline
+from nagle_lab.cli.workshop.screens import WIDTH
+from nagle_lab.cli.workshop.script import workshop
+from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
 from nagle_lab.lab.docker import engine_version

@@ -10,6 +10,7 @@ from nagle_lab.cli.exports import require_writable, write_wanted
 from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.cli.run import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
+from nagle_lab.evidence.bursts import bursts_of
 from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
@@ -17,7 +18,6 @@ from nagle_lab.lab.scenario import Scenario
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.sweep import show_sweep
 from nagle_lab.reports.terminal import console
-from nagle_lab.runs.bursts import bursts_of
 from nagle_lab.runs.run import Run
 
 

@@ -9,6 +9,7 @@ from nagle_lab.diagnosis.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
+from nagle_lab.runs.run import Run
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
 _BEFORE = 11  # of a longer one, that many before the trigger
@@ -111,3 +112,9 @@ def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:
             return
         if number == wanted:
             yield step
+
+
+def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
+    """Read that capture once more; of a run without a stall an exchange to the port under test."""
+    port = run.manifest.expected.port
+    return examples([run.capture(run.best)], run.results[run.best], port, typical_only=typical_only)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import Result
-from nagle_lab.evidence.examples import Examples, examples
-from nagle_lab.runs.examples import examples_of_run
+from nagle_lab.evidence.examples import Examples, examples, examples_of_run
 from nagle_lab.runs.opened import opened
 from nagle_lab.runs.run import Run
 

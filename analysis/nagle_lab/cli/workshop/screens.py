@@ -8,7 +8,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
+from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import printable
 from nagle_lab.evidence.excerpt import Window, excerpts

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
-from nagle_lab.demo import screens
-from nagle_lab.demo.answers import Person, Prepared, Quit
-from nagle_lab.demo.script import Incident, Mystery, Question, Workshop
+from nagle_lab.cli.workshop import screens
+from nagle_lab.cli.workshop.answers import Person, Prepared, Quit
+from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.trials import Outcome

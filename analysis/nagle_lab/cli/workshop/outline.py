@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.demo.script import MYSTERIES, Workshop
+from nagle_lab.cli.workshop.script import MYSTERIES, Workshop
 
 
 def show_outline(script: Workshop, to: Console) -> None:

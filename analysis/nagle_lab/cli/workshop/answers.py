@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nagle_lab.demo.script import Question
+from nagle_lab.cli.workshop.script import Question
 from nagle_lab.errors import NagleLabError
 
 QUIT = "q"
