@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import docker, recorder, session
+from nagle_lab.lab import recorder, session
+from nagle_lab.lab.engine import docker
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 

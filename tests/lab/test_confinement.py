@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 from lab.recording import Recording, docker, engine_holds
 
-from nagle_lab.lab.compose import Compose, ComposeSearch
+from nagle_lab.lab.engine.compose import Compose, ComposeSearch
+from nagle_lab.lab.engine.images import image_names, ready_images
+from nagle_lab.lab.engine.leftovers import labels, variables
 from nagle_lab.lab.folder import RunFolder
-from nagle_lab.lab.images import image_names, ready_images
-from nagle_lab.lab.leftovers import labels, variables
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
 

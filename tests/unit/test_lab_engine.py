@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import Compose, ComposeSearch, error_line
-from nagle_lab.lab.docker import SERVICE_LABEL, engine_version, image_details, remove_project
+from nagle_lab.lab.engine.compose import Compose, ComposeSearch, error_line
+from nagle_lab.lab.engine.docker import SERVICE_LABEL, engine_version, image_details, remove_project
+from nagle_lab.lab.engine.process import Finished
 from nagle_lab.lab.live import LiveLab
-from nagle_lab.lab.process import Finished
 from nagle_lab.lab.scenario_file import find_scenario
 
 V1, V2 = Compose(("docker-compose",), "1.29.2"), Compose(("docker", "compose"), "2.26.1-4")

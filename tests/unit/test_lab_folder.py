@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab import folder as module
 from nagle_lab.lab.folder import RunFolder, claimed, clean_up_abandoned
-from nagle_lab.lab.scenario import folder as module
 
 
 def visible(runs_dir: Path) -> list[str]:

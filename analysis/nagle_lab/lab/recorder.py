@@ -16,8 +16,8 @@ from typing import IO, TypeVar
 from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab.engine.interrupts import interruptible, pause
 from nagle_lab.lab.folder import disk_problem
-from nagle_lab.lab.interrupts import interruptible, pause
 from nagle_lab.lab.witnesses import parse_capture_numbers, parse_lateness
 from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.compose import ComposeSearch
-from nagle_lab.lab.docker import Container, engine_version
+from nagle_lab.lab.engine.compose import ComposeSearch
+from nagle_lab.lab.engine.docker import Container, engine_version
+from nagle_lab.lab.engine.images import ready_images, sidecar_image
+from nagle_lab.lab.engine.interrupts import deferred
+from nagle_lab.lab.engine.leftovers import labels, sweep, variables
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
-from nagle_lab.lab.images import ready_images, sidecar_image
-from nagle_lab.lab.interrupts import deferred
-from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.load import PARSERS
 from nagle_lab.lab.manifest import (
