@@ -20,8 +20,8 @@ from nagle_lab.cli.matrix import chosen
 from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.lab.engine.interrupts import deferred, interruptible
-from nagle_lab.lab.engine.process import Child, Finished
+from nagle_lab.lab.containers.interrupts import deferred, interruptible
+from nagle_lab.lab.containers.process import Child, Finished
 from nagle_lab.lab.folder import claimed, disk_problem
 from nagle_lab.reports import terminal
 from nagle_lab.runs.manifest import MANIFEST

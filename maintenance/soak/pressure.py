@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nagle_lab.lab.engine.compose import ComposeSearch
-from nagle_lab.lab.engine.images import ready_images
-from nagle_lab.lab.engine.leftovers import labels, variables
+from nagle_lab.lab.containers.compose import ComposeSearch
+from nagle_lab.lab.containers.images import ready_images
+from nagle_lab.lab.containers.leftovers import labels, variables
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.scenario import Lab
 

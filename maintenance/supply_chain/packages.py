@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.process import run
+from nagle_lab.lab.containers.process import run
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
 from soak import pressure

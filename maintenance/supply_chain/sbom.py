@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 from nagle_lab import __version__
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.compose import ComposeSearch
-from nagle_lab.lab.engine.docker import image_details
-from nagle_lab.lab.engine.images import BASE, image_names, ready_images
+from nagle_lab.lab.containers.compose import ComposeSearch
+from nagle_lab.lab.containers.docker import image_details
+from nagle_lab.lab.containers.images import BASE, image_names, ready_images
 from nagle_lab.lab.scenario import REPOSITORY
 from supply_chain.packages import Content, Package, content_of, labs, python_packages
 

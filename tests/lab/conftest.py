@@ -9,7 +9,7 @@ import pytest
 from lab.recording import left_on_engine
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.docker import engine_version
+from nagle_lab.lab.containers.docker import engine_version
 
 LOCKS = Path(__file__).parents[2] / ".cache"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import recorder, session
-from nagle_lab.lab.engine import docker
+from nagle_lab.lab.containers import docker
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 

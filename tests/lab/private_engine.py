@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nagle_lab.lab.engine.images import BASE, image_names, image_tag
+from nagle_lab.lab.containers.images import BASE, image_names, image_tag
 from nagle_lab.lab.scenario_file import find_scenario
 from support.rights import AS_ROOT, mount_refused
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nagle_lab.errors import Exit
-from nagle_lab.lab.engine.docker import image_details
-from nagle_lab.lab.engine.images import image_names, image_tag
+from nagle_lab.lab.containers.docker import image_details
+from nagle_lab.lab.containers.images import image_names, image_tag
 from nagle_lab.lab.scenario import Lab
 
 REPOSITORY = Path(__file__).parents[2]

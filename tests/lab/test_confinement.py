@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 from lab.recording import Recording, docker, engine_holds
 
-from nagle_lab.lab.engine.compose import Compose, ComposeSearch
-from nagle_lab.lab.engine.images import image_names, ready_images
-from nagle_lab.lab.engine.leftovers import labels, variables
+from nagle_lab.lab.containers.compose import Compose, ComposeSearch
+from nagle_lab.lab.containers.images import image_names, ready_images
+from nagle_lab.lab.containers.leftovers import labels, variables
 from nagle_lab.lab.folder import RunFolder
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import live
-from nagle_lab.lab.engine.images import BASE
+from nagle_lab.lab.containers.images import BASE
 from nagle_lab.lab.scenario import CapturePoint, ChoiceParameter, Listener, Option, Prepare, Requirement, Scenario
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.lab.session import record

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.compose import Compose, ComposeSearch, error_line
-from nagle_lab.lab.engine.docker import SERVICE_LABEL, engine_version, image_details, remove_project
-from nagle_lab.lab.engine.process import Finished
+from nagle_lab.lab.containers.compose import Compose, ComposeSearch, error_line
+from nagle_lab.lab.containers.docker import SERVICE_LABEL, engine_version, image_details, remove_project
+from nagle_lab.lab.containers.process import Finished
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.scenario_file import find_scenario
 

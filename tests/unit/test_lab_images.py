@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.engine import images
-from nagle_lab.lab.engine.images import _locked, image_names, image_tag
+from nagle_lab.lab.containers import images
+from nagle_lab.lab.containers.images import _locked, image_names, image_tag
 from nagle_lab.lab.scenario import REPOSITORY, Lab
 from nagle_lab.lab.scenario_file import load_scenario
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from nagle_lab.lab.engine.interrupts import deferred, pause
-from nagle_lab.lab.engine.process import Child, run
+from nagle_lab.lab.containers.interrupts import deferred, pause
+from nagle_lab.lab.containers.process import Child, run
 
 
 @pytest.fixture(autouse=True)

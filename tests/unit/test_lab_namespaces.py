@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.docker import Container
+from nagle_lab.lab.containers.docker import Container
 from nagle_lab.lab.manifest import capture_record, namespace_record
 from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
 from nagle_lab.lab.scenario import CapturePoint

@@ -219,7 +219,7 @@ def test_the_causes_of_random_gaps(rows):
         for gap, side, ended_by, small, reply, _, _ in rows
     )
 
-    def caused() -> idle.Totals:
+    def caused() -> idle.CauseTotals:
         gaps = Columns(layout, packed)
         reaction, client = ([row[at] for row in rows] for at in (5, 6))
         if is_array(gaps["gap"]):

@@ -10,7 +10,7 @@ from nagle_lab.capture.clock import STRAY
 from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
-from nagle_lab.capture.records import Clock, Facts, StoppedError, Taker, Trouble, TroubleKind
+from nagle_lab.capture.records import ClockState, Facts, RecordTaker, StoppedError, Trouble, TroubleKind
 from nagle_lab.capture.stored import Checksum, Stored, check_readable
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
@@ -132,7 +132,7 @@ class Capture:
         """Frames so far, also those that had to be left out (no time of capture)."""
         return self._facts.packets
 
-    def read(self, taker: Taker) -> Iterator[None]:
+    def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have every record taken, in file order; yields after each window. Frames go on from file to file."""
         clock = taker.clock
         for number, path in enumerate(self._paths):
@@ -149,7 +149,7 @@ class Capture:
             text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
             self._facts.warn(TroubleKind.UNORDERED, text)
 
-    def _note_set_back(self, clock: Clock) -> None:
+    def _note_set_back(self, clock: ClockState) -> None:
         if clock.set_back and not self.set_back:
             frame, by = clock.set_back
             text = f"{self._current.name}: time goes back by {by / 1e9:.9g} s at frame {frame}"
@@ -183,7 +183,7 @@ class _File:
             stored.close()
             raise
 
-    def read(self, taker: Taker) -> Iterator[None]:
+    def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have its records taken; yields after each window. What stopped them early becomes trouble."""
         before = self._facts.packets
         untimed, dropped = self._facts.untimed, self._facts.dropped

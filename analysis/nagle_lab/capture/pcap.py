@@ -6,7 +6,7 @@ Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) f
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 
-from nagle_lab.capture.records import Facts, Interface, PcapFraming, StoppedError, Taker, TroubleKind
+from nagle_lab.capture.records import Facts, Interface, PcapFraming, RecordTaker, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -37,7 +37,7 @@ class PcapReader:
         self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)
         facts.add_interface(link_type, 1 if nanoseconds else 1000, snaplen)
 
-    def read(self, taker: Taker) -> Iterator[None]:
+    def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have all records taken; yields after each window, raises StoppedError where the file is cut or damaged."""
         window, at = self._window, FILE_HEADER
         while True:

@@ -9,7 +9,7 @@ from struct import Struct, unpack, unpack_from
 from typing import NamedTuple
 
 from nagle_lab.capture.clock import MOST_INTERFACES
-from nagle_lab.capture.records import Facts, Interface, StoppedError, Taker, TroubleKind
+from nagle_lab.capture.records import Facts, Interface, RecordTaker, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -50,7 +50,7 @@ class PcapngReader:
         self._dropped: list[int] = []  # by each of them
         self._forgotten = 0  # interfaces of earlier sections
 
-    def read(self, taker: Taker) -> Iterator[None]:
+    def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have all packets taken; yields after each window, raises StoppedError where the file is cut or damaged."""
         window, at = self._window, 0
         try:
@@ -67,7 +67,7 @@ class PcapngReader:
         finally:
             self._end_section()
 
-    def _take_window(self, taker: Taker, at: int) -> int:
+    def _take_window(self, taker: RecordTaker, at: int) -> int:
         """Take the blocks in the window; returns the position of the first that is not complete."""
         while True:
             at = taker.pcapng(self._window, at, self._order, self._interfaces)
@@ -82,7 +82,7 @@ class PcapngReader:
             self._take_other(taker, block)
             at += block.length
 
-    def _take_other(self, taker: Taker, block: "Block") -> None:
+    def _take_other(self, taker: RecordTaker, block: "Block") -> None:
         """A block that is no ordinary packet."""
         if block.type == SECTION:
             self._end_section()

@@ -86,7 +86,7 @@ class PcapFraming(NamedTuple):
     interface: Interface
 
 
-class Clock(Protocol):
+class ClockState(Protocol):
     """Whether time goes on (:class:`nagle_lab.capture.clock.Clock`), wherever that is kept."""
 
     @property
@@ -104,7 +104,7 @@ class Clock(Protocol):
         """Whether the file began before the one before it ended; True once."""
 
 
-class Taker(Protocol):
+class RecordTaker(Protocol):
     """Who takes the records of a capture: plain Python, or its C twin.
 
     Both take complete records from ``window`` at ``at`` on, and return the position of the first one that is
@@ -114,7 +114,7 @@ class Taker(Protocol):
     frames: int  # so far, in the whole input; the reader counts those that are no packets
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> ClockState:
         """Whether the times of the records go on."""
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:

@@ -23,7 +23,7 @@ class Taker:
         self._take = take
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Take pcap records; see :class:`nagle_lab.capture.records.Taker`."""
+        """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
         number, link_type, resolution, _ = framing.interface
         unit_ns = 1 if resolution == 9 else 1000
         raw, take, epoch_of, frame = window.raw, self._take, self.clock.epoch_of, self.frames
@@ -36,7 +36,7 @@ class Taker:
         return at
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Take packet blocks; see :class:`nagle_lab.capture.records.Taker`."""
+        """Take packet blocks; see :class:`nagle_lab.capture.records.RecordTaker`."""
         for block in blocks(window, at, order):
             if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
                 return block.at

@@ -15,7 +15,7 @@ from nagle_lab.cli.workshop.script import workshop
 from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
-from nagle_lab.lab.engine.docker import engine_version
+from nagle_lab.lab.containers.docker import engine_version
 from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.reports.terminal import console
 from nagle_lab.runs.run import Run, is_run, judge

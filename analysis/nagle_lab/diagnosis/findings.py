@@ -55,7 +55,7 @@ class Findings:
         self._kept = 0
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
-        self.idle: idle.Totals = {}
+        self.idle: idle.CauseTotals = {}
         self.held, self.delayed = Named(), Named()
         for gaps, _ in _chunks(tables.idle_gap):
             self._count_idle(gaps)

@@ -1,4 +1,6 @@
-"""Every long idle gap inside an exchange, and its one cause.
+"""Every long idle gap of a connection, from its first data to its closing, and its one cause.
+
+The JSON calls it a silence.
 
 An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/machine.py), from its
 first data on and without its closing. What ended it tells its cause; where an acknowledgement did, that takes the
@@ -32,7 +34,7 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-Totals = dict[Cause, tuple[int, int]]  # count and ns
+CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
 
 
 def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) -> Cause:
@@ -73,14 +75,14 @@ def _number(gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side
     return (((ended_by * 3 + slow) * 2 + reply) * 2 + corked * 1) * 2 + (client == side) * 1
 
 
-def causes(gaps: Columns, reaction: Column, client: Column) -> Totals:
+def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
     """Count and total ns by cause, of idle gaps (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
 
     Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
     """
     gap = gaps["gap"]
     numbers = each(_number, gap, reaction, gaps["ended_by"], gaps["small"], gaps["reply"], gaps["side"], client)
-    totals: Totals = {}
+    totals: CauseTotals = {}
     for number, (count, ns) in tally(numbers, gap).items():
         rest, by_client = divmod(int(number), 2)
         rest, corked = divmod(rest, 2)
@@ -89,21 +91,21 @@ def causes(gaps: Columns, reaction: Column, client: Column) -> Totals:
     return totals
 
 
-def add(totals: Totals, more: Totals) -> None:
+def add(totals: CauseTotals, more: CauseTotals) -> None:
     """Add ``more`` to ``totals``."""
     for cause, (count, ns) in more.items():
         before = totals.get(cause, (0, 0))
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def explained(idle: Column, reaction: Column, cause: Cause) -> Totals:
+def explained(idle: Column, reaction: Column, cause: Cause) -> CauseTotals:
     """What to add when the idle gap before a candidate's ACK has a ``cause`` of its own: it counted as another.
 
     ``idle`` (n,) are those gaps and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
     """
     long = where(each(lambda gap: gap >= IDLE, idle))
     gaps, fastest = pick(idle, long), pick(reaction, long)
-    totals: Totals = {cause: (len(gaps), total(gaps))}
+    totals: CauseTotals = {cause: (len(gaps), total(gaps))}
     late = each(is_late, gaps, fastest)
     for is_so, before in ((1, Cause.DELAYED_ACK), (0, Cause.ROUND_TRIP)):
         these = pick(gaps, where(each(lambda late: late == is_so, late)))  # noqa: B023 - applied at once

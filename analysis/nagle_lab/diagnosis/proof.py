@@ -90,7 +90,7 @@ class Ends:
     handshake: Column  # both SYNs are in the capture
     nagle_off: Column  # how often the sender put a small segment behind an unacknowledged small one
     program: Column  # number of the sender's program
-    half: Column  # number of the half-connection, twice the connection's plus the side
+    half: Column  # tells half-connections apart, among these candidates only
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """Silences inside exchanges that have one cause in common."""
+    """Idle gaps that have one cause in common."""
 
     count: Count
     total_ms: Number
@@ -192,7 +192,7 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str
     summary: Summary
-    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.silences.Cause
+    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.idle.Cause
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls

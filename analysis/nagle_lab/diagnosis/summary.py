@@ -13,15 +13,15 @@ from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, en
 from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Totals
+from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.tables import Table
 
 
-def summarize(capture: Capture, totals: Totals, findings: Findings, exchanges: Table | None) -> Result:
+def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
-    stalls = 0 if capture.set_back else summary.stalls  # a clock that was set proves nothing
-    verdict, reason = decide(totals.segments, summary.exchanges, stalls, _damage(capture))
+    damage = _damage(capture)
+    verdict, reason = decide(totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back)
     return Result(
         schema=SCHEMA,
         source=_source(capture, totals),
@@ -45,7 +45,7 @@ def _damage(capture: Capture) -> list[str]:
     return texts
 
 
-def _source(capture: Capture, totals: Totals) -> Source:
+def _source(capture: Capture, totals: Counted) -> Source:
     first = totals.first_ts
     return Source(
         file=" ".join(Path(name).name for name in capture.names),
@@ -59,7 +59,7 @@ def _source(capture: Capture, totals: Totals) -> Source:
     )
 
 
-def _quality(capture: Capture, totals: Totals, findings: Findings) -> Quality:
+def _quality(capture: Capture, totals: Counted, findings: Findings) -> Quality:
     copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
     for kind, count in totals.not_decoded.items():
@@ -73,7 +73,7 @@ def _quality(capture: Capture, totals: Totals, findings: Findings) -> Quality:
     )
 
 
-def _summary(totals: Totals, findings: Findings) -> Summary:
+def _summary(totals: Counted, findings: Findings) -> Summary:
     whole, by_role = findings.sums.whole, findings.sums.by_role
     wait, total = _spread(findings.wait), whole["answered"]
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}

@@ -14,18 +14,21 @@ class Verdict(StrEnum):
     STALL = "STALL"  # proved, with frame numbers
     CLEAN = "CLEAN"  # enough exchanges, none stalled
     INCONCLUSIVE = "INCONCLUSIVE"  # too little to say
-    INVALID = "INVALID"  # nothing in it may be believed
+    INVALID = "INVALID"  # no verdict can be based on it
 
 
-def decide(tcp_packets: int, exchanges: int, stalls: int, damage: list[str]) -> tuple[Verdict, str]:
+def decide(
+    tcp_packets: int, exchanges: int, stalls: int, damage: list[str], *, set_back: bool = False
+) -> tuple[Verdict, str]:
     """The verdict on one capture and, for all but STALL, what a person can do about it.
 
     ``damage`` lists what is wrong with the file. A stall is proved by the three segments that show it, so damage
-    elsewhere does not take it back; but nothing can be called clean from a part of a capture.
+    elsewhere does not take it back; but nothing can be called clean from a part of a capture. A clock that was seen
+    ``set_back`` proves nothing: its times cannot be compared.
     """
     if not tcp_packets:
         return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
-    if stalls:
+    if stalls and not set_back:
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)

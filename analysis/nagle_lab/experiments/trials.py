@@ -40,7 +40,7 @@ class Outcome:
 def make_run(
     scenario: Scenario, variant: Variant, settings: Mapping[str, str], runs: Path, progress: Callable[[str], None]
 ) -> Run:
-    """Run ``variant`` once (see :func:`nagle_lab.lab.record`), judge it, and store the result in its folder."""
+    """Run ``variant`` once (:func:`nagle_lab.lab.session.record`), judge it, and store the result in its folder."""
     folder = record(scenario, variant, settings, runs, progress)
     progress("analysing")
     run = judge(folder)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab.engine.compose import Compose, error_line
-from nagle_lab.lab.engine.docker import (
+from nagle_lab.lab.containers.compose import Compose, error_line
+from nagle_lab.lab.containers.docker import (
     PROJECT_LABEL,
     SERVICE_LABEL,
     Container,
@@ -18,8 +18,8 @@ from nagle_lab.lab.engine.docker import (
     last_log_lines,
     remove_project,
 )
-from nagle_lab.lab.engine.interrupts import pause
-from nagle_lab.lab.engine.process import Child
+from nagle_lab.lab.containers.interrupts import pause
+from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenario import Lab
 

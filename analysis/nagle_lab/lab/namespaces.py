@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.docker import Container
+from nagle_lab.lab.containers.docker import Container
 from nagle_lab.lab.scenario import CapturePoint
 
 

@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.interrupts import interruptible, pause
+from nagle_lab.lab.containers.interrupts import interruptible, pause
 from nagle_lab.lab.folder import disk_problem
 from nagle_lab.lab.witnesses import parse_capture_numbers, parse_lateness
 from nagle_lab.runs.witnesses import CaptureNumbers, Lateness

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.compose import ComposeSearch
-from nagle_lab.lab.engine.docker import Container, engine_version
-from nagle_lab.lab.engine.images import ready_images, sidecar_image
-from nagle_lab.lab.engine.interrupts import deferred
-from nagle_lab.lab.engine.leftovers import labels, sweep, variables
+from nagle_lab.lab.containers.compose import ComposeSearch
+from nagle_lab.lab.containers.docker import Container, engine_version
+from nagle_lab.lab.containers.images import ready_images, sidecar_image
+from nagle_lab.lab.containers.interrupts import deferred
+from nagle_lab.lab.containers.leftovers import labels, sweep, variables
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
 from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.load import PARSERS

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.runs.record import Count, Record, Role
-
-Roles = Role | Literal["both"]
+from nagle_lab.diagnosis.result import Connection, Count, Result, Roles, Stall
+from nagle_lab.runs.record import Record
 
 
 class Totals(Record):

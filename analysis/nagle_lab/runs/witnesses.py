@@ -4,7 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nagle_lab.runs.record import LARGEST, Count, Number, Record
+from nagle_lab.diagnosis.result import LARGEST, Count
+from nagle_lab.runs.record import Number, Record
 
 WITNESSES = "witnesses.json"
 _COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on

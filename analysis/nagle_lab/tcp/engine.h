@@ -1,5 +1,5 @@
-/* What the engine tells of a capture, declared once: machine.c fills these in, and layout.py reads this file, and
- * segment.h and records.h, for the Python twin. Every field stands on a line of its own; times and durations are in ns; frames count from 1.
+/* The rows the engine produces, declared once: machine.c fills them in, and layout.py reads this file, segment.h and
+ * records.h for the Python twin. Every field stands on a line of its own; times and durations are in ns; frames count from 1.
  * The two sides of a connection are 0, the end that opened it (the SYN's sender, else who sent the first packet
  * captured), and 1. */
 #ifndef NAGLE_LAB_ENGINE_H

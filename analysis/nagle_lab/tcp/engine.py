@@ -8,7 +8,7 @@ from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Tables
 
 
-class Totals(NamedTuple):
+class Counted(NamedTuple):
     """What an engine has counted so far."""
 
     connections: int
@@ -20,7 +20,7 @@ class Totals(NamedTuple):
     not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
 
 
-class Engine(records.Taker, Protocol):
+class Engine(records.RecordTaker, Protocol):
     """Takes the records of a capture, decodes them, follows every connection; a context manager.
 
     Attributes
@@ -33,12 +33,12 @@ class Engine(records.Taker, Protocol):
     lists_exchanges: bool
 
     def drain(self) -> None:
-        """Have what was found leave to the tables."""
+        """Move the finished rows into the tables."""
 
     def finish(self) -> None:
         """The capture is over."""
 
-    def totals(self) -> Totals:
+    def totals(self) -> Counted:
         """What was counted."""
 
     def __enter__(self) -> Self: ...

@@ -466,7 +466,7 @@ def duration(begin: int, end: int) -> int:
 def is_candidate(x: Half, s: Segment, trigger: Sent, ack: PureAck) -> bool:
     """Whether ``x`` may have held the new data until the late ACK of the trigger: what a stall must look like.
 
-    Both are small, the ACK took long, until it the trigger was outstanding, with it nothing is, and nothing else
+    Both are small; the ACK took long; before it the trigger was outstanding, after it nothing is; and nothing else
     explains the wait. Whether the ACK *caused* the release is for the proof (:mod:`nagle_lab.diagnosis.proof`).
     """
     full_size = x.connection.full_size

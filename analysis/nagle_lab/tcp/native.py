@@ -16,7 +16,7 @@ from zlib import crc32
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Totals
+from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Tables
 
@@ -97,7 +97,7 @@ def _declare(library: ctypes.CDLL) -> None:
 
 
 class CompiledEngine:
-    """As :class:`nagle_lab.tcp.engine.PlainEngine`."""
+    """See :class:`nagle_lab.tcp.engine.Engine`."""
 
     def __init__(self, library: ctypes.CDLL, *, exchanges: bool = True) -> None:
         self._library = library
@@ -124,7 +124,7 @@ class CompiledEngine:
         self._counters[_COUNTERS["frames"]] = count
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Take pcap records; see :class:`nagle_lab.capture.records.Taker`."""
+        """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
         interface = LAYOUTS["interface_"].struct.pack(*_packed(framing.interface))
         big_endian = framing.order == ">"
         with _Pointer(window) as buffer:
@@ -135,7 +135,7 @@ class CompiledEngine:
             )
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Take packet blocks; see :class:`nagle_lab.capture.records.Taker`."""
+        """Take packet blocks; see :class:`nagle_lab.capture.records.RecordTaker`."""
         of, count, packed = self._interfaces
         if of is not interfaces or count != len(interfaces):
             pack = LAYOUTS["interface_"].struct.pack
@@ -165,7 +165,7 @@ class CompiledEngine:
         self._library.nagle_lab_collect(self._engine, packed, first_frame, last_frame)
 
     def drain(self) -> None:
-        """Have what was found leave to the tables."""
+        """Move the finished rows into the tables."""
         for which, name in enumerate(TABLES):
             rows = self._rows(which)
             if not rows:
@@ -202,14 +202,14 @@ class CompiledEngine:
         """One of ``counters`` in engine.h."""
         return self._counters[_COUNTERS[name]]
 
-    def totals(self) -> Totals:
+    def totals(self) -> Counted:
         """What was counted."""
         durations = {
             name: Durations(counts=self._counts(which), total=self._counters[_COUNTERS["total", which]])
             for which, name in enumerate(DURATIONS)
         }
         segments = self.counter("segments")
-        return Totals(
+        return Counted(
             self.counter("connections"), segments, self.counter("copies"),
             self.counter("first_ts") if segments else None, self.counter("last_ts"), durations,
             self._counts(NOT_DECODED),

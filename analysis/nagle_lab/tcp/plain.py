@@ -5,7 +5,7 @@ from typing import Self
 
 from nagle_lab.capture.take import Taker
 from nagle_lab.packet.segment import decode
-from nagle_lab.tcp.engine import Totals
+from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.machine import Machine
 
 
@@ -30,16 +30,16 @@ class PlainEngine(Taker):
             self.machine.follow(segment)
 
     def drain(self) -> None:
-        """Nothing to do: every row has left at once."""
+        """Nothing to do: rows are added to the tables as they are found."""
 
     def finish(self) -> None:
         """The capture is over."""
         self.machine.finish()
 
-    def totals(self) -> Totals:
+    def totals(self) -> Counted:
         """What was counted."""
         m = self.machine
-        return Totals(m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.durations, self._not_decoded)
+        return Counted(m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.durations, self._not_decoded)
 
     def __enter__(self) -> Self:
         return self

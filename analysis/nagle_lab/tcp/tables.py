@@ -148,7 +148,7 @@ class Table:
 
 
 class Tables:
-    """What an engine found, a table for each kind of row that engine.h declares."""
+    """What an engine found, a table for each kind of row that the C headers declare."""
 
     def __init__(self) -> None:
         self.candidate = Table(LAYOUTS["candidate"], in_memory=28 << 20)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.docker import plain_environment
-from nagle_lab.lab.engine.process import Child, Finished, run
+from nagle_lab.lab.containers.docker import plain_environment
+from nagle_lab.lab.containers.process import Child, Finished, run
 
 _COMMANDS = (("docker", "compose"), ("docker-compose",))  # in the order of preference
 _OLDEST = (1, 29)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.compose import Compose, error_line
-from nagle_lab.lab.engine.docker import image_details
-from nagle_lab.lab.engine.interrupts import interruptible
-from nagle_lab.lab.engine.process import run
+from nagle_lab.lab.containers.compose import Compose, error_line
+from nagle_lab.lab.containers.docker import image_details
+from nagle_lab.lab.containers.interrupts import interruptible
+from nagle_lab.lab.containers.process import run
 from nagle_lab.lab.scenario import REPOSITORY, SHARED_SERVICES, SIDECAR, Lab
 from nagle_lab.runs.manifest import BaseImage
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nagle_lab.lab.engine.interrupts import interruptible
+from nagle_lab.lab.containers.interrupts import interruptible
 
 
 @dataclass(frozen=True)

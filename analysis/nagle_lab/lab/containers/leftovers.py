@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nagle_lab.lab.engine.docker import labelled, remove_project
+from nagle_lab.lab.containers.docker import labelled, remove_project
 from nagle_lab.lab.folder import claimed, clean_up_abandoned
 
 LOCK_LABEL, HOST_LABEL = "nagle-lab.lock", "nagle-lab.host"

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.engine.interrupts import interruptible
-from nagle_lab.lab.engine.process import Child, Finished, run
+from nagle_lab.lab.containers.interrupts import interruptible
+from nagle_lab.lab.containers.process import Child, Finished, run
 
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
