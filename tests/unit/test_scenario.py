@@ -224,7 +224,7 @@ def edited(tmp_path: Path):
         (
             'held_by = "server"',
             'held_by = "proxy"',
-            "expected.held_by: Invalid enum value 'proxy': use server or client",
+            "expected.held_by: Invalid enum value 'proxy': use client or server",
         ),
         (
             'kind = "int"',

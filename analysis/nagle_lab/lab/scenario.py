@@ -12,13 +12,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from nagle_lab.diagnosis.result import Role
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.load import PARSERS
 from nagle_lab.lab.toml import Text
 from nagle_lab.runs.figures import MEASURES
 from nagle_lab.runs.manifest import Expected
-from nagle_lab.runs.record import Port, Record
+from nagle_lab.runs.record import Port, Record, Role
 
 REPOSITORY = Path(__file__).parents[3]
 SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend

@@ -4,7 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from nagle_lab.diagnosis.result import LARGEST
+from nagle_lab.diagnosis.result import LARGEST, Count, Role
+
+__all__ = ["Count", "Number", "Port", "Record", "Role"]
 
 
 class Record(Struct, forbid_unknown_fields=True):
