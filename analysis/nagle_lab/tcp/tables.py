@@ -151,7 +151,7 @@ class Tables:
     """What an engine found, a table for each kind of row that the C headers declare."""
 
     def __init__(self) -> None:
-        self.candidate = Table(LAYOUTS["candidate"], in_memory=28 << 20)
+        self.candidate = Table(LAYOUTS["candidate"], in_memory=12 << 20)
         self.late_ack = Table(LAYOUTS["late_ack"])
         self.idle_gap = Table(LAYOUTS["idle_gap"])
         self.exchange = Table(LAYOUTS["exchange"])
