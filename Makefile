@@ -96,7 +96,7 @@ lint: ## ruff, mypy (strict), shellcheck
 	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance
 	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
-	@MYPYPATH=maintenance/recorder:maintenance/stacks $(bin)/mypy --config-file analysis/pyproject.toml \
+	@MYPYPATH=maintenance/recorder:maintenance/stacks:tests $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
 

@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 
 MSS = 1448  # payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its timestamps
+PORT, ORIGIN_PORT, CREDIT_PORT = 7000, 7001, 7002  # of the server, of what it asks itself, of a second way to it
+ADDRESSES = {False: {"client": "10.77.0.1", "server": "10.77.0.2"}, True: {"client": "fd77::1", "server": "fd77::2"}}
 
 
 @dataclass(frozen=True)
 class Write:
-    """One send() of that many bytes."""
+    """One send() of that many bytes, with MSG_MORE or without."""
 
     size: int
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,58 @@ class Cork:
     on: bool
 
 
-Step = Write | Read | Pause | Cork
+@dataclass(frozen=True)
+class NoDelay:
+    """Set or clear TCP_NODELAY."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Poll:
+    """poll() for that long, ms, while nothing comes: a timer of high resolution."""
+
+    ms: int
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """recv() with SO_RCVTIMEO, ms, while nothing comes: a timer that counts the kernel's ticks."""
+
+    ms: int
+
+
+@dataclass(frozen=True)
+class Drained:
+    """Ask the kernel (SIOCOUTQ) until the peer has acknowledged everything."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Give the other program leave to go on, by another way than the connection; or wait until it is given."""
+
+    give: bool
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Do this on the server's own connection to the origin."""
+
+    steps: tuple["Write | Read | Pause", ...]
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Full duplex: at every tick, ms, read what there is and write; at the end read all of the peer's ``total``."""
+
+    count: int
+    every: float
+    sizes: tuple[int, ...]
+    total: int
+
+
+Step = Write | Read | Pause | Cork | NoDelay | Poll | Timeout | Drained | Credit | Upstream | Ticks
+Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -43,6 +97,14 @@ class Drop:
 
     every: int
     first: int
+
+
+@dataclass(frozen=True)
+class Path:
+    """What else happens on a relayed path."""
+
+    later_rtt_ms: float | None = None  # the round trip from the 20th frame on: after the handshake
+    queue_ms: float = 0  # a queue fills and empties, every 1.7 s, and adds up to so much to the round trip
 
 
 @dataclass(frozen=True)
@@ -72,6 +134,44 @@ class Case:
     client_route: tuple[str, ...] = ()  # options of the client's route to the server, as in ip-route(8)
     server_route: tuple[str, ...] = ()
     server_sysctls: tuple[str, ...] = ()
+    # The families (families.py) have these too.
+    family: str = ""
+    connections: int = 1  # of a client program, one after the other, which share the exchanges
+    kinds: tuple[tuple[Steps, Steps], ...] = ()  # further exchanges of client and server, numbered from 1
+    plan: tuple[tuple[tuple[int, ...], ...], ...] = ()  # client program → connection → kind of each exchange
+    nodelay_at: tuple[str, ...] = ()  # "client", "server", "upstream" (the server towards the origin), "origin"
+    origin: Steps = ()  # what the program does that the server asks
+    origin_at: str = "server"  # or "origin": a namespace of its own
+    credit: str = ""  # "udp" or "tcp": the other way
+    limited: bool = False  # it is the window that keeps data back, and not Nagle's algorithm
+    acks_at_once: bool = False  # no end ever delays an ACK
+    by_log: bool = False  # a race with the timer: whether it is a stall is what the log of this recording says
+    unsure: tuple[str, ...] = ()  # positions where nobody could honestly say more than INCONCLUSIVE
+    held_in_view: str | None = None  # held on the connection to the origin, by its "client" or its "server"
+    bridge: bool = False  # the ends are on a bridge, and the middle's capture is of all its interfaces
+    ipv4_mtu: int | None = None  # a router between the ends that passes on no larger packets
+    path: Path = Path()
+    client_sysctls: tuple[str, ...] = ()
+    server_send_buffer: int | None = None  # SO_SNDBUF, bytes
+    md5: bool = False  # TCP MD5 signatures (RFC 2385)
+
+    @property
+    def programs(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """What each client program does: connections, and the kind of each of their exchanges."""
+        if self.plan:
+            return self.plan
+        connections = self.connections if self.keepalive else self.exchanges
+        return (((0,) * (self.exchanges // connections),) * connections,)
+
+    def steps(self, kind: int, end: str) -> Steps:
+        """What one end does in an exchange of that kind."""
+        client, server = ((self.client, self.server), *self.kinds)[kind]
+        return client if end == "client" else server
+
+    @property
+    def longest_path_ms(self) -> float:
+        """The longest round trip that the path may take; 0 where it is not relayed."""
+        return max(self.rtt_ms or 0, self.path.later_rtt_ms or 0) + self.jitter_ms + self.path.queue_ms
 
     @property
     def verdict(self) -> str:

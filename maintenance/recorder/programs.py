@@ -1,70 +1,178 @@
-"""The two programs of a case: `programs.py server|client CASE ADDRESS PORT`.
+"""The programs of a case: `programs.py server|client|origin CASE ADDRESS PORT [INDEX]`.
 
-Each says on standard output, as JSON, what it wrote and when: for each connection the rows [end, bytes, send,
-sched, again, ack]. `end` is counted from the connection's first byte; the times are CLOCK_REALTIME in ns:
+Each says on standard output, as JSON, what it wrote and when: for each connection its ports, the time t0 (of
+CLOCK_REALTIME, ns) and the rows [end, bytes, send, sched, again, ack, free]. `end` is counted from the connection's
+first byte; the times are ns after t0:
 
     send    just before send()
     sched   the kernel let the write's last byte leave TCP for the queue of the interface (SO_TIMESTAMPING, TX_SCHED)
     again   the same for the last time: later than sched when the segment was sent again
     ack     that byte was acknowledged (TX_ACK)
+    free    1 when Nagle's algorithm could not hold the write: TCP_NODELAY, or a window that had no room for it
 
-sched - send is how long TCP held the write. The last three are null for a write that left together with the next one.
+sched - send is how long TCP held the write. sched, again and ack are null for a write that left together with the next
+one. (The look-alikes were recorded with t0 = 0, and without `free`.)
 """
 
+import ctypes
+import fcntl
 import json
 import random
+import select
 import socket
 import struct
 import sys
+import threading
 import time
+from contextlib import ExitStack
 
-from cases import CASES, Case, Cork, Pause, Read, Step, Write
+from cases import (
+    ADDRESSES,
+    CREDIT_PORT,
+    ORIGIN_PORT,
+    Case,
+    Cork,
+    Credit,
+    Drained,
+    NoDelay,
+    Pause,
+    Poll,
+    Read,
+    Step,
+    Ticks,
+    Timeout,
+    Upstream,
+    Write,
+)
+from families import ALL
 
 SO_TIMESTAMPING, SCM_TIMESTAMPING, MSG_ERRQUEUE = 37, 37, 0x2000
 SOFTWARE, OPT_ID, TX_SCHED, TX_ACK, OPT_TSONLY = 1 << 4, 1 << 7, 1 << 8, 1 << 9, 1 << 11  # linux/net_tstamp.h
 SCHED, ACKED, AGAIN = 1, 2, -1  # SCM_TSTAMP_* (linux/errqueue.h), and our own
+PR_SET_TIMERSLACK = 29
 RECVERR = ((socket.IPPROTO_IP, 11), (socket.IPPROTO_IPV6, 25))
+SIOCOUTQ, TCP_MD5SIG = 0x5411, 14
+
+Log = dict[str, object]
 
 
 class Stream:
     """One connection of a program, and the log of its writes."""
 
-    def __init__(self, sock: socket.socket, case: Case) -> None:
+    def __init__(self, sock: socket.socket, case: Case, end: str, upstream: "Stream | None" = None) -> None:
         self._sock = sock
+        self._case = case
+        self._end = end
+        self._upstream = upstream
+        self._credit: socket.socket | None = None
         self._random = random.Random(case.name)
         self._sent = 0
-        self._writes: list[tuple[int, int, int]] = []
+        self._ahead = 0  # bytes read of what the next Read wants
+        self._kind = 0
+        self._writes: list[tuple[int, int, int, int]] = []
         self._times: dict[tuple[int, int], int] = {}  # (end of a write, what happened)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, case.nodelay)
+        self._set(NoDelay(case.nodelay or end in case.nodelay_at))
+        if end == "server" and case.server_send_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, case.server_send_buffer)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE | OPT_ID | TX_SCHED | TX_ACK | OPT_TSONLY)
 
+    def exchange(self, kind: int | None) -> None:
+        """One exchange of this program; where the kind is not known, the first byte that comes says it."""
+        if kind is None and self._case.kinds:
+            kind = self._sock.recv(1)[0]
+            self._ahead = 1
+        self._kind = kind or 0
+        self.turn(self._case.steps(self._kind, self._end))
+
     def turn(self, steps: tuple[Step, ...]) -> None:
-        """One exchange of this program."""
+        """Do all that, and collect the times of it."""
+        self._do(steps)
+        for stream in (self, self._upstream):
+            if stream:
+                stream._collect_times()
+
+    def _do(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
             match step:
-                case Write(size):
-                    self._write(size)
+                case Write():
+                    self._write(step.size, step.more)
                 case Read(size):
                     self._read(size)
                 case Pause(shortest, longest):
                     time.sleep(self._random.uniform(shortest, longest or shortest) / 1000)
                 case Cork(on):
                     self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
-        self._collect_times()
+                case NoDelay():
+                    self._set(step)
+                case Upstream(inner):
+                    assert self._upstream
+                    self._upstream._do(inner)
+                case Ticks():
+                    self._tick(step)
+                case _:
+                    self._wait(step)
 
-    def _write(self, size: int) -> None:
-        data = b"x" * size
+    def use_credit(self, sock: socket.socket) -> None:
+        """The other way to or from the peer."""
+        self._credit = sock
+
+    def _set(self, nodelay: NoDelay) -> None:
+        self._nodelay = nodelay.on
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay.on)
+
+    def _write(self, size: int, more: bool = False) -> None:
+        data = bytes([self._kind]) * size
         self._sent += size
+        free = self._nodelay or self._case.limited
         now = time.time_ns()
-        self._sock.sendall(data)
-        self._writes.append((self._sent, size, now))
+        self._sock.sendall(data, socket.MSG_MORE if more else 0)
+        self._writes.append((self._sent, size, now, free))
 
     def _read(self, size: int) -> None:
+        size -= self._ahead
+        self._ahead = 0
         while size:
             got = len(self._sock.recv(size))
             if not got:
                 raise ConnectionError("the other program has gone")
             size -= got
+
+    def _wait(self, step: Step) -> None:
+        """The ways of waiting for something that is not data of this connection."""
+        match step:
+            case Poll(ms):
+                with socket.socket(type=socket.SOCK_DGRAM) as idle:
+                    poll = select.poll()
+                    poll.register(idle, select.POLLIN)
+                    poll.poll(ms)
+            case Timeout(ms):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, ms * 1000))
+                try:
+                    raise ConnectionError(f"{len(self._sock.recv(1))} bytes came before their time")
+                except BlockingIOError:
+                    self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+            case Drained():
+                while struct.unpack("i", fcntl.ioctl(self._sock, SIOCOUTQ, b"\0\0\0\0"))[0]:
+                    time.sleep(0.00002)
+            case Credit(give):
+                assert self._credit
+                if give:
+                    self._credit.send(b"x")
+                else:
+                    self._credit.recv(1)
+
+    def _tick(self, ticks: Ticks) -> None:
+        left, start = ticks.total, time.monotonic()
+        for number in range(ticks.count):
+            time.sleep(max(0, start + number * ticks.every / 1000 - time.monotonic()))
+            try:
+                left -= len(self._sock.recv(left, socket.MSG_DONTWAIT)) if left else 0
+            except BlockingIOError:
+                pass
+            for size in ticks.sizes:
+                self._write(size)
+            self._collect_times()
+        self._read(left)
 
     def _collect_times(self) -> None:
         """Read what the kernel has put into the socket's error queue: the times of the writes."""
@@ -82,56 +190,120 @@ class Stream:
             if kind == SCHED:
                 self._times[last_byte + 1, AGAIN] = when
 
-    def finish(self) -> list[tuple[int | None, ...]]:
+    def finish(self) -> Log:
         """Wait until the last write is acknowledged, close, and return the log."""
         deadline = time.monotonic() + 2
         while self._writes and (self._sent, ACKED) not in self._times and time.monotonic() < deadline:
             self._collect_times()
             time.sleep(0.005)
+        ours, theirs = self._sock.getsockname()[1], self._sock.getpeername()[1]
         self._sock.close()
-        return [(*w, *(self._times.get((w[0], what)) for what in (SCHED, AGAIN, ACKED))) for w in self._writes]
+        by_server = self._end in {"server", "origin"}
+        t0 = self._writes[0][2] if self._writes else 0
+        rows = []
+        for end, size, sent, free in self._writes:
+            times = (self._times.get((end, what)) for what in (SCHED, AGAIN, ACKED))
+            rows.append([end, size, sent - t0, *(when and when - t0 for when in times), int(free)])
+        port, server_port = (theirs, ours) if by_server else (ours, theirs)
+        return {"port": port, "server_port": server_port, "t0": t0, "writes": rows}
 
 
-def serve(case: Case, address: tuple[str, int]) -> list[object]:
+def listen(case: Case, address: tuple[str, int], peer: str) -> socket.socket:
+    """A listening socket."""
+    sock = socket.create_server(address, family=socket.AF_INET6 if case.ipv6 else socket.AF_INET)
+    if case.md5:
+        sign(sock, peer)
+    return sock
+
+
+def sign(sock: socket.socket, peer: str) -> None:
+    """MD5 signatures to and from the peer."""
+    address = struct.pack("HH4s120x", socket.AF_INET, 0, socket.inet_aton(peer))
+    sock.setsockopt(socket.IPPROTO_TCP, TCP_MD5SIG, address + struct.pack("BBHi80s", 0, 0, 3, 0, b"key"))
+
+
+def serve(case: Case, address: tuple[str, int], origin: bool = False) -> dict[str, list[Log]]:
     """Accept and serve the case's exchanges; says "ready" when it listens."""
-    family = socket.AF_INET6 if case.ipv6 else socket.AF_INET
-    logs: list[object] = []
-    with socket.create_server(address, family=family) as listener:
+    connections = [connection for program in case.programs for connection in program]
+    end = "origin" if origin else "server"
+    logs: dict[str, list[Log]] = {"server": [], "client": []}
+    threads = []
+
+    def session(sock: socket.socket, turns: tuple[int, ...], credit: socket.socket | None) -> None:
+        up = None
+        if case.origin and not origin:
+            up = Stream(socket.create_connection(upstream_address(case)), case, "upstream")
+        stream = Stream(sock, case, end, up)
+        if credit:
+            stream.use_credit(credit)
+        for _ in turns:
+            if origin:
+                stream.turn(case.origin)
+            else:
+                stream.exchange(None)
+        while sock.recv(4096):
+            pass  # until the client closes
+        logs["server"].append(stream.finish())
+        if up:
+            logs["client"].append(up.finish())
+
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(case, address, ADDRESSES[case.ipv6]["client"]))
+        credits: socket.socket | None = None
+        if case.credit and not origin:
+            credits = stack.enter_context(_credit_listener(case, address[0]))
         print("ready", flush=True)
-        for turns in _turns(case):
-            sock, (_, client_port, *_) = listener.accept()
-            stream = Stream(sock, case)
-            for _ in range(turns):
-                stream.turn(case.server)
-            while sock.recv(4096):
-                pass  # until the client closes
-            logs.append({"port": client_port, "writes": stream.finish()})
+        for turns in connections:
+            sock, _ = listener.accept()
+            credit = credits.accept()[0] if credits and case.credit == "tcp" else credits
+            threads.append(threading.Thread(target=session, args=(sock, turns, credit)))
+            threads[-1].start()
+            if len(case.programs) == 1:
+                threads[-1].join()
+        for thread in threads:
+            thread.join()
     return logs
 
 
-def ask(case: Case, address: tuple[str, int]) -> list[object]:
-    """Make the case's exchanges."""
+def upstream_address(case: Case) -> tuple[str, int]:
+    """Where the origin listens."""
+    return ("127.0.0.1" if case.origin_at == "server" else "10.78.0.2", ORIGIN_PORT)
+
+
+def _credit_listener(case: Case, host: str) -> socket.socket:
+    if case.credit == "tcp":
+        return socket.create_server((host, CREDIT_PORT))
+    sock = socket.socket(type=socket.SOCK_DGRAM)
+    sock.bind((host, CREDIT_PORT))
+    return sock
+
+
+def ask(case: Case, address: tuple[str, int], index: int) -> dict[str, list[Log]]:
+    """Make the case's exchanges, of one of its client programs."""
     family = socket.AF_INET6 if case.ipv6 else socket.AF_INET
-    logs: list[object] = []
-    for turns in _turns(case):
+    logs: list[Log] = []
+    for kinds in case.programs[index]:
         sock = socket.socket(family)
         if case.client_buffer:  # before connecting, so that the SYN's window scale fits it
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, case.client_buffer)
+        if case.md5:
+            sign(sock, address[0])
         sock.connect(address)
-        port = sock.getsockname()[1]
-        stream = Stream(sock, case)
-        for _ in range(turns):
-            stream.turn(case.client)
-        logs.append({"port": port, "writes": stream.finish()})
-    return logs
-
-
-def _turns(case: Case) -> list[int]:
-    """Exchanges of each connection."""
-    return [case.exchanges] if case.keepalive else [1] * case.exchanges
+        stream = Stream(sock, case, "client")
+        with ExitStack() as stack:
+            if case.credit:
+                other = socket.socket(type=socket.SOCK_STREAM if case.credit == "tcp" else socket.SOCK_DGRAM)
+                other.connect((address[0], CREDIT_PORT))
+                stream.use_credit(stack.enter_context(other))
+            for kind in kinds:
+                stream.exchange(kind)
+            logs.append(stream.finish())
+    return {"server": [], "client": logs}
 
 
 if __name__ == "__main__":
-    role, name, host, port_number = sys.argv[1:]
-    program = {"server": serve, "client": ask}[role]
-    print(json.dumps(program(CASES[name], (host, int(port_number)))), flush=True)
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # wake at the time asked for, not 50 µs later
+    role, name, host, port_number, *rest = sys.argv[1:]
+    where, known = (host, int(port_number)), ALL[name]
+    said = ask(known, where, int(rest[0])) if role == "client" else serve(known, where, role == "origin")
+    print(json.dumps(said), flush=True)

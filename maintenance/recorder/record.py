@@ -1,8 +1,10 @@
-"""Record the look-alikes, as root: `python3 maintenance/recorder/record.py [--into FOLDER] [CASE …]`.
+"""Record the look-alikes, as root: `python3 maintenance/recorder/record.py [--families] [--into FOLDER] [CASE …]`.
 
+With --families, record those instead.
 Each case runs in network namespaces of its own, which are removed afterwards: two programs (programs.py, told what to
 do by cases.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the server, at the client
-and in the middle of a relayed path. Needs iproute2, tcpdump and chrt (util-linux); only Python's own library.
+and in the middle of a relayed path. A recording of a family whose log of writes contradicts its truth is made again,
+three times at most: a busy machine can do that, and no analyzer has a say in it. Needs iproute2, tcpdump and chrt (util-linux); only Python's own library.
 """
 
 import argparse
@@ -16,15 +18,24 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from cases import CASES, Case, Drop
+from cases import ADDRESSES, CASES, ORIGIN_PORT, PORT, Case, Drop
+from families import ALL, FAMILIES
 
 HERE = Path(__file__).parent
-LOOKALIKES = HERE.parents[1] / "captures" / "lookalikes"
-PORT = 7000
-ADDRESSES = {False: {"client": "10.77.0.1", "server": "10.77.0.2"}, True: {"client": "fd77::1", "server": "fd77::2"}}
+CAPTURES = HERE.parents[1] / "captures"
+sys.path.insert(0, str(HERE.parents[1] / "tests"))
+from support.holds import MS, holds_of  # noqa: E402
+
+HELD_MS = 4  # a segment held for less makes no stall; an ACK that much later than its path is a late one
+STALLS = 3  # so many held segments make a STALL
+ATTEMPTS = 4
+TIMEOUT_S = 60  # of the programs
+Logs = dict[str, list[dict[str, Any]]]  # end → its connections
+ROUTER = "10.77.0.254"
 QUIET_S = 0.3  # after the programs have ended: their last ACKs
 
 
@@ -78,29 +89,67 @@ def pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where tcpdump runs, and with which filter."""
+
+    namespace: str
+    interface: str = "eth0"
+    filter: str = "tcp"
+
+
+class Contradiction(Exception):
+    """The log of the writes does not agree with the truth that the table declares."""
+
+
 @contextmanager
-def network(case: Case) -> Iterator[dict[str, tuple[str, str]]]:
-    """The case's namespaces and path; yields namespace and interface of each capture position."""
+def network(case: Case) -> Iterator[dict[str, Place]]:
+    """The case's namespaces and path; yields the capture positions."""
     with ExitStack() as stack:
         ends = {end: stack.enter_context(namespace(end)) for end in ("client", "server")}
-        places = {end: (name, "eth0") for end, name in ends.items()}
-        if case.rtt_ms is None:
-            ip("link", "add", "eth0", "netns", ends["client"], "type", "veth",
-               "peer", "name", "eth0", "netns", ends["server"])  # fmt: skip
+        only = f"tcp port {PORT}" if case.family else "tcp"
+        places = {end: Place(name, filter=only) for end, name in ends.items()}
+        if case.ipv4_mtu or case.bridge:
+            middle = stack.enter_context(namespace("middle"))
+            for end, device in (("client", "m0"), ("server", "m1")):
+                veth(ends[end], "eth0", middle, device)
+            if case.ipv4_mtu:
+                router(middle, case.ipv4_mtu)
+            else:
+                bridge(middle)
+                places["middle"] = Place(middle, "any", only)
+        elif case.rtt_ms is None:
+            veth(ends["client"], "eth0", ends["server"], "eth0")
         else:
             middle = stack.enter_context(namespace("middle"))
-            drop = case.drop or Drop(0, 0)
-            delay, jitter = (round(ms * 1000 / 4) for ms in (case.rtt_ms, case.jitter_ms))  # crossed four times
-            wire = python("wire.py", *map(str, (delay, jitter, drop.every, drop.first)))
+            wire = python("wire.py", *map(str, wire_arguments(case)))
             stack.enter_context(running(inside(middle, "chrt", "--fifo", "10", *wire), "ready"))
             for end, device in (("client", "c0"), ("server", "s0")):
                 ip("-n", middle, "link", "set", device, "netns", ends[end], "name", "eth0")
             bridge(middle)
-            places["middle"] = (middle, "m0")
+            places["middle"] = Place(middle, "m0", only)
         for end, name in ends.items():
             configure(case, end, name)
+        if case.origin:
+            places["both"] = Place(ends["server"], "any")
+            if case.origin_at == "origin":
+                beside(stack.enter_context(namespace("origin")), ends["server"])
         time.sleep(0.2)  # neighbours and bridge ports settle
         yield places
+
+
+def veth(a: str, device_a: str, b: str, device_b: str) -> None:
+    """A cable between two namespaces."""
+    ip("link", "add", device_a, "netns", a, "type", "veth", "peer", "name", device_b, "netns", b)
+
+
+def wire_arguments(case: Case) -> list[int]:
+    """What wire.py is told; a round trip crosses it four times."""
+    rtt = case.rtt_ms or 0
+    delay, jitter = (round(ms * 1000 / 4) for ms in (rtt, case.jitter_ms))
+    later, queue = (round(ms * 1000 / 4) for ms in (case.path.later_rtt_ms or rtt, case.path.queue_ms))
+    drop = case.drop or Drop(0, 0)
+    return [delay, jitter, drop.every, drop.first, later, queue]
 
 
 def bridge(middle: str) -> None:
@@ -111,59 +160,110 @@ def bridge(middle: str) -> None:
     ip("-n", middle, "link", "set", "br0", "up")
 
 
+def router(middle: str, mtu: int) -> None:
+    """A router between the ends, which passes on no larger packets to the client."""
+    for device, end in (("m0", "client"), ("m1", "server")):
+        ip("-n", middle, "link", "set", device, "up")
+        ip("-n", middle, "address", "add", f"{ROUTER}/32", "dev", device)
+        ip("-n", middle, "route", "add", ADDRESSES[False][end], "dev", device)
+    ip("-n", middle, "link", "set", "m0", "mtu", str(mtu))
+    sysctl(middle, "net.ipv4.ip_forward=1")
+
+
+def beside(origin: str, server: str) -> None:
+    """Connect the origin's namespace with the server's."""
+    veth(server, "eth1", origin, "eth0")
+    for name, device, address in ((server, "eth1", "10.78.0.1/24"), (origin, "eth0", "10.78.0.2/24")):
+        ip("-n", name, "link", "set", device, "up")
+        ip("-n", name, "address", "add", address, "dev", device)
+        sysctl(name, "net.ipv4.tcp_congestion_control=reno")
+
+
 def configure(case: Case, end: str, name: str) -> None:
     """Addresses, routes and settings of one end."""
     address, net = ADDRESSES[case.ipv6][end], "fd77::/64" if case.ipv6 else "10.77.0.0/24"
-    ip("-n", name, "link", "set", "eth0", "up")
-    ip("-n", name, "address", "add", f"{address}/{net.split('/')[1]}", "dev", "eth0", *(["nodad"] * case.ipv6))
     options = case.client_route if end == "client" else case.server_route
-    if options:
-        ip("-n", name, "route", "replace", net, "dev", "eth0", "src", address, *options)
-    settings = ("net.ipv4.tcp_congestion_control=reno", *(case.server_sysctls if end == "server" else ()))
-    for setting in settings:
-        subprocess.run(inside(name, "sysctl", "-qw", setting), check=True)
+    if case.ipv4_mtu:  # and no offload, so that every packet has its true size
+        ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1", "up")
+        ip("-n", name, "address", "add", f"{address}/32", "dev", "eth0")
+        ip("-n", name, "route", "add", net, "via", ROUTER, "dev", "eth0", "onlink", "src", address, *options)
+    else:
+        ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "address", "add", f"{address}/{net.split('/')[1]}", "dev", "eth0", *(["nodad"] * case.ipv6))
+        if options:
+            ip("-n", name, "route", "replace", net, "dev", "eth0", "src", address, *options)
+    settings = case.client_sysctls if end == "client" else case.server_sysctls
+    for setting in ("net.ipv4.tcp_congestion_control=reno", *settings):
+        sysctl(name, setting)
+
+
+def sysctl(namespace: str, setting: str) -> None:
+    """Change one setting of a namespace."""
+    subprocess.run(inside(namespace, "sysctl", "-qw", setting), check=True)
 
 
 @contextmanager
-def capturing(place: tuple[str, str], file: Path) -> Iterator[None]:
+def capturing(place: Place, file: Path) -> Iterator[None]:
     """tcpdump at one place; on leaving, it is stopped and must have written all it received."""
-    where, interface = place
-    command = inside(where, "tcpdump", "-n", "-p", "-Z", "root", "-i", interface, "-s", "128", "-B", "4096",
-                     "--immediate-mode", "--time-stamp-precision=nano", "-w", str(file), "tcp")  # fmt: skip
+    command = inside(place.namespace, "tcpdump", "-n", "-p", "-Z", "root", "-i", place.interface, "-s", "128",
+                     "-B", "4096", "--immediate-mode", "--time-stamp-precision=nano", "-w", str(file),
+                     *place.filter.split())  # fmt: skip
     with running(command, "listening on") as tcpdump:
         yield
         tcpdump.send_signal(signal.SIGINT)
         said, _ = tcpdump.communicate(timeout=10)
     captured, received, dropped = (int(n) for n in re.findall(r"^(\d+) packets", said, re.MULTILINE))
-    if captured != received or dropped or not captured:
+    lost = captured != received and place.interface != "any"  # there each packet on lo is received twice, kept once
+    if lost or dropped or not captured:
         raise SystemExit(f"{file}: {captured} packets captured of {received}, {dropped} dropped; record it again")
 
 
 def record(case: Case, folder: Path) -> None:
     """Run one case, and write its captures, its log of writes and its truth."""
     folder.mkdir(parents=True, exist_ok=True)
-    address = ADDRESSES[case.ipv6]["server"]
     with network(case) as places, ExitStack() as captures:
         for position, place in places.items():
             captures.enter_context(capturing(place, folder / f"{position}.pcap"))
-        logs = run_programs(case, places, address)
+        logs = run_programs(case, places)
         time.sleep(QUIET_S)
     for position in places:
         compress(folder / f"{position}.pcap")
+    known = truth_of_family(case, logs, list(places)) if case.family else truth(case)
     writes = {"server_port": PORT, **logs}
     (folder / "writes.json").write_text(json.dumps(writes, separators=(",", ":")) + "\n")
-    (folder / "truth.json").write_text(json.dumps(truth(case), indent=2) + "\n")
+    (folder / "truth.json").write_text(json.dumps(known, indent=2) + "\n")
 
 
-def run_programs(case: Case, places: dict[str, tuple[str, str]], address: str) -> dict[str, object]:
-    """What both programs say they wrote."""
-    arguments = (case.name, address, str(PORT))
-    server_command = inside(places["server"][0], *python("programs.py", "server", *arguments))
-    client_command = inside(places["client"][0], *python("programs.py", "client", *arguments))
-    with running(server_command, "ready") as server:
-        client = subprocess.run(client_command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
-        served, _ = server.communicate(timeout=10)
-    return {"server": json.loads(served), "client": json.loads(client.stdout)}
+def record_family(case: Case, folder: Path) -> None:
+    """Record until the log agrees with the table, a few times at most."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return record(case, folder)
+        except Contradiction as contradiction:
+            print(f"{case.name}, attempt {attempt}: {contradiction}", flush=True)
+    raise SystemExit(f"{case.name}: the log contradicts the table each time")
+
+
+def run_programs(case: Case, places: dict[str, Place]) -> Logs:
+    """What all programs say they wrote."""
+    address = ADDRESSES[case.ipv6]["server"]
+    server_namespace = places["server"].namespace
+    with ExitStack() as stack:
+        programs = []
+        if case.origin:
+            where = server_namespace if case.origin_at == "server" else server_namespace.replace("server", "origin")
+            host = "127.0.0.1" if case.origin_at == "server" else "10.78.0.2"
+            origin = python("programs.py", "origin", case.name, host, str(ORIGIN_PORT))
+            programs.append(stack.enter_context(running(inside(where, *origin), "ready")))
+        server = python("programs.py", "server", case.name, address, str(PORT))
+        programs.append(stack.enter_context(running(inside(server_namespace, *server), "ready")))
+        for index in range(len(case.programs)):
+            client = python("programs.py", "client", case.name, address, str(PORT), str(index))
+            command = inside(places["client"].namespace, *client)
+            programs.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(programs[-1].kill)
+        said = [json.loads(program.communicate(timeout=TIMEOUT_S)[0]) for program in reversed(programs)]
+    return {end: [log for logs in said for log in logs[end]] for end in ("server", "client")}
 
 
 def truth(case: Case) -> dict[str, object]:
@@ -178,6 +278,56 @@ def truth(case: Case) -> dict[str, object]:
     }
 
 
+def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, object]:
+    """The contents of truth.json, of a family; raises Contradiction where the log says otherwise."""
+    exchanges = sum(len(connection) for program in case.programs for connection in program)
+    own = {position: truth_at(case, position, held(case, logs, (PORT,))) for position in positions if position != "both"}
+    if "both" in positions:
+        own["both"] = truth_at(case, "both", held(case, logs, (PORT, ORIGIN_PORT)))
+    return {
+        "family": case.family,
+        "why": case.why,
+        "exchanges": exchanges,
+        "rtt_ms": case.rtt_ms,
+        "longest_path_ms": case.longest_path_ms,
+        "acks_at_once": case.acks_at_once,
+        "captures": own,
+    }
+
+
+def held(case: Case, logs: Logs, ports: tuple[int, ...]) -> dict[str, list[float]]:
+    """End → how long its segments on these server ports were held behind delayed ACKs, ms; 0 does not count."""
+    found: dict[str, list[float]] = {}
+    for end, connections in logs.items():
+        writes = [log["writes"] for log in connections if log["server_port"] in ports and not case.acks_at_once]
+        holds = (hold for rows in writes for _, hold in holds_of(rows, round(case.longest_path_ms * MS), HELD_MS * MS))
+        found[end] = [hold / MS for hold in holds if hold]
+    return found
+
+
+def truth_at(case: Case, position: str, found: dict[str, list[float]]) -> dict[str, object]:
+    """What is true of one capture, by the log; raises Contradiction where the table says otherwise."""
+    stalls = {end: sum(hold >= HELD_MS for hold in holds) for end, holds in found.items()}
+    declared = case.held_in_view if position == "both" else case.held_by
+    for end, count in stalls.items():
+        if case.by_log and end == declared:
+            continue
+        if count < STALLS if end == declared else count:
+            raise Contradiction(f"{position}: {count} segments held by the {end}, declared: by {declared}")
+    count = stalls[declared] if declared else 0
+    verdict = "STALL" if count >= STALLS else "CLEAN"
+    also = ["INCONCLUSIVE"] if position in case.unsure else []
+    if case.by_log:
+        also = [other for other in ("STALL", "CLEAN", "INCONCLUSIVE") if other != verdict]
+    return {
+        "verdict": verdict,
+        "held_by": declared if verdict == "STALL" else None,
+        "stalls": count,
+        "held_for_less": sum(len(holds) for holds in found.values()) - sum(stalls.values()),
+        "also_acceptable": also,
+    }
+
+
 def compress(file: Path) -> None:
     """file → file.gz, the same bytes for the same capture."""
     with gzip.GzipFile(f"{file}.gz", "wb", mtime=0) as out:
@@ -187,9 +337,18 @@ def compress(file: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, default=LOOKALIKES, metavar="FOLDER")
+    parser.add_argument("--families", action="store_true", help="the families, and not the look-alikes")
+    parser.add_argument("--into", type=Path, metavar="FOLDER")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     arguments = parser.parse_args()
-    for name in arguments.cases or CASES:
+    failed = []
+    for name in arguments.cases or (FAMILIES if arguments.families else CASES):
         print(name, flush=True)
-        record(CASES[name], arguments.into / name)
+        family = bool(ALL[name].family)
+        into = arguments.into or CAPTURES / ("families" if family else "lookalikes")
+        try:
+            (record_family if family else record)(ALL[name], into / name)
+        except (SystemExit, subprocess.SubprocessError, ValueError) as problem:
+            failed.append(f"{name}: {problem}")
+    if failed:
+        raise SystemExit("\n".join(failed))

@@ -1,9 +1,10 @@
-"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST`, in the network namespace of its middle.
+"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US`, in the network namespace of its middle.
 
 Makes four TAP devices there: c0 and s0, to be moved into the namespaces of client and server, and m0 and m1, to be
 bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order, each DELAY_US later and a random time up to
 JITTER_US. With EVERY not 0, new data segments towards the client are counted from 0, and of these FIRST,
-FIRST + EVERY … are lost between the middle and the client.
+FIRST + EVERY … are lost between the middle and the client. LATER_US is the delay from the 20th frame on. QUEUE_US is
+what a queue adds at most, which fills and empties every 1.7 s.
 """
 
 import ctypes
@@ -49,7 +50,17 @@ class Losses:
         return number >= self._first and (number - self._first) % self._every == 0
 
 
-def relay(delay_ns: int, jitter_ns: int, losses: Losses) -> None:
+QUEUE_PERIOD = 1_700_000_000  # ns
+FIRST_FRAMES = 20 * 2  # each passes twice
+
+
+def queue(longest_ns: int) -> int:
+    """What the queue adds now."""
+    phase = time.monotonic_ns() % QUEUE_PERIOD / QUEUE_PERIOD
+    return round(longest_ns * (1 - abs(2 * phase - 1)))
+
+
+def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int) -> None:
     """Carry frames until killed."""
     c0, m0, m1, s0 = (tap(name) for name in ("c0", "m0", "m1", "s0"))
     towards = {c0: m0, m0: c0, m1: s0, s0: m1}
@@ -66,7 +77,8 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses) -> None:
                 continue
             count += 1
             out = towards[device]
-            latest[out] = max(latest[out], time.monotonic_ns() + delay_ns + random.randint(0, jitter_ns))
+            delay = (delay_ns if count <= FIRST_FRAMES else later_ns) + random.randint(0, jitter_ns) + queue(queue_ns)
+            latest[out] = max(latest[out], time.monotonic_ns() + delay)
             heapq.heappush(under_way, (latest[out], count, out, frame))
         while under_way and under_way[0][0] <= time.monotonic_ns():
             _, _, device, frame = heapq.heappop(under_way)
@@ -77,5 +89,5 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses) -> None:
 
 
 if __name__ == "__main__":
-    delay, jitter, every, first = (int(argument) for argument in sys.argv[1:])
-    relay(delay * 1000, jitter * 1000, Losses(every, first))
+    delay, jitter, every, first, later, longest = (int(argument) for argument in sys.argv[1:])
+    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000)

@@ -288,7 +288,7 @@ def ip_bytes(segment: Segment) -> bytes:
         ">BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 6, 0,
         socket.inet_aton(segment.src), socket.inet_aton(segment.dst),
     )  # fmt: skip
-    return header[:10] + struct.pack(">H", _checksum(header)) + header[12:] + tcp
+    return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + tcp
 
 
 def tcp_bytes(segment: Segment) -> bytes:
@@ -321,7 +321,8 @@ def tcp_bytes(segment: Segment) -> bytes:
     return header + options + bytes(segment.length)
 
 
-def _checksum(header: bytes) -> int:
+def checksum(header: bytes) -> int:
+    """Of an IPv4 header whose own field is zero."""
     total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF

@@ -1,28 +1,31 @@
 """The committed captures and what is known to be true of them, per capture and per segment.
 
-A capture's truth comes from how it was made: for captures/lookalikes the truth.json its recorder wrote, for
-captures/reference what the run's manifest expected. A segment's truth comes from the programs that made it: when they
-wrote its bytes, and when the kernel let it go (writes.json, see maintenance/recorder/programs.py).
+A capture's truth comes from how it was made: for captures/lookalikes and captures/families the truth.json its recorder
+wrote, for captures/reference what the run's manifest expected. A segment's truth comes from the programs that made it:
+when they wrote its bytes, and when the kernel let it go (writes.json, see maintenance/recorder/programs.py).
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.evidence.segments import segments
 from nagle_lab.packet.segment import SYN
+from support.holds import LATE, MS, holds_of
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-MS = 1_000_000  # ns
+SOON, NEVER = 4 * MS, 2**62  # what the families call late, and where no end ever delays an ACK
 
-# A segment was held behind a delayed ACK when it stayed in its sender's TCP (not held, it leaves in microseconds),
-# left right behind the ACK of what was sent before it, and that ACK took longer than its path by half of the shortest
-# delayed-ACK timer. All three by the sending socket's own timestamps.
-HELD = 100_000  # ns
-BEHIND_THE_ACK = 1 * MS
-LATE = 20 * MS
+
+class Judgement(StrEnum):
+    """What a verdict is worth."""
+
+    RIGHT = "right"
+    UNSURE = "unsure"  # another verdict than the true one, but an honest one
+    WRONG = "wrong"
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,16 @@ class Labelled:
     """One committed capture and its truth."""
 
     path: Path
-    position: str  # where it was taken: "server", "client" or "middle"
+    position: str  # where it was taken: "server", "client", "middle"; "both": all connections of a server and its origin
     verdict: str
     held_by: str | None
     exchanges: int
     rtt: int = 0  # of the path, ns
     silence: str | None = None  # what causes a silence in every exchange, or in every second
+    late: int = LATE  # an ACK that takes so much longer than the path is a late one, ns
+    family: str = "look-alike"
+    also: tuple[str, ...] = ()  # other verdicts that are honest from this capture alone
+    stalls: tuple[int, int] | None = None  # at least, at most; None: not counted
 
     @property
     def name(self) -> str:
@@ -46,6 +53,8 @@ class Labelled:
         """Where it was taken, as seen from the end whose data was or might have been held."""
         if self.position == "middle":
             return "in the middle"
+        if self.position == "both":
+            return "at the sender"
         return "at the sender" if self.position == (self.held_by or "server") else "at the receiver"
 
     @property
@@ -56,6 +65,13 @@ class Labelled:
     def is_judged_right(self, result: Result) -> bool:
         """Whether the verdict is the true one, and a stall is laid to the right end."""
         return result.verdict == self.verdict and result.summary.held_by == self.held_by
+
+    def judge(self, result: Result) -> Judgement:
+        """The same, the number of stalls too, and whether it is an honest verdict at least."""
+        least, most = self.stalls or (0, result.summary.stalls)
+        if self.is_judged_right(result) and least <= result.summary.stalls <= most:
+            return Judgement.RIGHT
+        return Judgement.UNSURE if result.verdict in self.also else Judgement.WRONG
 
 
 def lookalikes() -> list[Labelled]:
@@ -70,6 +86,31 @@ def lookalikes() -> list[Labelled]:
     return found
 
 
+def families() -> list[Labelled]:
+    """Every capture of captures/families."""
+    found = []
+    for file in sorted((CAPTURES / "families").glob("*/truth.json")):
+        case = json.loads(file.read_text())
+        late = NEVER if case["acks_at_once"] else SOON
+        for position, truth in case["captures"].items():
+            found.append(
+                Labelled(
+                    file.parent / f"{position}.pcap.gz", position, truth["verdict"], truth["held_by"],
+                    case["exchanges"], round(case["longest_path_ms"] * MS), late=late, family=case["family"],
+                    also=tuple(truth["also_acceptable"]),
+                    stalls=tolerated(truth["stalls"], truth["stalls"] + truth["held_for_less"]),
+                )  # fmt: skip
+            )
+    return found
+
+
+def tolerated(least: int, most: int) -> tuple[int, int]:
+    """The numbers of stalls that are right where there are so many: 2 more or fewer, or 5 %; none is none."""
+    if not most:
+        return 0, 0
+    return least - max(2, least // 20), most + max(2, most // 20)
+
+
 def references() -> list[Labelled]:
     """Every capture of captures/reference."""
     found = []
@@ -77,7 +118,7 @@ def references() -> list[Labelled]:
         manifest = json.loads(file.read_text())
         expected, requests = manifest["expected"], int(manifest["parameters"]["REQUESTS"])
         found += [
-            Labelled(path, path.stem, expected["verdict"], expected.get("held_by"), requests)
+            Labelled(path, path.stem, expected["verdict"], expected.get("held_by"), requests, family="reference")
             for path in sorted(file.parent.glob("*.pcap"))
         ]
     return found
@@ -144,37 +185,32 @@ def holds(capture: Labelled) -> dict[int, int]:
     time for all of them, and the segment was held since the first.
     """
     log = json.loads((capture.path.parent / "writes.json").read_text())
-    frames = _frames_by_last_byte(capture.path, log["server_port"])
-    return {
-        frames[connection["port"], end == "server", last]: hold
-        for end in ("client", "server")
-        for connection in log[end]
-        for last, hold in _holds_of(connection["writes"], capture.rtt)
-    }
+    frames = _frames_by_last_byte(capture.path, _server_ports(log))
+    found = {}
+    for end in ("client", "server"):
+        for connection in log[end]:
+            port, server_port = connection["port"], connection.get("server_port", log["server_port"])
+            for last, hold in holds_of(connection["writes"], capture.rtt, capture.late):
+                frame = frames.get((port, server_port, end == "server", last))
+                if frame is not None:
+                    found[frame] = hold
+    return found
 
 
-def _holds_of(writes: list[list[int]], rtt: int) -> Iterator[tuple[int, int]]:
-    """The end of each segment that one end of a connection wrote, and how long it was held, ns."""
-    before_left = before_acked = 0
-    oldest = None
-    for last, _, sent, left, left_again, acked in writes:
-        oldest = oldest or sent
-        if left is None:
-            continue
-        held = left - oldest > HELD
-        behind_the_ack = 0 <= left - before_acked < BEHIND_THE_ACK
-        late = before_acked - before_left - rtt > LATE
-        yield last, left - oldest if held and behind_the_ack and late else 0
-        before_left, before_acked, oldest = left_again, acked, None
+def _server_ports(log: dict[str, Any]) -> set[int]:
+    """The ports that servers listened on."""
+    connections = [*log["client"], *log["server"]]
+    return {log["server_port"], *(connection.get("server_port", log["server_port"]) for connection in connections)}
 
 
-def _frames_by_last_byte(path: Path, server_port: int) -> dict[tuple[int, bool, int], int]:
-    """(client port, sent by the server, bytes from the stream's first to the segment's last) → first such frame."""
-    first_byte: dict[tuple[int, bool], int] = {}
-    found: dict[tuple[int, bool, int], int] = {}
+def _frames_by_last_byte(path: Path, server_ports: set[int]) -> dict[tuple[int, int, bool, int], int]:
+    """(client port, server port, sent by the server, bytes from the stream's first to the last) → first such frame."""
+    first_byte: dict[tuple[int, int, bool], int] = {}
+    found: dict[tuple[int, int, bool, int], int] = {}
     for segment in segments(path):
-        by_server = segment.sport == server_port
-        stream = (segment.dport if by_server else segment.sport, by_server)
+        by_server = segment.sport in server_ports
+        ports = (segment.dport, segment.sport) if by_server else (segment.sport, segment.dport)
+        stream = (*ports, by_server)
         if segment.flags & SYN:
             first_byte[stream] = segment.seq + 1
         if segment.length:

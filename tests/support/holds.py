@@ -1,0 +1,34 @@
+"""How long a sender's TCP held each segment, from the log of its writes alone; only Python's own library.
+
+The recorder needs it where nagle-lab is not installed. programs.py (maintenance/recorder) has the columns of the log.
+"""
+
+from collections.abc import Iterator
+
+MS = 1_000_000  # ns
+
+# A segment was held behind a delayed ACK when it stayed in its sender's TCP (not held, it leaves in microseconds),
+# left right behind the ACK of what was sent before it, and that ACK took longer than its path by half of the shortest
+# delayed-ACK timer. All three by the sending socket's own timestamps.
+HELD = 100_000  # ns
+BEHIND_THE_ACK = 1 * MS
+LATE = 20 * MS
+
+
+def holds_of(writes: list[list[int]], path: int, late: int = LATE) -> Iterator[tuple[int, int]]:
+    """The end of each segment that one end of a connection wrote, and how long it was held, ns.
+
+    A segment carries several writes when the later ones were written while the earlier was held: the kernel has one
+    time for all of them, and the segment was held since the first.
+    """
+    before_left = before_acked = 0
+    oldest = None
+    for last, _, sent, left, left_again, acked, *free in writes:
+        oldest = sent if oldest is None else oldest
+        if left is None:
+            continue
+        held = left - oldest > HELD and not any(free)
+        behind_the_ack = 0 <= left - before_acked < BEHIND_THE_ACK
+        was_late = before_acked - before_left - path > late
+        yield last, left - oldest if held and behind_the_ack and was_late else 0
+        before_left, before_acked, oldest = left_again, acked, None
