@@ -69,7 +69,7 @@ test-unit: ## unit tests only: no Docker, seconds
 	@$(pytest) tests/unit
 
 .PHONY: accuracy
-accuracy: ## truth × verdict over all committed captures, and every segment against socket timestamps
+accuracy: ## truth × verdict over all committed captures, by family, and every segment against socket timestamps
 	@setup/python.sh
 	@PYTHONPATH=tests $(bin)/python bench/accuracy.py
 

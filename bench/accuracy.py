@@ -1,12 +1,15 @@
 """How often the analyzer is right: `make accuracy`.
 
 Every committed capture whose truth is known is analysed; the confusion matrix of truth and verdict must be diagonal.
-For the look-alikes every single segment is compared too, with what the sending socket's timestamps say of it.
-Exit code 1 when a verdict is wrong, or a segment at its sender's own capture.
+For the look-alikes every single segment is compared too, with what the sending socket's timestamps say of it. Then
+the families that mislead, and what capturing does to captures, by family and position: right, unsure, or wrong.
+Exit code 1 when a verdict is wrong, or a segment of a look-alike at its sender's own capture.
 """
 
 import sys
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +17,11 @@ from rich.table import Table
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict
-from support.truth import MS, Labelled, Score, lookalikes, references, score
+from support.holds import MS
+from support.transforms import transformed
+from support.truth import Judgement, Labelled, Score, families, lookalikes, references, score
+
+Judged = list[tuple[Labelled, Result]]
 
 PLACES = ("at the sender", "in the middle", "at the receiver")
 SHOWN = 20  # segments judged wrong
@@ -39,10 +46,32 @@ def main() -> int:
         screen.print(f"[red]wrong[/] {frame}")
     if len(frames) > SHOWN:
         screen.print(f"… and {len(frames) - SHOWN} more")
+    screen.print()
+    recorded = families()
+    with tempfile.TemporaryDirectory() as folder:
+        more = [*recorded, *transformed(recorded, Path(folder))]
+        judged += [(capture, analyze(capture.path)) for capture in more]
+    screen.print(by_family(judged))
+    wrong = [(capture, result) for capture, result in judged if capture.judge(result) is Judgement.WRONG]
+    for capture, result in wrong:
+        screen.print(f"[red]wrong[/] {capture.name}: is {_truth(capture)}; called {_said(result)}")
+    worth = Counter(capture.judge(result) for capture, result in judged)
+    counts = ", ".join(f"{worth[judgement]} {judgement}" for judgement in Judgement)
+    screen.print(f"{len(judged)} captures: {counts}")
     return 1 if wrong or scores[PLACES[0]].frames else 0
 
 
-def matrix(judged: list[tuple[Labelled, Result]]) -> Table:
+def _truth(capture: Labelled) -> str:
+    stalls = "" if capture.stalls is None else f", {capture.stalls[0]} to {capture.stalls[1]} stalls"
+    also = "".join(f" or {verdict}" for verdict in capture.also)
+    return f"{capture.verdict}{also}, held by {capture.held_by}{stalls}"
+
+
+def _said(result: Result) -> str:
+    return f"{result.verdict}, held by {result.summary.held_by}, {result.summary.stalls} stalls"
+
+
+def matrix(judged: Judged) -> Table:
     """Truth × verdict, by capture position."""
     table = Table("captured", "truth", *Verdict, title="Captures: truth × verdict", title_justify="left")
     for column in table.columns[2:]:
@@ -56,7 +85,29 @@ def matrix(judged: list[tuple[Labelled, Result]]) -> Table:
     return table
 
 
-def by_place(judged: list[tuple[Labelled, Result]]) -> dict[str, Score]:
+def by_family(judged: Judged) -> Table:
+    """How the verdicts on each family's captures fare, by position."""
+    table = Table(
+        "family", "captured at", "captures", "STALL\nright", "CLEAN\nright", "INCONCLUSIVE\nright",
+        "honestly\nunsure", "wrong", title="Families: what the verdicts are worth", title_justify="left",
+    )  # fmt: skip
+    for column in table.columns[2:]:
+        column.justify = "right"
+    verdicts = (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)
+    for family in dict.fromkeys(capture.family for capture, _ in judged):
+        table.add_section()
+        of_family = [(capture, result) for capture, result in judged if capture.family == family]
+        for number, position in enumerate(sorted({capture.position for capture, _ in of_family})):
+            here = [(capture, result) for capture, result in of_family if capture.position == position]
+            worth = Counter(capture.judge(result) for capture, result in here)
+            right = Counter(r.verdict for c, r in here if c.judge(r) is Judgement.RIGHT)
+            cells = [_cell(right[verdict], True) for verdict in verdicts]
+            unsure, wrong = str(worth[Judgement.UNSURE] or "·"), _cell(worth[Judgement.WRONG], False)
+            table.add_row("" if number else family, position, str(len(here)), *cells, unsure, wrong)
+    return table
+
+
+def by_place(judged: Judged) -> dict[str, Score]:
     """All look-alikes' segments, by capture position."""
     totals = {place: Score() for place in PLACES}
     for capture, result in judged:

@@ -82,7 +82,8 @@ CHAINS = (
          ASK, RELAY, nodelay_at=NODELAY_SERVER, origin=HEADER_BODY, origin_at="origin", held_in_view="server",
          unsure=BOTH),
     Case("chain-proxy-rtt-1", "The same on one host, the client 1 ms away.",
-         ASK, RELAY, nodelay_at=NODELAY_SERVER, origin=HEADER_BODY, held_in_view="server", unsure=EVERYWHERE, rtt_ms=1),
+         ASK, RELAY, nodelay_at=NODELAY_SERVER, origin=HEADER_BODY, held_in_view="server", rtt_ms=1,
+         unsure=EVERYWHERE),
     Case("chain-proxy-rtt-10", "The same, the client 10 ms away: its ACK comes after the body.",
          ASK, RELAY, nodelay_at=NODELAY_SERVER, origin=HEADER_BODY, held_in_view="server", rtt_ms=10),
     Case("chain-proxy-cured", "Relay and origin both with TCP_NODELAY.",
@@ -93,15 +94,19 @@ CHAINS = (
 )  # fmt: skip
 
 GRANT: Steps = (Write(REQUEST), Read(HEADER), Timeout(40), Credit(True), Read(BODY))
+PIECES: Steps = (Write(500), Drained()) * 3
+TOLD: Steps = (Write(500), Read(1)) * 3
+TELLING: Steps = (Read(500), Write(1)) * 3
 WAITING = (
     Case("wait-rcvtimeo-40", "SO_RCVTIMEO of 40 ms between the writes: it ends in the tick of the delayed ACK.",
          ASK, with_wait(Timeout(40)), nodelay=True, unsure=BOTH),
     Case("wait-rcvtimeo-40-rtt-1", "The same, the client 1 ms away.",
          ASK, with_wait(Timeout(40)), nodelay=True, unsure=EVERYWHERE, rtt_ms=1),
-    Case("wait-poll-40", "poll() with 40 ms between the writes.", ASK, with_wait(Poll(40)), nodelay=True, unsure=BOTH),
+    Case("wait-poll-40", "poll() with 40 ms between the writes.",
+         ASK, with_wait(Poll(40)), nodelay=True, unsure=BOTH),
     Case("wait-poll-41-rtt-1", "poll() with 41 ms between the writes, the client 1 ms away.",
          ASK, with_wait(Poll(41)), nodelay=True, unsure=EVERYWHERE, rtt_ms=1),
-    Case("wait-drained", "The program asks (SIOCOUTQ) until the header is acknowledged, and only then writes the body.",
+    Case("wait-drained", "The program asks (SIOCOUTQ) until the header is acknowledged, and then writes the body.",
          ASK, with_wait(Drained()), nodelay=True, unsure=BOTH),
     Case("wait-drained-rtt-10", "The same, the client 10 ms away.",
          ASK, with_wait(Drained()), nodelay=True, unsure=EVERYWHERE, rtt_ms=10),
@@ -113,10 +118,10 @@ WAITING = (
     Case("wait-credit-tcp", "The body waits for leave on a second connection, given 40 ms after the header.",
          GRANT, with_wait(Credit(False)), nodelay=True, credit="tcp", unsure=BOTH),
     Case("wait-stop-and-wait", "Pieces of 500 B, each written when the one before is acknowledged by the peer's TCP.",
-         (Write(REQUEST), Read(1500)), (Read(REQUEST), *([Write(500), Drained()] * 3)), nodelay=True, exchanges=24,
+         (Write(REQUEST), Read(1500)), (Read(REQUEST), *PIECES), nodelay=True, exchanges=24,
          unsure=BOTH),
-    Case("wait-stop-and-wait-told", "Pieces of 500 B, each written when the peer's program says it has the one before.",
-         (Write(REQUEST), *([Read(500), Write(1)] * 3)), (Read(REQUEST), *([Write(500), Read(1)] * 3)), nodelay=True),
+    Case("wait-stop-and-wait-told", "Pieces of 500 B, each written when the peer says that it has the one before.",
+         (Write(REQUEST), *TELLING), (Read(REQUEST), *TOLD), nodelay=True),
 )  # fmt: skip
 
 READ_LATE = ((Write(REQUEST), Pause(60), Read(12_000)), (Read(REQUEST), Write(12_000)))
@@ -134,8 +139,8 @@ NOT_NAGLE = (
          ASK, HEADER_BODY, nodelay=True, limited=True, server_route=("cwnd", "lock", "1"), unsure=BOTH),
     Case("cwnd-1-bulk", "The same, replies of several full segments between.",
          ASK, HEADER_BODY, kinds=(((Write(REQUEST), Read(3 * MSS)), (Read(REQUEST), Write(3 * MSS))),),
-         plan=(((1, 0, 0, 0, 1, 0, 0, 0, 0, 1),) * 4,), nodelay=True, limited=True, server_route=("cwnd", "lock", "1"),
-         unsure=BOTH),
+         plan=(((1, 0, 0, 0, 1, 0, 0, 0, 0, 1),) * 4,), nodelay=True, limited=True,
+         server_route=("cwnd", "lock", "1"), unsure=BOTH),
     Case("initcwnd-1-rtt-40", "A connection per exchange; the first congestion window is one segment (initcwnd 1).",
          ASK, HEADER_BODY, nodelay=True, limited=True, keepalive=False, server_route=("initcwnd", "1"), rtt_ms=40),
     Case("msg-more", "Header, a piece with MSG_MORE, 41 ms later the rest.",
@@ -190,7 +195,7 @@ COMPLICATED = (
     Case("path-mtu-1400", "A router passes on 1,400 B, the SYNs say 1460; a bulk reply, then header and body apart.",
          ASK, HEADER_BODY, kinds=(BULK,), plan=(BULK_THEN_SMALL,), held_by="server", ipv4_mtu=1400,
          server_route=("advmss", "1460")),
-    Case("slow-beside", "One port: on other connections 200 replies with 60 ms between their writes, and 40 held ones.",
+    Case("slow-beside", "One port: connections of 200 replies with 60 ms between the writes, others of 40 held ones.",
          *SLOW, kinds=((ASK, HEADER_BODY),), plan=(((0,) * 50, (1,) * 20) * 2 + ((0,) * 50,) * 2,), held_by="server"),
     Case("slow-mixed", "One port: the same 200 and 40 on the same connections, in turn.",
          *SLOW, kinds=((ASK, HEADER_BODY),), plan=(((0, 0, 0, 1, 0, 0) * 10,) * 4,), held_by="server"),
@@ -234,12 +239,12 @@ PATHS = (
       for ms in (1, 3)),
     *(Case(f"jitter-{ms}-rtt-10-nodelay", f"A path of 10 ms, up to {ms} ms of jitter, and TCP_NODELAY.",
            ASK, HEADER_BODY, nodelay=True, rtt_ms=10, jitter_ms=ms) for ms in (1, 3)),
-    Case("jitter-3-pause-50-nodelay", "A path of 10 ms with jitter; pauses of 50 ms, about as long as a late ACK takes.",
+    Case("jitter-3-pause-50-nodelay", "A path of 10 ms with jitter; pauses of 50 ms, about what a late ACK takes.",
          ASK, header_pause_body(50), nodelay=True, rtt_ms=10, jitter_ms=3, unsure=AWAY),
 )  # fmt: skip
 
 COPIES = (
-    Case("bridge", "Both ends on a bridge; the middle's capture is of all its interfaces: every packet several times.",
+    Case("bridge", "Both ends on a bridge, captured on all its interfaces: every packet several times.",
          ASK, HEADER_BODY, held_by="server", bridge=True),
     Case("bridge-ipv6", "The same over IPv6.", ASK, HEADER_BODY, held_by="server", bridge=True, ipv6=True),
     Case("bridge-nodelay", "The bridge, and TCP_NODELAY.", ASK, HEADER_BODY, nodelay=True, bridge=True),

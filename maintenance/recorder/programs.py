@@ -10,8 +10,8 @@ first byte; the times are ns after t0:
     ack     that byte was acknowledged (TX_ACK)
     free    1 when Nagle's algorithm could not hold the write: TCP_NODELAY, or a window that had no room for it
 
-sched - send is how long TCP held the write. sched, again and ack are null for a write that left together with the next
-one. (The look-alikes were recorded with t0 = 0, and without `free`.)
+sched - send is how long TCP held the write. sched, again and ack are null for a write that left together with the
+next one. (The look-alikes were recorded without `free`, and their times are not counted from t0.)
 """
 
 import ctypes
@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from cases import (
     ADDRESSES,
@@ -165,10 +165,8 @@ class Stream:
         left, start = ticks.total, time.monotonic()
         for number in range(ticks.count):
             time.sleep(max(0, start + number * ticks.every / 1000 - time.monotonic()))
-            try:
+            with suppress(BlockingIOError):
                 left -= len(self._sock.recv(left, socket.MSG_DONTWAIT)) if left else 0
-            except BlockingIOError:
-                pass
             for size in ticks.sizes:
                 self._write(size)
             self._collect_times()

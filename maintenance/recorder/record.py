@@ -1,10 +1,12 @@
 """Record the look-alikes, as root: `python3 maintenance/recorder/record.py [--families] [--into FOLDER] [CASE …]`.
 
 With --families, record those instead.
+
 Each case runs in network namespaces of its own, which are removed afterwards: two programs (programs.py, told what to
-do by cases.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the server, at the client
-and in the middle of a relayed path. A recording of a family whose log of writes contradicts its truth is made again,
-three times at most: a busy machine can do that, and no analyzer has a say in it. Needs iproute2, tcpdump and chrt (util-linux); only Python's own library.
+do by cases.py and families.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the
+server, at the client and in the middle of a relayed path. A recording of a family whose log of writes contradicts its
+truth is made again, three times at most: a busy machine can do that, and no analyzer has a say in it. Needs iproute2,
+tcpdump and chrt (util-linux); only Python's own library.
 """
 
 import argparse
@@ -98,7 +100,7 @@ class Place:
     filter: str = "tcp"
 
 
-class Contradiction(Exception):
+class ContradictionError(Exception):
     """The log of the writes does not agree with the truth that the table declares."""
 
 
@@ -239,7 +241,7 @@ def record_family(case: Case, folder: Path) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return record(case, folder)
-        except Contradiction as contradiction:
+        except ContradictionError as contradiction:
             print(f"{case.name}, attempt {attempt}: {contradiction}", flush=True)
     raise SystemExit(f"{case.name}: the log contradicts the table each time")
 
@@ -279,11 +281,10 @@ def truth(case: Case) -> dict[str, object]:
 
 
 def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, object]:
-    """The contents of truth.json, of a family; raises Contradiction where the log says otherwise."""
+    """The contents of truth.json, of a family; raises ContradictionError where the log says otherwise."""
     exchanges = sum(len(connection) for program in case.programs for connection in program)
-    own = {position: truth_at(case, position, held(case, logs, (PORT,))) for position in positions if position != "both"}
-    if "both" in positions:
-        own["both"] = truth_at(case, "both", held(case, logs, (PORT, ORIGIN_PORT)))
+    ports = {position: (PORT, ORIGIN_PORT) if position == "both" else (PORT,) for position in positions}
+    own = {position: truth_at(case, position, held(case, logs, ports[position])) for position in positions}
     return {
         "family": case.family,
         "why": case.why,
@@ -298,22 +299,23 @@ def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, o
 def held(case: Case, logs: Logs, ports: tuple[int, ...]) -> dict[str, list[float]]:
     """End → how long its segments on these server ports were held behind delayed ACKs, ms; 0 does not count."""
     found: dict[str, list[float]] = {}
+    path = round(case.longest_path_ms * MS)
     for end, connections in logs.items():
         writes = [log["writes"] for log in connections if log["server_port"] in ports and not case.acks_at_once]
-        holds = (hold for rows in writes for _, hold in holds_of(rows, round(case.longest_path_ms * MS), HELD_MS * MS))
+        holds = (hold for rows in writes for _, hold in holds_of(rows, path, HELD_MS * MS))
         found[end] = [hold / MS for hold in holds if hold]
     return found
 
 
 def truth_at(case: Case, position: str, found: dict[str, list[float]]) -> dict[str, object]:
-    """What is true of one capture, by the log; raises Contradiction where the table says otherwise."""
+    """What is true of one capture, by the log; raises ContradictionError where the table says otherwise."""
     stalls = {end: sum(hold >= HELD_MS for hold in holds) for end, holds in found.items()}
     declared = case.held_in_view if position == "both" else case.held_by
     for end, count in stalls.items():
         if case.by_log and end == declared:
             continue
         if count < STALLS if end == declared else count:
-            raise Contradiction(f"{position}: {count} segments held by the {end}, declared: by {declared}")
+            raise ContradictionError(f"{position}: {count} segments held by the {end}, declared: by {declared}")
     count = stalls[declared] if declared else 0
     verdict = "STALL" if count >= STALLS else "CLEAN"
     also = ["INCONCLUSIVE"] if position in case.unsure else []

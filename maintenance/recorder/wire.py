@@ -1,4 +1,4 @@
-"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US`, in the network namespace of its middle.
+"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US`, in its middle's namespace.
 
 Makes four TAP devices there: c0 and s0, to be moved into the namespaces of client and server, and m0 and m1, to be
 bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order, each DELAY_US later and a random time up to

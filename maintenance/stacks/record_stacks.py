@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from record import capturing, compress, inside, ip, running
+from record import Place, capturing, compress, inside, ip, running
 from stack_cases import CASES, CONNECTIONS, EXCHANGES, LINUX, Case
 
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def record(case: Case, folder: Path) -> None:
         ip("-n", name, "tuntap", "add", "dev", "tap0", "mode", "tap")
         ip("-n", name, "address", "add", LINUX_ADDRESS, "dev", "tap0")
         ip("-n", name, "link", "set", "tap0", "up")
-        with capturing((name, "tap0"), file):
+        with capturing(Place(name, "tap0"), file):
             logs = run_programs(case, name)
             time.sleep(QUIET_S)
     finally:

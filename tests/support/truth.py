@@ -1,8 +1,9 @@
 """The committed captures and what is known to be true of them, per capture and per segment.
 
-A capture's truth comes from how it was made: for captures/lookalikes and captures/families the truth.json its recorder
-wrote, for captures/reference what the run's manifest expected. A segment's truth comes from the programs that made it:
-when they wrote its bytes, and when the kernel let it go (writes.json, see maintenance/recorder/programs.py).
+A capture's truth comes from how it was made: for captures/lookalikes and captures/families the truth.json that its
+recorder wrote, for captures/reference what the run's manifest expected. A segment's truth comes from the programs
+that made it: when they wrote its bytes, and when the kernel let it go (writes.json, see
+maintenance/recorder/programs.py).
 """
 
 import json
@@ -33,7 +34,7 @@ class Labelled:
     """One committed capture and its truth."""
 
     path: Path
-    position: str  # where it was taken: "server", "client", "middle"; "both": all connections of a server and its origin
+    position: str  # where it was taken: "server", "client" or "middle"; "both": at the server, its origin in view
     verdict: str
     held_by: str | None
     exchanges: int
@@ -93,14 +94,13 @@ def families() -> list[Labelled]:
         case = json.loads(file.read_text())
         late = NEVER if case["acks_at_once"] else SOON
         for position, truth in case["captures"].items():
-            found.append(
-                Labelled(
-                    file.parent / f"{position}.pcap.gz", position, truth["verdict"], truth["held_by"],
-                    case["exchanges"], round(case["longest_path_ms"] * MS), late=late, family=case["family"],
-                    also=tuple(truth["also_acceptable"]),
-                    stalls=tolerated(truth["stalls"], truth["stalls"] + truth["held_for_less"]),
-                )  # fmt: skip
-            )
+            capture = Labelled(
+                file.parent / f"{position}.pcap.gz", position, truth["verdict"], truth["held_by"], case["exchanges"],
+                round(case["longest_path_ms"] * MS), late=late, family=case["family"],
+                also=tuple(truth["also_acceptable"]),
+                stalls=tolerated(truth["stalls"], truth["stalls"] + truth["held_for_less"]),
+            )  # fmt: skip
+            found.append(capture)
     return found
 
 
@@ -204,7 +204,7 @@ def _server_ports(log: dict[str, Any]) -> set[int]:
 
 
 def _frames_by_last_byte(path: Path, server_ports: set[int]) -> dict[tuple[int, int, bool, int], int]:
-    """(client port, server port, sent by the server, bytes from the stream's first to the last) → first such frame."""
+    """(client port, server port, sent by the server, bytes from the stream's first) → first such frame."""
     first_byte: dict[tuple[int, int, bool], int] = {}
     found: dict[tuple[int, int, bool, int], int] = {}
     for segment in segments(path):

@@ -1,0 +1,90 @@
+"""The recorded families, and what is made of them: their truth agrees with the log of their writes.
+
+What the analyzer says of them is the business of `make accuracy`.
+"""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from support.holds import MS
+from support.synthetic import US, Frame, checksum
+from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
+from support.truth import Labelled, families, holds, lookalikes, references
+
+FAMILIES = families()
+BY_NAME = {transform.name: transform.change for transform in TRANSFORMS}
+HELD = 4 * MS
+
+
+@pytest.fixture(scope="module")
+def frames() -> list[Frame]:
+    return read(next(capture.path for capture in FAMILIES if capture.name == "two-writes/server"))
+
+
+def test_all_families_are_here_from_every_position():
+    assert {capture.family for capture in FAMILIES} == {
+        "two-writes", "chain", "waiting", "not-nagle", "pause", "queue", "complicated", "duplex", "path", "copies",
+        "plain",
+    }  # fmt: skip
+    seen = {(capture.verdict, capture.position) for capture in FAMILIES}
+    assert seen >= {
+        (verdict, end) for verdict in ("STALL", "CLEAN") for end in ("server", "client", "middle", "both")
+    }
+
+
+@pytest.mark.parametrize("capture", FAMILIES, ids=lambda capture: capture.name)
+def test_the_log_of_the_writes_agrees(capture: Labelled):
+    truth = json.loads((capture.path.parent / "truth.json").read_text())["captures"][capture.position]
+    held = [hold for hold in holds(capture).values() if hold]
+    assert sum(hold >= HELD for hold in held) == truth["stalls"]
+    assert sum(hold < HELD for hold in held) == truth["held_for_less"]
+    assert (truth["verdict"] == "STALL") == (truth["stalls"] >= 3)
+
+
+def test_there_are_enough_captures_to_judge(tmp_path: Path):
+    captures = [*references(), *lookalikes(), *FAMILIES, *transformed(FAMILIES, tmp_path)]
+    assert len(captures) >= 450
+    assert len({(capture.family, capture.name) for capture in captures}) == len(captures)
+
+
+def test_coarse_stamps(frames: list[Frame]):
+    coarse = BY_NAME["stamps-1ms"](frames)
+    assert {frame.ts_ns % MS for frame in coarse} == {0}
+    assert [frame.data for frame in coarse] == [frame.data for frame in frames]
+
+
+def test_a_clock_that_is_behind_puts_answers_first(frames: list[Frame]):
+    behind = BY_NAME["clock-behind-3ms"](frames)
+    assert all(earlier.ts_ns <= later.ts_ns for earlier, later in pairwise(behind))
+    assert behind[0].data == frames[1].data
+
+
+def test_parts_of_a_capture(frames: list[Frame]):
+    assert len(BY_NAME["server-only"](frames)) + len(BY_NAME["client-only"](frames)) == len(frames)
+    assert BY_NAME["without-syn"](frames)[0] == frames[1]
+    assert len(BY_NAME["begun-late"](frames)) == len(frames) - 6 * 4  # it has four connections
+    assert 0.95 < len(BY_NAME["lost-2-percent"](frames)) / len(frames) < 1
+
+
+def test_swapped_neighbours_are_the_same_packets(frames: list[Frame]):
+    swapped = BY_NAME["swapped-2-percent"](frames)
+    assert [frame.ts_ns for frame in swapped] == [frame.ts_ns for frame in frames]
+    assert sorted(frame.data for frame in swapped) == sorted(frame.data for frame in frames)
+    assert swapped != frames
+
+
+def test_copies(frames: list[Frame]):
+    assert len(BY_NAME["doubled"](frames)) == 2 * len(frames)
+    copied = BY_NAME["doubled-by-nat"](frames)
+    original, copy = copied[0], next(frame for frame in copied if frame.ts_ns == copied[0].ts_ns + 20 * US)
+    assert (original.data[26:30], copy.data[26:30]) == (bytes((10, 77, 0, 1)), bytes((192, 0, 2, 7)))
+    assert original.data[36:38] == PORT.to_bytes(2, "big") and copy.data[34:] == original.data[34:]
+    assert checksum(copy.data[14:34]) == 0
+
+
+def test_every_base_has_every_transformation(tmp_path: Path):
+    made = {capture.name for capture in transformed(FAMILIES, tmp_path)}
+    assert made >= {base.replace("/", f"+{transform.name}/") for base in BASES for transform in TRANSFORMS}

@@ -1,0 +1,221 @@
+"""Recorded captures made into others whose truth is known as well: what capturing does to a capture.
+
+Each transformation takes the packets of one capture, and gives those of another: with coarse timestamps, with losses,
+in the wrong order, in part, or several times over.
+"""
+
+import gzip
+import json
+import random
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from support.synthetic import ETHERNET, MS, SECOND, US, Frame, checksum, pcap_bytes
+from support.truth import Labelled
+
+Frames = list[Frame]
+PORT = 7000  # of the server, in every recorded capture
+IPV4, IPV6 = b"\x08\x00", b"\x86\xdd"
+SYN, ACK = 0x02, 0x10
+COPIED_AFTER = 20 * US
+
+
+# ------------------------------------------------------------------------------------------- packets
+
+
+def read(path: Path) -> Frames:
+    """The packets of a recorded capture: little-endian, nanoseconds, Ethernet."""
+    data = gzip.decompress(path.read_bytes())
+    magic, link_type = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
+    assert (magic, link_type) == (0xA1B23C4D, ETHERNET), path
+    frames, at = [], 24
+    while at < len(data):
+        seconds, ns, captured, original = struct.unpack_from("<IIII", data, at)
+        at += 16
+        frames.append(Frame(seconds * SECOND + ns, data[at : at + captured], original))
+        at += captured
+    return frames
+
+
+def _tcp(frame: Frame) -> int:
+    """Where its TCP header begins."""
+    return 54 if frame.data[12:14] == IPV6 else 14 + (frame.data[14] & 15) * 4
+
+
+def _by_server(frame: Frame) -> bool:
+    return int.from_bytes(frame.data[_tcp(frame) :][:2], "big") == PORT
+
+
+def _client_port(frame: Frame) -> bytes:
+    ports = frame.data[_tcp(frame) :][:4]
+    return ports[2:] if _by_server(frame) else ports[:2]
+
+
+def _flags(frame: Frame) -> int:
+    return frame.data[_tcp(frame) + 13]
+
+
+def _sorted(frames: Frames) -> Frames:
+    return sorted(frames, key=lambda frame: frame.ts_ns)
+
+
+# --------------------------------------------------------------------------------- the transformations
+
+
+def stamped_in_units_of(ns: int) -> Callable[[Frames], Frames]:
+    """Timestamps of a coarse clock."""
+    return lambda frames: [replace(frame, ts_ns=frame.ts_ns // ns * ns) for frame in frames]
+
+
+def server_clock_behind(frames: Frames) -> Frames:
+    """What the server sends is stamped 3 ms early, as by another capture card; in the order of the stamps."""
+    return _sorted([replace(f, ts_ns=f.ts_ns - 3 * MS) if _by_server(f) else f for f in frames])
+
+
+def with_losses(frames: Frames) -> Frames:
+    """The capture has lost 2 % of the packets."""
+    chance = random.Random(2)
+    return [frame for frame in frames if chance.random() >= 0.02]
+
+
+def with_swaps(frames: Frames) -> Frames:
+    """2 % of the packets have changed places with the next; the stamps stay in order."""
+    chance = random.Random(3)
+    swapped = list(frames)
+    for i in range(len(frames) - 1):
+        if chance.random() < 0.02:
+            a, b = swapped[i], swapped[i + 1]
+            swapped[i], swapped[i + 1] = replace(b, ts_ns=a.ts_ns), replace(a, ts_ns=b.ts_ns)
+    return swapped
+
+
+def begun_late(frames: Frames) -> Frames:
+    """Every connection's first six packets are missing: handshake, request, what answers it."""
+    seen: dict[bytes, int] = {}
+    kept = []
+    for frame in frames:
+        port = _client_port(frame)
+        seen[port] = seen.get(port, 0) + 1
+        if seen[port] > 6:
+            kept.append(frame)
+    return kept
+
+
+def without_syn(frames: Frames) -> Frames:
+    """The client's SYN is missing; the server's is there."""
+    return [frame for frame in frames if _flags(frame) & (SYN | ACK) != SYN]
+
+
+def of_server_only(frames: Frames) -> Frames:
+    """Only what the server sends."""
+    return [frame for frame in frames if _by_server(frame)]
+
+
+def of_client_only(frames: Frames) -> Frames:
+    """Only what the client sends."""
+    return [frame for frame in frames if not _by_server(frame)]
+
+
+def doubled(frames: Frames) -> Frames:
+    """Every packet twice, as on a bridge."""
+    return _sorted([*frames, *(replace(frame, ts_ns=frame.ts_ns + COPIED_AFTER) for frame in frames)])
+
+
+def doubled_by_nat(frames: Frames) -> Frames:
+    """Every packet twice: before and after a NAT has given the client another address."""
+    return _sorted([*frames, *(replace(_renamed(f), ts_ns=f.ts_ns + COPIED_AFTER) for f in frames)])
+
+
+def _renamed(frame: Frame) -> Frame:
+    data = bytearray(frame.data)
+    client = 30 if _by_server(frame) else 26
+    data[client : client + 4] = bytes((192, 0, 2, 7))
+    header = slice(14, _tcp(frame))
+    data[24:26] = bytes(2)
+    data[24:26] = checksum(bytes(data[header])).to_bytes(2, "big")
+    return replace(frame, data=bytes(data))
+
+
+# ------------------------------------------------------------------------------------------- captures
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transformation, and what it does to a capture's truth."""
+
+    name: str
+    change: Callable[[Frames], Frames]
+    verdict: str | None = None  # None: as before
+    unsure: tuple[str, ...] = ()  # of these true verdicts, INCONCLUSIVE is honest too
+    found: float = 1  # the share of the stalls that must still be found
+
+
+ANY, NOT_CLEAN = ("STALL", "CLEAN"), ("CLEAN",)
+TRANSFORMS = (
+    Transform("stamps-1us", stamped_in_units_of(US)),
+    Transform("stamps-100us", stamped_in_units_of(100 * US), unsure=ANY),
+    *(Transform(f"stamps-{ms}ms", stamped_in_units_of(ms * MS), unsure=ANY) for ms in (1, 4, 10)),
+    Transform("clock-behind-3ms", server_clock_behind, unsure=ANY),
+    Transform("lost-2-percent", with_losses, unsure=NOT_CLEAN, found=0.8),
+    Transform("swapped-2-percent", with_swaps, unsure=NOT_CLEAN, found=0.8),
+    Transform("begun-late", begun_late, unsure=ANY),
+    Transform("without-syn", without_syn),
+    Transform("server-only", of_server_only, verdict="INCONCLUSIVE"),
+    Transform("client-only", of_client_only, verdict="INCONCLUSIVE"),
+    Transform("doubled", doubled),
+    Transform("doubled-by-nat", doubled_by_nat),
+)
+
+BASES = (
+    "two-writes/server", "two-writes/client", "two-writes-rtt-10/server", "two-writes-rtt-10/client",
+    "halves-rtt-10/client", "slow-mixed/server",
+    "two-writes-nodelay-rtt-10/client", "large-first-nodelay/server", "clean-think/server", "clean-echo/client",
+    "pause-44-nodelay/server", "pause-50-nodelay/client",
+)  # fmt: skip
+
+
+def transformed(captures: list[Labelled], folder: Path) -> Iterator[Labelled]:
+    """Write every transformation of the captures in BASES into the folder; and two ends' captures as one."""
+    by_name = {capture.name: capture for capture in captures}
+    for base in BASES:
+        for transform in TRANSFORMS:
+            yield _apply(transform, by_name[base], folder)
+    for base in ("two-writes", "large-first-nodelay"):
+        yield _merged(by_name[f"{base}/server"], by_name[f"{base}/client"], folder)
+
+
+def _apply(transform: Transform, capture: Labelled, folder: Path) -> Labelled:
+    also = {*capture.also, *(("INCONCLUSIVE",) if capture.verdict in transform.unsure else ())}
+    frames = transform.change(read(capture.path))
+    if transform.verdict:
+        changed = replace(capture, verdict=transform.verdict, held_by=None, stalls=None, also=())
+    elif capture.stalls and transform.found < 1:
+        least, most = capture.stalls
+        changed = replace(capture, stalls=(int(least * transform.found), most), also=tuple(sorted(also)))
+    else:
+        changed = replace(capture, also=tuple(sorted(also)))
+    return _write(changed, frames, transform.name, folder)
+
+
+def _merged(server: Labelled, client: Labelled, folder: Path) -> Labelled:
+    """The captures of both ends in one file: every packet twice, some 10 µs apart."""
+    return _write(server, _sorted([*read(server.path), *read(client.path)]), "ends-merged", folder)
+
+
+def _write(capture: Labelled, frames: Frames, name: str, folder: Path) -> Labelled:
+    path = folder / f"{capture.path.parent.name}+{name}" / f"{capture.position}.pcap"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pcap_bytes(frames, ETHERNET))
+    return replace(capture, path=path, family=f"+ {name}")
+
+
+if __name__ == "__main__":  # to look at them: PYTHONPATH=tests python -m support.transforms FOLDER
+    import sys
+
+    from support.truth import families
+
+    into = Path(sys.argv[1])
+    truth = {c.name: [c.verdict, *c.also, c.stalls] for c in transformed(families(), into)}
+    (into / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
