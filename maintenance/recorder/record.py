@@ -241,8 +241,8 @@ def record_family(case: Case, folder: Path) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return record(case, folder)
-        except ContradictionError as contradiction:
-            print(f"{case.name}, attempt {attempt}: {contradiction}", flush=True)
+        except (ContradictionError, SystemExit) as problem:  # or tcpdump has lost packets
+            print(f"{case.name}, attempt {attempt}: {problem}", flush=True)
     raise SystemExit(f"{case.name}: the log contradicts the table each time")
 
 
@@ -282,6 +282,8 @@ def truth(case: Case) -> dict[str, object]:
 
 def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, object]:
     """The contents of truth.json, of a family; raises ContradictionError where the log says otherwise."""
+    if case.acks_at_once and (slowest := slowest_ack(logs)) > case.longest_path_ms + HELD_MS:
+        raise ContradictionError(f"an ACK took {slowest:.1f} ms, the path at most {case.longest_path_ms} ms")
     exchanges = sum(len(connection) for program in case.programs for connection in program)
     ports = {position: (PORT, ORIGIN_PORT) if position == "both" else (PORT,) for position in positions}
     own = {position: truth_at(case, position, held(case, logs, ports[position])) for position in positions}
@@ -294,6 +296,12 @@ def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, o
         "acks_at_once": case.acks_at_once,
         "captures": own,
     }
+
+
+def slowest_ack(logs: Logs) -> float:
+    """The longest that any write waited for its ACK, ms."""
+    rows = [row for connections in logs.values() for log in connections for row in log["writes"]]
+    return max((acked - left for *_, left, acked, _ in rows if left and acked), default=0) / MS
 
 
 def held(case: Case, logs: Logs, ports: tuple[int, ...]) -> dict[str, list[float]]:
