@@ -74,10 +74,14 @@ def server_clock_behind(frames: Frames) -> Frames:
     return _sorted([replace(f, ts_ns=f.ts_ns - 3 * MS) if _by_server(f) else f for f in frames])
 
 
-def with_losses(frames: Frames) -> Frames:
-    """The capture has lost 2 % of the packets."""
-    chance = random.Random(2)
-    return [frame for frame in frames if chance.random() >= 0.02]
+def with_losses(percent: float) -> Callable[[Frames], Frames]:
+    """The capture has lost so many of the packets."""
+
+    def change(frames: Frames) -> Frames:
+        chance = random.Random(2)
+        return [frame for frame in frames if chance.random() >= percent / 100]
+
+    return change
 
 
 def with_swaps(frames: Frames) -> Frames:
@@ -158,7 +162,9 @@ TRANSFORMS = (
     Transform("stamps-100us", stamped_in_units_of(100 * US), unsure=ANY),
     *(Transform(f"stamps-{ms}ms", stamped_in_units_of(ms * MS), unsure=ANY) for ms in (1, 4, 10)),
     Transform("clock-behind-3ms", server_clock_behind, unsure=ANY),
-    Transform("lost-2-percent", with_losses, unsure=NOT_CLEAN, found=0.8),
+    Transform("lost-half-a-percent", with_losses(0.5), found=0.9),
+    Transform("lost-2-percent", with_losses(2), unsure=NOT_CLEAN, found=0.8),
+    Transform("lost-5-percent", with_losses(5), unsure=ANY, found=0.6),
     Transform("swapped-2-percent", with_swaps, unsure=NOT_CLEAN, found=0.8),
     Transform("begun-late", begun_late, unsure=ANY),
     Transform("without-syn", without_syn),
