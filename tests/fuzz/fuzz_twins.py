@@ -105,7 +105,7 @@ def taken(engine: Engine, path: Path) -> object:
         tables = [bytes(table.read(0, len(table))) for table in vars(engine.tables).values()]
         totals = engine.totals()
         durations = [(sorted(d.counts.items()), d.total) for d in totals.durations.values()]
-        counts = (engine.frames, *totals[:5])
+        counts = (engine.frames, *totals[:6])
         clock = (engine.clock.epoch, engine.clock.set_back)
         return trouble, tables, durations, counts, clock, sorted(totals.not_decoded.items())
 

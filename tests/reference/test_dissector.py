@@ -109,7 +109,7 @@ def test_the_comparison_finds_differences(tmp_path):
     changed = [rows[0]._replace(seq=9), *rows[1:3], *rows[4:], rows[-1]._replace(frame=99, length=None)]
     assert differences(rows, rows) == []
     assert differences(changed, rows) == [
-        "frame 1: seq is 9 in ours, 1000000 in tshark's",
+        f"frame 1: seq is 9 in ours, {rows[0].seq} in tshark's",
         "frame 4: only in tshark's",
         "frame 99: only in ours",
     ]

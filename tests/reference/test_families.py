@@ -1,6 +1,6 @@
-"""The recorded families, and what is made of them: their truth agrees with the log of their writes.
+"""The recorded families, what is made of them, and other TCP stacks: truth, and verdicts.
 
-What the analyzer says of them is the business of `make accuracy`.
+Their truth agrees with the log of their writes; every verdict is right or honestly unsure, but for known limits.
 """
 
 import json
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from support.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
-from support.truth import Labelled, families, holds, lookalikes, references
+from support.truth import KNOWN_LIMITS, Judgement, Labelled, families, holds, lookalikes, references, stacks
 
 FAMILIES = families()
 BY_NAME = {transform.name: transform.change for transform in TRANSFORMS}
@@ -42,6 +43,28 @@ def test_the_log_of_the_writes_agrees(capture: Labelled):
     assert sum(hold >= HELD for hold in held) == truth["stalls"]
     assert sum(hold < HELD for hold in held) == truth["held_for_less"]
     assert (truth["verdict"] == "STALL") == (truth["stalls"] >= 3)
+
+
+def judged_as(capture: Labelled) -> tuple[Judgement, str]:
+    """What the verdict on a capture is worth, and the verdict."""
+    result = analyze(capture.path)
+    said = f"{result.verdict}, held by {result.summary.held_by}, {result.summary.stalls} stalls: {result.reason}"
+    return capture.judge(result), said
+
+
+@pytest.mark.parametrize("capture", FAMILIES + stacks(), ids=lambda capture: capture.name)
+def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pytest.FixtureRequest):
+    if capture.name in KNOWN_LIMITS:
+        request.applymarker(pytest.mark.xfail(reason=KNOWN_LIMITS[capture.name], strict=True))
+    judgement, said = judged_as(capture)
+    assert judgement is not Judgement.WRONG, said
+
+
+def test_what_capturing_does_to_captures_misleads_no_more(tmp_path: Path):
+    """Coarse stamps, losses, copies, a missing handshake: only the known limits are wrong, and they are."""
+    made = list(transformed(FAMILIES, tmp_path))
+    wrong = {capture.name for capture in made if judged_as(capture)[0] is Judgement.WRONG}
+    assert wrong == {capture.name for capture in made} & KNOWN_LIMITS.keys()
 
 
 def test_there_are_enough_captures_to_judge(tmp_path: Path):

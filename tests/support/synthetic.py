@@ -15,6 +15,7 @@ Times are nanoseconds. An end's `after_ns` counts from the last thing that end d
 
 import socket
 import struct
+import zlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,11 +82,14 @@ class _End:
     now_ns: int
     can_ack: int = 0
     last_data: Segment | None = None
-    arrivals: deque[tuple[int, int]] = field(default_factory=deque)  # on the way: (when, ack number it allows)
+    latest_tsval: int = 0  # of what has arrived: what its timestamps echo
+    # On the way: (when, ack number it allows, its timestamp)
+    arrivals: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     def ack(self, now_ns: int) -> int:
         while self.arrivals and self.arrivals[0][0] <= now_ns:
-            self.can_ack = max(self.can_ack, self.arrivals.popleft()[1])
+            _, ack, self.latest_tsval = self.arrivals.popleft()
+            self.can_ack = max(self.can_ack, ack)
         return self.can_ack
 
 
@@ -94,6 +98,11 @@ class _Flight:
     segment: Segment  # ts_ns is when its sender sent it
     by_client: bool
     lost: bool
+
+
+def _isn(end: tuple[str, int], peer: tuple[str, int]) -> int:
+    """The initial sequence number of an end: another one for each connection."""
+    return zlib.crc32(repr((end, peer)).encode()) >> 1
 
 
 class Conversation:
@@ -108,8 +117,8 @@ class Conversation:
         t0_ns: int = 1_700_000_000 * SECOND,
         rtt_ns: int = 0,
         timestamps: bool = True,
-        client_isn: int = 1_000_000,
-        server_isn: int = 2_000_000,
+        client_isn: int | None = None,
+        server_isn: int | None = None,
         vlan: tuple[int, ...] = (),
     ) -> None:
         self.mss = mss
@@ -118,8 +127,8 @@ class Conversation:
         self.one_way_ns = rtt_ns // 2
         self.timestamps = timestamps
         self.vlan = vlan
-        self.client = _End(*client, next_seq=client_isn, now_ns=t0_ns)
-        self.server = _End(*server, next_seq=server_isn, now_ns=t0_ns)
+        self.client = _End(*client, next_seq=_isn(client, server) if client_isn is None else client_isn, now_ns=t0_ns)
+        self.server = _End(*server, next_seq=_isn(server, client) if server_isn is None else server_isn, now_ns=t0_ns)
         self._flights: list[_Flight] = []
 
     # -- the story -------------------------------------------------------------------------------
@@ -215,7 +224,7 @@ class Conversation:
         now = end.now_ns + after_ns if at_ns is None else at_ns
         ack = end.ack(now) if "A" in flags else 0
         millis = (now - self.t0_ns) // MS & 0xFFFFFFFF
-        timestamps = (millis + 1, millis if "A" in flags else 0) if self.timestamps else None
+        timestamps = (millis + 1, end.latest_tsval if "A" in flags else 0) if self.timestamps else None
         segment = Segment(
             now, end.ip, end.port, other.ip, other.port, end.next_seq & 0xFFFFFFFF, ack & 0xFFFFFFFF,
             flags, length, timestamps=timestamps, vlan=self.vlan,
@@ -228,7 +237,7 @@ class Conversation:
         end.now_ns = now
         if not lost:
             arrival = now + self.one_way_ns
-            other.arrivals.append((arrival, end.next_seq))
+            other.arrivals.append((arrival, end.next_seq, millis + 1))
             other.now_ns = max(other.now_ns, arrival)
         self._flights.append(_Flight(segment, end is self.client, lost))
         return segment

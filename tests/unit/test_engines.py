@@ -19,7 +19,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp import native
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import LATE
+from nagle_lab.tcp.machine import COPY, FULL_WAIT, SHORT
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import contents_of, followed
 from support.stories import CLEAN, STALLED, talk
@@ -27,6 +27,7 @@ from support.synthetic import (
     ETHERNET,
     MS,
     RAW,
+    US,
     Conversation,
     Frame,
     Interface,
@@ -149,9 +150,10 @@ def test_random_segments(engine, rows, cuts, size, exchanges):
 
 
 # Lengths, pauses and windows at which something begins to count as small, late, idle, full.
-LENGTHS = st.sampled_from([1, 100, 238, 400, 535, 536, 1447, 1448, 1449, 2896, 3000])
+LENGTHS = st.sampled_from([1, 100, 238, 400, 499, 500, 535, 536, 1447, 1448, 1449, 2896, 3000])
 LATER = st.sampled_from([
-    0, 1, 1000, 49_999, 50_000, 20 * MS - 1, 20 * MS, 20 * MS + 1, 45 * MS, 45 * MS, 45 * MS, 200 * MS - 1, 200 * MS,
+    0, 1, 1000, 49_999, 50_000, SHORT - 1, SHORT, SHORT + 1, FULL_WAIT, COPY + 1,
+    20 * MS - 1, 20 * MS, 20 * MS + 1, 45 * MS, 45 * MS, 45 * MS, 200 * MS - 1, 200 * MS,
     230 * MS, -12 * MS, 60_000 * MS, 60_000 * MS + 1,
 ])  # fmt: skip
 WINDOWS = st.sampled_from([None, None, None, 0, 1, 3, 5, 100, 238, 638, 639, 65_535])
@@ -227,8 +229,8 @@ def test_random_conversations(engine, moves, handshake, near, size):
 
 
 def test_every_threshold_of_a_candidate(engine):
-    """Met, or missed by one: how late the ACK is, what room the window had, whether time broke in between."""
-    waits, windows = (LATE - 1, LATE, LATE + 1), (637, 638, 639)
+    """Met, or missed by one: how late the release is, what room the window had, whether time broke in between."""
+    waits, windows = (SHORT - 1 - 20 * US, SHORT - 20 * US, SHORT), (637, 638, 639)
     for wait, window, is_astray in itertools.product(waits, windows, (False, True)):
         c = Conversation(timestamps=False)
         c.handshake(wscale=0)
@@ -241,7 +243,7 @@ def test_every_threshold_of_a_candidate(engine):
         content = pcap_bytes([*before, *astray, release])
         said = followed(engine, content)
         assert said == followed(PlainEngine, content)
-        assert len(said["candidate"]) == (wait >= LATE and window >= 638 and not is_astray)
+        assert len(said["candidate"]) == (wait >= SHORT - 20 * US and window >= 638 and not is_astray)
 
 
 @pytest.mark.parametrize("story", STALLED + CLEAN, ids=lambda story: story.__name__)

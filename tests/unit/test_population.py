@@ -1,5 +1,6 @@
 """A rule says the same of a list of rows and of an array of them; so do the proof and the causes of idle gaps."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis import findings, idle, population
+from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.judged import Judged
 from nagle_lab.diagnosis.population import Columns, is_array
-from nagle_lab.diagnosis.proof import Ends, prove
+from nagle_lab.diagnosis.programs import Program, Reactions
+from nagle_lab.diagnosis.proof import prove
+from nagle_lab.diagnosis.timing import Setting
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
@@ -172,36 +177,45 @@ SHORT = st.sampled_from(
     [0, 1, 10_000, 40_000, 250_000, 300_000, 300_001, 400_000, MS, 5 * MS, 15 * MS, 39 * MS, 41 * MS]
 )
 LONG = st.sampled_from([LATE, LATE + 1, 25 * MS, 40 * MS, 41 * MS, 45 * MS, 60 * MS, 499 * MS, 500 * MS, 521 * MS])
-CANDIDATE = st.tuples(LONG, SHORT, st.integers(0, 50_000), st.integers(0, 3), st.integers(0, 1))
-CONNECTION = st.tuples(SHORT, SHORT, st.booleans(), st.sampled_from([0, 0, 0, 1]), st.integers(0, 2))
+CANDIDATE = st.tuples(
+    st.one_of(LONG, SHORT), st.one_of(SHORT, st.integers(0, 200_000)), st.integers(0, 3), st.booleans(),
+    st.integers(-1, 1), st.sampled_from([-1, -1, 7]), st.sampled_from([10, 238, 248, 1448]), st.integers(-1, 5),
+)  # fmt: skip
+SAMPLES = st.lists(st.one_of(SHORT, LONG), max_size=8)
+REACTIONS = st.builds(Reactions, SAMPLES, SAMPLES, SAMPLES, st.lists(SHORT, max_size=4), SAMPLES, SAMPLES)
+UNHELD = st.lists(st.tuples(st.integers(-1, 1), LONG), max_size=8)
 
 
-@given(rows=st.lists(CANDIDATE, min_size=1, max_size=60), ends=st.lists(CONNECTION, min_size=4, max_size=4))
-def test_what_is_proved_of_random_candidates(rows, ends):
-    """Of ends that react fast and slowly, with a handshake and without, in one program or several."""
-    layout = LAYOUTS["candidate"]
-    packed = b"".join(
-        layout.struct.pack(number, frame, frame + 1, frame + 2, wait, release + jitter, wait, frame, 10, 10, side)
-        for frame, (wait, release, jitter, number, side) in enumerate(rows)
-    )
+@given(
+    rows=st.lists(CANDIDATE, min_size=1, max_size=60), own=REACTIONS, peers=REACTIONS, unheld=UNHELD,
+    step=st.sampled_from([1, 1_000, 50_000, 10 * MS]), disorder=st.sampled_from([0.0, 0.02, 0.3]),
+)  # fmt: skip
+def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, disorder):
+    """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
+    program = Program(own, peers, Counter({1: len(unheld)}))
+    for echo, since in unheld:
+        program.unheld[echo].add(since)
+    wait, release, connection, pure, echo, arrival, size, pace = map(list, zip(*rows, strict=True))
+    numbers = list(range(len(rows)))
+    ack = [number % 5 + (number % 7 > 0) for number in numbers]
+    columns = [
+        numbers, connection, [number % 2 for number in connection], wait, release, pure, echo,
+        arrival, size, size[::-1], ack,
+        [number % 3 * MS for number in numbers], [1448] * len(rows),
+        [number % 3 for number in numbers], pace,
+    ]  # fmt: skip
 
-    def proved() -> dict[str, Any]:
-        candidates = Columns(layout, packed)
-        columns = zip(*(ends[number] for *_, number, _ in rows), strict=True)
-        reaction, peer, handshake, off, program = (list(map(int, column)) for column in columns)
-        half = [2 * number + side for *_, number, side in rows]
-        made = [reaction, peer, handshake, off, program, half]
-        if is_array(candidates["wait"]):
-            made = [array(column) for column in made]
-        return vars(prove(candidates, Ends(*made)))
+    def proved(*columns) -> dict[str, Any]:
+        judged = Judged()
+        prove(Candidates(*columns), program, Setting(step, disorder), judged)
+        return vars(judged)
 
-    said = in_both(proved)
-    judged = len(said["stalls"]) + sum(
-        said[name] for name in ("nagle_off", "not_late", "later_release", "coincidence")
-    )
-    assert judged == len(rows)
-    assert said["stalls"] == sorted(set(said["stalls"]))
-    assert not set(said["stalls"]) & set(said["round_trips"])
+    said = both(proved, *([int(value) for value in column] for column in columns))
+    stalls = [row for part in said["stalls"] for row in part]
+    assert len(stalls) == len(set(stalls))
+    assert not set(stalls) & {row for part in said["round_trips"] for row in part}
+    assert sum(said["grounds"].values()) == len(stalls) == sum(hold.stalls for hold in said["holds"])
+    assert all(count > 0 for count in [*said["rejected"].values(), *said["obstacles"].values()])
 
 
 GAP = st.tuples(
@@ -275,7 +289,14 @@ def test_what_is_filled_into_connections(changes, first):
 def everything() -> dict[str, Any]:
     """What is found out about conversations of every kind, at once."""
     talks = [
-        talk(story, exchanges=15, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 777_000, rtt_ns=i % 3 * 10 * MS)
+        talk(
+            story,
+            exchanges=15,
+            client=(f"10.0.{i}.1", 40_000),
+            server=(f"10.1.{i}.1", 80),
+            t0_ns=10**18 + i * 777_000,
+            rtt_ns=i % 3 * 10 * MS,
+        )
         for i, story in enumerate((STALLED + CLEAN) * 2)
     ]
     return followed(PlainEngine, pcap_bytes(merge(*(t.seen_at("middle") for t in talks))))
@@ -295,7 +316,7 @@ def test_what_a_whole_capture_shows(everything, chunk, monkeypatch):
             "round trips": [dict(of.counts) for of in findings.sums.round_trip.values()],
             "idle": findings.idle,
             "rejected": dict(findings.rejected),
-            "ends": [(sorted(named.roles), named.only) for named in (findings.held, findings.delayed)],
+            "ends": [sorted(map(repr, ends.values())) for ends in (findings.held, findings.delayed)],
         }
 
     monkeypatch.setattr("nagle_lab.tcp.tables.CHUNK", chunk)

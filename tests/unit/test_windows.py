@@ -21,7 +21,14 @@ def packets() -> list[Packet]:
     again = {"exchanges": 3, "client": ("10.0.0.7", 50_000)}
     reused = [talk(STALLED[0], client_isn=7 + i, t0_ns=10**18 + i * SECOND, **again) for i in range(3)]
     talks = reused + [
-        talk(story, exchanges=6, client=("10.0.0.1", 40_000 + i), t0_ns=10**18 + i * 777 * US, rtt_ns=i % 3 * 10 * MS)
+        talk(
+            story,
+            exchanges=6,
+            client=(f"10.0.{i + 1}.1", 40_000),
+            server=(f"10.1.{i}.1", 80),
+            t0_ns=10**18 + i * 777 * US,
+            rtt_ns=i % 3 * 10 * MS,
+        )
         for i, story in enumerate(STALLED + CLEAN)
     ]
     return merge(*(t.seen_at("middle") for t in talks))
@@ -44,7 +51,7 @@ def found(said: dict[str, Any]) -> dict[str, Any]:
         "round trips": [of.counts for of in findings.sums.round_trip.values()],
         "idle": findings.idle,
         "rejected": findings.rejected,
-        "roles": (findings.held.role, findings.delayed.role, findings.held.only, findings.delayed.only),
+        "roles": (findings.held.role, findings.delayed.role, dict(findings.held), dict(findings.delayed)),
     }
 
 

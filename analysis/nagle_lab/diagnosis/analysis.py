@@ -63,5 +63,7 @@ class Analysis:
                 self._engine.finish()
                 tables = self._engine.tables
                 listed = tables.exchange if self._engine.lists_exchanges else None
-                self._result = summarize(self._capture, self._engine.totals(), Findings(tables), listed)
+                self._result = summarize(
+                    self._capture, self._engine.totals(), Findings(tables, self._engine.totals().step), listed
+                )
         return self._result

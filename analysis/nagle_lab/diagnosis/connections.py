@@ -4,7 +4,6 @@ from struct import Struct
 from typing import Any
 
 from nagle_lab.diagnosis.population import Column, chosen, distinct, each, is_array, pick, ranks
-from nagle_lab.diagnosis.proof import Ends
 from nagle_lab.tcp.tables import Table
 
 
@@ -47,18 +46,6 @@ class Involved:
     def of_side(self, name: str, sides: Column) -> Column:
         """What these sides (n,) have in a column of one number per side."""
         return each(chosen, sides, self.rows((name, 1)), self.rows((name, 0)))
-
-    def ends(self, sides: Column) -> Ends:
-        """What is known of these sides (n,), and of their peers."""
-        peers = each(lambda side: 1 - side, sides)
-        return Ends(
-            reaction=self.reaction(sides),
-            peer_reaction=self.reaction(peers),
-            handshake=self.rows("syns"),
-            nagle_off=self.of_side("nagle_off", sides),
-            program=self.of_side("program", sides),
-            half=each(lambda connection, side: 2 * connection + side, self.of, sides),
-        )
 
     def reaction(self, sides: Column) -> Column:
         """How fast these sides (n,) react at best, ns; 0 unknown."""

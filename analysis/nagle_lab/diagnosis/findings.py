@@ -4,31 +4,42 @@ What the engine found is gone through once, now that every connection is known: 
 it waits for acknowledgements at all. Every step takes a chunk of rows, so memory stays bounded.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from nagle_lab.diagnosis import idle
+from nagle_lab.diagnosis.candidates import by_program
 from nagle_lab.diagnosis.connections import Involved
+from nagle_lab.diagnosis.delayed_acks import is_before_timer, is_late
 from nagle_lab.diagnosis.durations import add_all
+from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.population import (
     Column,
     Columns,
+    as_column,
     chosen,
     counts,
     distinct,
     each,
     extended,
+    groups,
     highest,
+    in_order,
     lowest,
     pick,
     replaced,
     total,
     where,
 )
-from nagle_lab.diagnosis.proof import Proof, is_before_timer, is_late, prove
+from nagle_lab.diagnosis.programs import Programs
+from nagle_lab.diagnosis.proof import prove
 from nagle_lab.diagnosis.result import Role, Roles
+from nagle_lab.diagnosis.timing import Setting
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.machine import COPY
 from nagle_lab.tcp.tables import Table, Tables
 
 ROLES: tuple[Role, Role] = ("client", "server")
@@ -44,23 +55,37 @@ class Findings:
     wait, release : of the stalls
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are no stall, by why
+    obstacles : candidates of which it cannot be told, by why
+    grounds : what the stalls are proved by
+    holds : of the stalls of each program
+    relays : how often data of a connection followed that of another one, as a relay's does
+    round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
+    astray : share of the data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
     sums : over all connections
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, step: int = 1) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
         self._kept = 0
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
-        self.rejected: Counter[str] = Counter(nagle_off=0, not_late=0, later_release=0, coincidence=0)
+        self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
+        self.grounds: Counter[Ground] = Counter()
+        self.obstacles: Counter[Obstacle] = Counter()
+        self.relays: Counter[tuple[int, int]] = Counter()
+        self.holds: list[Hold] = []
+        self.round_trips = Durations(1_000)
         self.idle: idle.CauseTotals = {}
-        self.held, self.delayed = Named(), Named()
+        self.held, self.delayed = Ends(), Ends()
         for gaps, _ in _chunks(tables.idle_gap):
             self._count_idle(gaps)
+        mark_seen_again(tables.connection)
+        self.astray = astray(tables.connection)
+        programs, setting = Programs(tables), Setting(step, self.astray)
         for candidates, packed in _chunks(tables.candidate):
-            self._prove(candidates, packed)
+            self._prove(candidates, packed, programs, setting)
         self.stalls.cut(self._kept)
         for late, _ in _chunks(tables.late_ack):
             self._count_late(late)
@@ -70,20 +95,29 @@ class Findings:
         involved = Involved(self.connections, gaps["connection"])
         idle.add(self.idle, idle.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
 
-    def _prove(self, candidates: Columns, packed: bytes) -> None:
+    def _prove(self, candidates: Columns, packed: bytes, programs: Programs, setting: Setting) -> None:
         involved, side = Involved(self.connections, candidates["connection"]), candidates["side"]
-        ends = involved.ends(side)
-        proof = prove(candidates, ends)
-        self.rejected.update({name: getattr(proof, name) for name in self.rejected})
-        self._explain_idle(candidates["idle"], ends.peer_reaction, proof)
-        rows = proof.stalls
+        judged = Judged()
+        for program, of_one in by_program(candidates, involved):
+            prove(of_one, programs[program], setting, judged)
+        self.rejected.update(judged.rejected)
+        self.holds += judged.holds
+        self.grounds += judged.grounds
+        self.obstacles += judged.obstacles
+        self.relays += judged.relays
+        peer_reaction = involved.reaction(each(lambda side: 1 - side, side))
+        rows, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
+        for these, cause in ((rows, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
+            gaps = pick(candidates["idle"], these)
+            idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, these), cause))
+        add_all(self.round_trips, pick(candidates["wait"], round_trips))
         if not len(rows):
             return
         self._keep(packed, rows)
         wait = pick(candidates["wait"], rows)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
-        add_all(self.ack_timer, each(_less, wait, pick(ends.peer_reaction, rows)))
+        add_all(self.ack_timer, each(_less, wait, pick(peer_reaction, rows)))
         self.held.add(involved, side, rows)
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
         _count_stalls(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
@@ -95,14 +129,6 @@ class Findings:
             return
         chosen_rows = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))
         self._kept = self.stalls.keep(self._kept, chosen_rows)
-
-    def _explain_idle(self, gaps: Column, peer_reaction: Column, proof: Proof) -> None:
-        """The gaps before late ACKs that a proof explains."""
-        for rows, cause in (
-            (proof.stalls, idle.Cause.NAGLE_DELAYED_ACK),
-            (proof.round_trips, idle.Cause.NAGLE_ROUND_TRIP),
-        ):
-            idle.add(self.idle, idle.explained(pick(gaps, rows), pick(peer_reaction, rows), cause))
 
     def _count_late(self, late: Columns) -> None:
         involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
@@ -149,30 +175,38 @@ def _increase(involved: Involved, name: Any, connections: Column) -> None:
     involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
 
 
-class Named:
-    """The ends that held, or those that delayed: their roles, and which one it is where there is only one."""
+@dataclass
+class End:
+    """One end that held, or delayed: a server's address and port, or a client's address."""
 
-    def __init__(self) -> None:
-        self.roles: set[Role] = set()
-        self.only: tuple[int, int] | None = None  # a connection and its side: the one end there is
-        self._ends: set[int] = set()
+    role: Role
+    connection: int  # one of its connections, and its side of that
+    side: int
+    stalls: int = 0
+    ports: set[int] = field(default_factory=set)  # one or two of them
+
+
+class Ends(dict[int, End]):
+    """The ends that held, or those that delayed."""
 
     def add(self, involved: Involved, side: Column, rows: Column) -> None:
         """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
         is_server = pick(each(_differ, side, involved.rows("client")), rows)
-        servers = total(is_server)
-        self.roles |= {"client"} if servers < len(rows) else set()
-        self.roles |= {"server"} if servers else set()
         program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
-        ends = each(_end_number, program, port, is_server)
-        self._ends |= {lowest(ends), highest(ends)}
-        one = int(rows[0])
-        self.only = (int(involved.numbers[involved.of[one]]), int(side[one])) if len(self._ends) == 1 else None
+        keys = each(lambda program, is_server: 2 * program + is_server * 1, program, is_server)
+        for group in groups(keys):
+            key, row = int(keys[group[0]]), int(rows[group[0]])
+            role = ROLES[key % 2]
+            end = self.setdefault(key, End(role, int(involved.numbers[involved.of[row]]), int(side[row])))
+            end.stalls += len(group)
+            ports = pick(port, group)
+            end.ports |= {lowest(ports), highest(ports)}
 
     @property
     def role(self) -> Roles | None:
         """The role all of them have; "both" when they differ; None when there are none."""
-        return "both" if len(self.roles) > 1 else next(iter(self.roles), None)
+        roles = {end.role for end in self.values()}
+        return "both" if len(roles) > 1 else next(iter(roles), None)
 
 
 class Sums:
@@ -180,20 +214,23 @@ class Sums:
 
     Attributes
     ----------
-    whole : by name
+    whole : by name; a connection that is seen twice counts once
+    both_ways : connections of which both ends are seen to send
     by_role : by name and role, of what each side has its own
     round_trip : from the capture point to the ends of a role and back, where a handshake shows it
     """
 
     def __init__(self, connections: Table) -> None:
         self.whole = dict.fromkeys(("syns", "answered", "repeat", "stalls", "stalled"), 0)
+        self.both_ways = 0
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
         for rows, _ in _chunks(connections):
             client = rows["client"]
             for name in self.whole:
-                self.whole[name] += total(rows[name])
+                self.whole[name] += total(each(lambda number, again: number * (1 - again), rows[name], rows["again"]))
+            self.both_ways += total(each(lambda one, two: (one > 0) & (two > 0), *by_client(rows, "packets", client)))
             for name in sided:
                 for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
                     self.by_role[name][role] += total(column)
@@ -210,6 +247,39 @@ def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]
     return of_clients, of_servers
 
 
+def mark_seen_again(connections: Table) -> None:
+    """Mark those that are another one seen elsewhere, before or after NAT: the same SYNs at once, the same data."""
+    found = array("q")
+    for rows, _ in _chunks(connections):
+        found.extend(syns for syns in map(int, each(_syns, rows["syn", 0], rows["syn", 1])) if syns >= 0)
+    if len(distinct(as_column(found))) == len(found):
+        return
+    columns = connections.layout.columns
+    seen: dict[tuple[int, int, int], tuple[int, int]] = {}
+    for row in connections.rows():
+        syns = _syns(row[columns["syn", 0]], row[columns["syn", 1]])
+        same = (syns, row[columns["payload", 0]], row[columns["payload", 1]])
+        number, at = row[columns["number"]], row[columns["first_ts"]]
+        first, began = seen.setdefault(same, (number, at))
+        if syns >= 0 and number != first and abs(at - began) <= COPY:
+            connections.fill_in(number, "again", 1)
+
+
+def _syns(one: Any, two: Any) -> Any:
+    """Both sequence numbers as one; -1 where one is missing."""
+    return chosen((one >= 0) & (two >= 0), (one << 31) ^ two, -1)
+
+
+def astray(connections: Table) -> float:
+    """The share of all data segments that the capture lacks, or that it has only after their acknowledgement."""
+    sent = count = 0
+    for rows, _ in _chunks(connections):
+        for side in (0, 1):
+            sent += total(rows["data_segments", side])
+            count += total(rows["lost", side]) + total(rows["swapped", side])
+    return count / sent if sent else 0.0
+
+
 def _chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
     for begin, end in table.chunks():
         packed = table.read(begin, end)
@@ -222,10 +292,6 @@ def _less(wait: Any, reaction: Any) -> Any:
 
 def _differ(one: Any, other: Any) -> Any:
     return one != other
-
-
-def _end_number(program: Any, port: Any, is_server: Any) -> Any:
-    return (program << 17) | (port << 1) | (is_server * 1)
 
 
 def _is_unanswered(number: Any, open_number: Any, greeted: Any) -> Any:

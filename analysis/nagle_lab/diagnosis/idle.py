@@ -10,8 +10,8 @@ proof of the whole capture.
 from enum import StrEnum
 from typing import Any
 
+from nagle_lab.diagnosis.delayed_acks import LATEST, is_late
 from nagle_lab.diagnosis.population import Column, Columns, each, pick, tally, total, where
-from nagle_lab.diagnosis.proof import LATEST, is_late
 from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms

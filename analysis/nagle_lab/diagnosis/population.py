@@ -53,6 +53,15 @@ class Columns:
         return column.astype("i8")
 
 
+def as_column(numbers: Sequence[int]) -> Column:
+    """A column of them; of an array where there are many."""
+    if not is_large(len(numbers)):
+        return list(numbers)
+    import numpy as np  # noqa: PLC0415
+
+    return np.asarray(numbers)
+
+
 def is_array(column: Column) -> bool:
     """Whether it is one of NumPy's."""
     return not isinstance(column, list | tuple | range)

@@ -2,239 +2,193 @@
 
 A stall is three segments of one connection, named by frame:
 
-    trigger   X sends a segment smaller than the MSS; it stays unacknowledged, so Nagle holds X's next small one
-              (RFC 896; RFC 9293 §3.7.4; Linux holds only behind a *small* one, tcp_minshall_check)
-    late ACK  Y, with nothing to say, acknowledges it only when its delayed-ACK timer fires (RFC 1122 §4.2.3.2)
+    trigger   X sends a segment; it stays unacknowledged, so Nagle holds X's next small one (RFC 896; RFC 9293 §3.7.4;
+              Linux holds only behind a *small* one, tcp_minshall_check)
+    late ACK  Y acknowledges it only when its delayed-ACK timer fires (RFC 1122 §4.2.3.2)
     release   X sends what it held, at once: no slower than X's TCP reacts at this capture point
 
-The machine (:mod:`nagle_lab.tcp.machine`) collects every such triple, the *candidates*; :func:`prove` keeps those
-whose release was caused by the ACK. That takes what only the whole capture shows: how fast each end's TCP reacts,
-whether the sender ever put a small segment behind an unacknowledged small one (then Nagle is off), and how often
-its data follows a late ACK by chance.
+The machine (:mod:`nagle_lab.tcp.machine`) collects such triples, the *candidates*. Something else may have come
+between ACK and release: a program that pauses, that waits for the ACK itself, or for a database. So the candidates of
+one program are judged together, and what cannot be told is left open, never silently clean. docs/proof.md has the
+hypotheses, the evidence for each, and where the limits were measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
+from nagle_lab.diagnosis.candidates import Candidates
+from nagle_lab.diagnosis.far import held_far
+from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.near import COARSE, HELD, held_near
 from nagle_lab.diagnosis.population import (
-    Column,
-    Columns,
     among,
     chosen,
     each,
-    extended,
     groups,
     highest,
-    in_order,
-    least,
-    most,
+    lowest,
     percentile,
     pick,
-    replaced,
     total,
     where,
 )
-from nagle_lab.tcp.machine import LATE, MS
+from nagle_lab.diagnosis.programs import Program, at_least
+from nagle_lab.diagnosis.timing import (
+    FEW,
+    LATE_NEAR,
+    MANY,
+    MOST_LOOKED_AT,
+    NEAR,
+    SOME,
+    US,
+    Known,
+    Setting,
+    know,
+    late_ones,
+    middle_half,
+)  # fmt: skip
+from nagle_lab.tcp.machine import MS, Echo
 
-# No delayed-ACK timer fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is late and
-# came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
-SOONEST_TIMER = 30 * MS
-
-# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
-# network, the capturing machine, or its clock, which was set.
-LATEST = 500 * MS
-
-# A release is caused by the ACK when it follows within the sender's fastest reaction plus this. Measured against
-# system-call times: true releases 1-51 µs after the ACK, pauses of the application 1.2 ms and more (docs/proof.md).
-RELEASE_MARGIN = 300_000  # ns
-
-# Without a handshake the sender's round trip to the capture point is only bounded from above by what it answered.
-UNKNOWN_ROUND_TRIP = 1 * MS
-
-# Data that follows a late ACK later than a release, but within this, is the application's own pause: it tells how
-# likely coincidence is.
-PAUSE = 40 * MS
-
-# Where a sender's releases show how they spread, one may be at least this much later than its neighbours: twice the
-# slowest true release seen at a sender's own capture.
-RELEASE_SPREAD = 100_000  # ns
-NOTHING = -(1 << 62)  # ns, a margin nobody keeps
-NEIGHBOURS = 4  # so many before a release, or after it, tell how late the queues made it: all but the earliest
-
-# What queues between the sender and the capture point are believed to add to a release, at most.
-QUEUEING = 5 * MS
-
-# So many candidates of one sender show whether its releases follow the ACK or its own clock.
-POPULATION = 10
+BLIND = 100 * US  # step of a clock by which distances say nothing
+MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 
 
-def is_late(wait: Any, reaction: Any) -> Any:
-    """Whether an ACK took longer than its sender's fastest, its ``reaction``, by what a delayed-ACK timer adds.
+def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
+    """Judge the candidates of one program."""
+    c = c.only(each(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
+    unseen = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
+    c = c.only(each(lambda frame: frame > 0, c.ack_frame))
+    known = know(program, setting, c)
+    _find_round_trips(known, judged)
+    late = late_ones(c, known, judged)
+    if not len(late):
+        judged.leave(total(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
+        return
+    usual = percentile(late.wait, 50)
+    known = replace(known, sent_before=_sent_before(late, known, usual))
+    late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
+    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
+    if _is_blind(pure, known):
+        _judge_by_own_clock(pure, known, judged)
+        return
+    held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
+    held = _without_pauses(held, pure)
+    if len(held):
+        at_sender = Ground.REPETITION_AT_SENDER if len(held) >= FEW else Ground.PROMPTNESS
+        judged.accept(held, Ground.REPETITION_ON_PATH if known.is_far else at_sender, _hold(held, known))
+    _judge_unseen(unseen, held, known, judged, usual)
+    _judge_ridden(ridden, known, judged)
 
-    At this capture point, ns; at least :data:`LATE`, and less than :data:`LATEST`.
+
+def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
+    """Whether Nagle's algorithm may hold a segment of that size; behind a full one unless the window is seen to."""
+    divisor = chosen(full > 0, full, 1 << 40)
+    is_small = (released < divisor) & (released % divisor > 0)
+    return is_small & ((trigger % divisor > 0) | (full_waits < 2))
+
+
+def _sent_before(late: Candidates, known: Known, usual: float) -> int:
+    """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
+
+    Without what may have become of ACKs that the capture lost or swapped.
     """
-    return (wait - reaction >= LATE) & (wait - reaction < LATEST)
+    unheld, disorder = known.program.unheld, known.setting.disorder
+    count = total(each(lambda echo: echo == Echo.BEFORE, late.echo))
+    count += sum(at_least(unheld[echo], usual / 2) for echo in (Echo.BEFORE, Echo.UNKNOWN))
+    if not disorder:
+        return count
+    if len(unheld[Echo.BEFORE]):  # timestamps tell most of the lost ones
+        return count if count > disorder * (len(late) + count) else 0
+    return count if count > max(0.3 * len(late), 3 * disorder * (len(late) + count) + 1) else 0
 
 
-def is_before_timer(wait: Any, reaction: Any) -> Any:
-    """Whether a late ACK came sooner than a delayed-ACK timer can fire: something else sent it."""
-    return wait - reaction < SOONEST_TIMER
+def _find_round_trips(known: Known, judged: Judged) -> None:
+    """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
+    early, base = known.early, known.own if known.is_far and known.own else 0
+    prompt = where(each(lambda release: (release - base <= 300 * US) & (release - base >= -300 * US), early.release))
+    if len(early) >= MANY and at_least(known.program.unheld[Echo.BEFORE], 0) <= len(early) / 10:
+        judged.round_trips.append(pick(early.row, prompt))
 
 
-@dataclass(frozen=True)
-class Ends:
-    """What the whole capture shows of the sender of each of n candidates, and of its peer. Columns (n,)."""
-
-    reaction: Column  # ns, the sender's fastest; 0 unknown
-    peer_reaction: Column
-    handshake: Column  # both SYNs are in the capture
-    nagle_off: Column  # how often the sender put a small segment behind an unacknowledged small one
-    program: Column  # number of the sender's program
-    half: Column  # tells half-connections apart, among these candidates only
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What :func:`prove` decided of candidates: which are stalls, and why the others are none."""
-
-    stalls: Column  # numbers of rows
-    round_trips: Column  # of those held until an ACK that came after a round trip, not from a timer
-    nagle_off: int  # the sender is seen not to wait for ACKs: Nagle is off
-    not_late: int  # the ACK took a round trip, or longer than any delayed-ACK timer
-    later_release: int  # the data came later than the ACK explains: the application's own pause
-    coincidence: int  # close to the ACK, but not more often than chance puts it there
+def _hold(held: Candidates, known: Known) -> Hold:
+    """What an early ACK let go had been written by then; what came later than it had not."""
+    usual, early = percentile(held.wait, 50), known.early
+    written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
+    if len(written_by) < FEW:
+        return Hold(len(held), 0, usual)
+    base = known.own or 0
+    paused = early.only(each(lambda release: release > NEAR + base, early.release))
+    shortest = percentile(paused.since, 10) if 2 * len(paused) > len(written_by) else 0
+    return Hold(len(held), max(usual - percentile(written_by, 90), 0), max(usual - shortest, 0))
 
 
-def prove(candidates: Columns, ends: Ends) -> Proof:
-    """Keep the candidates whose release the ACK caused; rows (n,) of ``candidate`` in tcp/engine.h."""
-    wait, release, peer = candidates["wait"], candidates["release"], ends.peer_reaction
-    off = _nagle_off(release, ends)
-    round_trip = each(_round_trip, ends.handshake, ends.reaction)
-    excess = each(lambda after, trip: after - trip, release, round_trip)
-    early = each(_early, ends.handshake, round_trip)
-    late = each(is_late, wait, peer)
-    delayed = where(each(lambda late, off: late & (off == 0), late, off))
-    stalls, prompt, coincidence = [], 0, 0
-    for group in groups(pick(ends.program, delayed)):
-        rows = pick(delayed, group)
-        caused, by_chance = _caused(*(pick(column, rows) for column in (wait, release, excess, early)))
-        prompt += len(caused)
-        if by_chance:
-            coincidence += len(caused)
-        else:
-            stalls.append(pick(rows, caused))
-    return Proof(
-        stalls=in_order(stalls),
-        round_trips=where(each(_waits_for_round_trip, wait, peer, off, excess)),
-        nagle_off=total(off),
-        not_late=total(each(lambda late, off: (late == 0) & (off == 0), late, off)),
-        later_release=len(delayed) - prompt,
-        coincidence=coincidence,
-    )
+def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
+    """Without the few of a connection that end where a pause of many others ends: held for next to nothing."""
+    dropped: set[int] = set()
+    by_connection = {int(pure.connection[group[0]]): pure.picked(group) for group in groups(pure.connection)}
+    for group in groups(held.connection):
+        same = by_connection[int(held.connection[group[0]])]
+        is_held = among(same.row, held.row)
+        rest = same.picked([row for row, one in enumerate(is_held) if not one])
+        if len(rest) > len(same) / 2 and len(rest) >= FEW and middle_half(rest.since) < 3 * MS:
+            earliest = percentile(rest.since, 25) - MS
+            dropped |= {int(row) for row in group if held.since[row] >= earliest}
+    return held.picked([row for row in range(len(held)) if row not in dropped]) if dropped else held
 
 
-def _round_trip(handshake: Any, reaction: Any) -> Any:
-    """From the capture point to the sender and back, ns: its fastest reaction, when a handshake shows it."""
-    return chosen(handshake > 0, reaction, least(reaction, UNKNOWN_ROUND_TRIP))
+def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
+    """Releases behind ACKs that the capture lacks: as long silent as proved ones, they were held as those were."""
+    if len(held):
+        low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
+        alike = unseen.only(each(lambda wait: (wait >= low) & (wait <= high), unseen.wait))
+        if len(alike):
+            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, known))
+        return
+    count = total(each(lambda wait: wait >= usual / 2, unseen.wait))
+    judged.leave(count if count >= FEW else 0, Obstacle.CAPTURE_INCOMPLETE)
 
 
-def _early(handshake: Any, round_trip: Any) -> Any:
-    """How much sooner than after a round trip a release may pass, ns; without a handshake it may be anything less."""
-    return chosen(handshake > 0, most(round_trip // 8, RELEASE_MARGIN), round_trip)
+def _is_blind(pure: Candidates, known: Known) -> bool:
+    """Whether the clock's steps are too large for distances."""
+    step, own = known.setting.step, known.own
+    if known.is_far:
+        return step > BLIND and not (own is not None and step <= own / 8)
+    return step > BLIND or (step > COARSE and len(pure) < 30)
 
 
-def _waits_for_round_trip(wait: Any, peer: Any, off: Any, excess: Any) -> Any:
-    """Whether a candidate is Nagle's algorithm waiting for an ACK that was not delayed."""
-    return (wait - peer < LATE) & (off == 0) & (excess <= RELEASE_MARGIN)
+def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
+    """The ends' own clocks, in their timestamps, still tell pauses from what might be releases."""
+    paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
+    if len(paces) >= SOME and len(paces) > len(pure) / 2:
+        unsure = total(each(lambda pace: pace < 2, paces))
+    else:
+        limit = (known.own or 0) + 2 * known.setting.step + MS
+        unsure = total(each(lambda release: release <= limit, pure.release))
+    judged.leave(unsure, Obstacle.COARSE_CLOCK)
+    judged.reject(len(pure) - unsure, Rejected.LATER_RELEASE)
 
 
-def _nagle_off(release: Column, ends: Ends) -> Column:
-    """Whether each candidate's sender is seen not to wait for ACKs: 0 or 1.
-
-    It put a small segment behind an unacknowledged small one; or its data passes sooner after an ACK than an answer
-    to that could: it was sent before the ACK arrived.
-    """
-    sooner = where(each(_is_sent_before_ack, release, ends.handshake, ends.reaction))
-    before_acks = among(ends.half, pick(ends.half, sooner))
-    return each(lambda count, before: ((count > 0) | before) * 1, ends.nagle_off, before_acks)
-
-
-def _is_sent_before_ack(release: Any, handshake: Any, reaction: Any) -> Any:
-    return (handshake > 0) & (reaction > RELEASE_MARGIN) & (2 * release < reaction)
-
-
-def _caused(wait: Column, release: Column, excess: Column, early: Column) -> tuple[Column, bool]:
-    """Which of one sender's candidates (n,) came when the ACK explains it, and whether chance explains them all."""
-    since_trigger = each(lambda wait, release: wait + release, wait, release)
-    margin = _margins(since_trigger, excess)
-    caused = where(each(lambda excess, margin, early: (excess <= margin) & (excess >= -early), excess, margin, early))
-    beyond = each(lambda excess, margin: excess - margin, excess, margin)
-    width = int(percentile(margin, 50) + highest(early))
-    return caused, _is_chance(len(caused), beyond, width)
+def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
+    """Late ACKs that came with data: what follows may be an answer, unless writes were merged in it meanwhile."""
+    limit = (known.own or 0) * 9 // 8 + 300 * US if known.is_far else 2 * HELD
+    prompt = ridden.only(each(lambda release: release <= limit, ridden.release))
+    if len(ridden) < SOME or len(prompt) <= 0.7 * len(ridden):
+        return
+    if len(_merged_writes(prompt, known)) < max(FEW, 0.3 * len(ridden)):
+        return
+    if known.is_far:
+        judged.leave(len(prompt), Obstacle.ACK_ON_DATA)
+    else:
+        judged.accept(prompt, Ground.MERGED_WRITES, _hold(prompt, known))
 
 
-def _margins(since_trigger: Column, excess: Column) -> Column:
-    """How much slower than its fastest reaction a sender's releases may be, (n,) ns; in order of their ACKs.
-
-    Away from the sender, queues add to a release what they add to its neighbours. So many releases are compared, each
-    with the next: those an ACK caused keep their distance from the ACK while the time since the trigger varies with
-    the timer; those the application timed keep their distance from the trigger instead, and none is a release. Where
-    they follow the ACK, each may be as late as its neighbours are, and vary as much as they do.
-    """
-    strict = each(lambda excess: excess * 0 + RELEASE_MARGIN, excess)
-    near = where(each(lambda excess: excess <= PAUSE, excess))
-    if len(near) < POPULATION:
-        return strict
-    from_ack, from_trigger = pick(excess, near), pick(since_trigger, near)
-    steps = each(_step, from_ack[:-1], from_ack[1:])  # between two releases
-    step_from_ack = percentile(steps, 50)
-    step_from_trigger = percentile(each(_step, from_trigger[:-1], from_trigger[1:]), 50)
-    if 2 * step_from_trigger < step_from_ack:  # what an ACK releases varies with the ACK and more, never less
-        return each(lambda excess: excess * 0 + NOTHING, excess)
-    if 2 * step_from_ack > step_from_trigger and 2 * _spread(from_ack) > _spread(from_trigger):
-        return strict
-    middle = percentile(from_ack, 50)
-    spread = max(RELEASE_SPREAD, min(2 * middle, RELEASE_MARGIN))
-    widest = QUEUEING if middle > RELEASE_SPREAD else RELEASE_MARGIN  # no queue, no widening
-    slack = int(max(6 * percentile(steps, 25), spread))  # small steps, even where pauses are many
-    queued = each(lambda late: most(least(late + slack, widest), RELEASE_SPREAD), _queued(from_ack))
-    return replaced(strict, near, queued)
-
-
-def _step(one: Any, other: Any) -> Any:
-    return abs(other - one)
-
-
-def _queued(from_ack: Column) -> Column:
-    """How late the queues made each release (n,): all but the earliest of its neighbours before it, or after it."""
-    count = len(from_ack)
-    padded = extended(from_ack[NEIGHBOURS:0:-1], from_ack, from_ack[-2 : -2 - NEIGHBOURS : -1])  # mirrored
-    runs = each(_second_least, *(padded[at : at + count + NEIGHBOURS] for at in range(NEIGHBOURS + 1)))
-    return each(most, runs[:count], runs[NEIGHBOURS : NEIGHBOURS + count])
-
-
-def _second_least(first: Any, second: Any, *others: Any) -> Any:
-    lowest, next_lowest = least(first, second), most(first, second)
-    for time in others:
-        next_lowest = least(next_lowest, most(lowest, time))
-        lowest = least(lowest, time)
-    return next_lowest
-
-
-def _spread(times: Column) -> float:
-    """The range of the middle half."""
-    return percentile(times, 75) - percentile(times, 25)
-
-
-def _is_chance(prompt: int, beyond: Column, width: int) -> bool:
-    """Whether one sender's ``prompt`` releases are no more than pauses ending anywhere would put next to an ACK.
-
-    Under Nagle the ACK itself causes the release, so releases pile up right behind it; an application's pauses end
-    evenly over the milliseconds that follow. ``beyond`` (n,) is how much later than allowed each came; prompt ones,
-    within ``width`` (all ns), count when they exceed by three standard deviations what the later ones predict.
-    """
-    expected = 0.0
-    for span in (10 * width, PAUSE):
-        later = total(each(lambda late: (late > 0) & (late <= span), beyond))  # noqa: B023 - applied at once
-        expected = max(expected, width * later / span)
-    return bool(prompt <= expected + 3 * expected**0.5)
+def _merged_writes(c: Candidates, known: Known) -> Candidates:
+    """Those whose size is a sum of sizes that the program sends apart elsewhere, if it sends only a few sizes."""
+    pieces = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
+    if len(pieces) > MOST_SIZES:
+        return c.picked([])
+    sums = {
+        size for size in pieces
+        if any(piece < size and (size - piece in pieces or size % piece == 0) for piece in pieces)
+    }  # fmt: skip
+    return c.only(among(c.released_bytes, sorted(sums)))

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.judged import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.verdict import Verdict
 
 SCHEMA: Literal["nagle-lab/1"] = "nagle-lab/1"
@@ -59,7 +60,10 @@ class Quality(msgspec.Struct, frozen=True):
     damage: list[str]  # what is wrong with the file
     not_decoded: dict[str, Count]  # packets left out, by what they are
     handshakes: Count  # connections whose handshake is in the capture
-    rejected: dict[str, Count]  # trigger, late ACK and data in sequence, but not a stall, and why
+    rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
+    unresolved: dict[Obstacle, Count]  # those of which it cannot be told, and why
+    clock_step_us: Number  # of the stamps: what is shorter cannot be told
+    astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -69,6 +73,20 @@ class Spread(msgspec.Struct, frozen=True):
     p95: float
     p99: float
     max: float
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Between these two."""
+
+    low: Number
+    high: Number
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Idle gaps that have one cause in common."""
+
+    count: Count
+    total_ms: Number
 
 
 class Histogram(msgspec.Struct, frozen=True):
@@ -94,7 +112,10 @@ class Summary(msgspec.Struct, frozen=True):
     packets_by: dict[Role, Count]  # sent, by role
     segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
+    hold_ms: Range | None  # in the median stall: how long the data was held, of the wait
     release_us: Spread | None
+    round_trips: Silence  # Nagle's algorithm waited for ACKs that were not delayed
+    grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
     round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
     captured_near: Place | None  # the role, "both" ends, "neither"; None without handshakes
@@ -108,13 +129,6 @@ class Summary(msgspec.Struct, frozen=True):
     held_by: Roles | None
     delayed_by: Roles | None
     remedy: str | None
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Idle gaps that have one cause in common."""
-
-    count: Count
-    total_ms: Number
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -155,7 +169,7 @@ class Stall(msgspec.Struct, frozen=True):
     held_by: Endpoint
     delayed_by: Endpoint
     trigger_frame: Frame
-    ack_frame: Frame
+    ack_frame: Frame | None  # None: the capture lacks the ACK, and the release's timestamp tells of it
     release_frame: Frame
     wait_ms: Number
     release_us: float

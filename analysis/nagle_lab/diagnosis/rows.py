@@ -95,20 +95,40 @@ class StallRows(_Rows[Stall], Stalls):
         self._ends = lru_cache(_AT_ONCE)(self._ends_of)
 
     def typical(self) -> Stall:
-        """The first stall whose wait is the median one, to the microsecond: the one to show."""
+        """The first stall whose wait is the median one, to the microsecond; with its ACK, if there is one."""
         percentiles = self._findings.wait.percentiles([50])
         assert percentiles is not None, "there is no stall"
-        wait = LAYOUTS["candidate"].columns["wait"]
+        columns = LAYOUTS["candidate"].columns
+        wait, ack = columns["wait"], columns["ack_frame"]
+        without_ack = None
         for row in self._table.rows():
             if round(row[wait] / 1e3) == percentiles[0]:
-                return self._make(row)
-        raise AssertionError("the median was observed")
+                if row[ack]:
+                    return self._make(row)
+                without_ack = without_ack or row
+        assert without_ack, "the median was observed"
+        return self._make(without_ack)
 
     def _make(self, row: tuple[Any, ...]) -> Stall:
-        connection, trigger, ack, released, wait, release, _, exchange, trigger_bytes, released_bytes, side = row
+        (
+            connection,
+            trigger,
+            ack,
+            released,
+            wait,
+            release,
+            *_,
+            exchange,
+            trigger_bytes,
+            released_bytes,
+            side,
+            _,
+            _,
+            _,
+        ) = row
         held_by, delayed_by = self._ends(connection, side)
         return Stall(
-            connection, exchange + 1, held_by, delayed_by, trigger, ack, released, round(wait / 1e6, 3),
+            connection, exchange + 1, held_by, delayed_by, trigger, ack or None, released, round(wait / 1e6, 3),
             round(release / 1e3, 3), trigger_bytes, released_bytes,
         )  # fmt: skip
 

@@ -6,9 +6,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nagle_lab.capture.capture import Capture
-from nagle_lab.diagnosis.findings import Findings, Named
+from nagle_lab.diagnosis.findings import End, Ends, Findings
 from nagle_lab.diagnosis.idle import Cause
-from nagle_lab.diagnosis.result import SCHEMA, Histogram, Place, Quality, Result, Silence, Source, Spread, Summary
+from nagle_lab.diagnosis.result import (
+    SCHEMA,
+    Histogram,
+    Place,
+    Quality,
+    Range,
+    Result,
+    Silence,
+    Source,
+    Spread,
+    Summary,
+)
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
@@ -21,7 +32,10 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
     damage = _damage(capture)
-    verdict, reason = decide(totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back)
+    verdict, reason = decide(
+        totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
+        one_way=not findings.sums.both_ways, astray=findings.astray, unresolved=findings.obstacles,
+    )  # fmt: skip
     return Result(
         schema=SCHEMA,
         source=_source(capture, totals),
@@ -70,6 +84,9 @@ def _quality(capture: Capture, totals: Counted, findings: Findings) -> Quality:
         not_decoded=dict(most_first) | copies,
         handshakes=findings.sums.whole["syns"],
         rejected=dict(findings.rejected),
+        unresolved=dict(findings.obstacles),
+        clock_step_us=totals.step / 1e3,
+        astray_share=round(findings.astray, 4),
     )
 
 
@@ -90,7 +107,10 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         packets_by=by_role["packets"],
         segments_by=by_role["segments"],
         wait_ms=wait,
+        hold_ms=_hold(findings),
         release_us=_spread(findings.release),
+        round_trips=Silence(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
+        grounds=dict(findings.grounds),
         ack_timer_ms=_median(findings.ack_timer, 1e3),
         round_trip_us=round_trips,
         captured_near=_near(*round_trips.values()),
@@ -103,7 +123,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         packets_per_exchange=round(totals.segments / total, 2) if total else 0.0,
         held_by=findings.held.role,
         delayed_by=findings.delayed.role,
-        remedy=_remedy(findings, wait),
+        remedy=_remedy(findings),
     )
 
 
@@ -122,20 +142,42 @@ def _stall_reason(findings: Findings, summary: Summary) -> str:
     )
 
 
-def _named(findings: Findings, ends: Named) -> str:
-    """ "the server (10.0.0.2:80)" for one end, "the client" for many, else "both ends"."""
-    if ends.role == "both":
-        return "both ends"
-    return f"the {ends.role} ({end_of(findings, *ends.only)})" if ends.only else f"the {ends.role}"
+def _named(findings: Findings, ends: Ends) -> str:
+    """ "the server (10.0.0.2:80)" for one end; the two with the most stalls, and how many more there are."""
+    if len(ends) == 1:
+        (end,) = ends.values()
+        return f"the {end.role} ({_address(findings, end)})"
+    most = sorted(ends.values(), key=lambda end: -end.stalls)
+    named = [f"the {end.role} {_address(findings, end)} ({end.stalls} times)" for end in most[:2]]
+    more = len(ends) - len(named)
+    return f"{', '.join(named)} and {more} more" if more else " and ".join(named)
 
 
-def _remedy(findings: Findings, wait: Spread | None) -> str | None:
-    if not wait:
+def _address(findings: Findings, end: End) -> str:
+    """Address and port; without the port for a client that had several."""
+    endpoint = end_of(findings, end.connection, end.side)
+    return str(endpoint) if len(end.ports) == 1 else endpoint.ip
+
+
+def _hold(findings: Findings) -> Range | None:
+    """Of the program with the most stalls."""
+    if not findings.holds:
+        return None
+    most = max(findings.holds, key=lambda hold: hold.stalls)
+    return Range(round(most.low / 1e6, 3), round(most.high / 1e6, 3))
+
+
+def _remedy(findings: Findings) -> str | None:
+    hold = _hold(findings)
+    if not hold:
         return None
     held, delayed = _named(findings, findings.held), _named(findings, findings.delayed)
+    saving = (
+        f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
+    )
     return (
         f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
-        f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves up to {wait.p50:.1f} ms per stalled exchange."
+        f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves {saving} ms per stalled exchange."
     )
 
 

@@ -1,11 +1,16 @@
 """The rule: what the proof of a whole capture amounts to."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
+from nagle_lab.diagnosis.judged import Obstacle
 from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
+
+# CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
+MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
 
 
 class Verdict(StrEnum):
@@ -18,13 +23,26 @@ class Verdict(StrEnum):
 
 
 def decide(
-    tcp_packets: int, exchanges: int, stalls: int, damage: list[str], *, set_back: bool = False
+    tcp_packets: int,
+    exchanges: int,
+    stalls: int,
+    damage: list[str],
+    *,
+    set_back: bool = False,
+    one_way: bool = False,
+    astray: float = 0.0,
+    unresolved: Mapping[Obstacle, int] | None = None,
 ) -> tuple[Verdict, str]:
     """The verdict on one capture and, for all but STALL, what a person can do about it.
 
-    ``damage`` lists what is wrong with the file. A stall is proved by the three segments that show it, so damage
-    elsewhere does not take it back; but nothing can be called clean from a part of a capture. A clock that was seen
-    ``set_back`` proves nothing: its times cannot be compared.
+    Parameters
+    ----------
+    damage : what is wrong with the file. A stall is proved by the segments that show it, so damage elsewhere does not
+        take it back; but nothing can be called clean from a part of a capture.
+    set_back : the clock was; then it proves nothing, for its times cannot be compared
+    one_way : every connection is seen in one direction only
+    astray : share of the data segments that the capture lacks, or has after their acknowledgement
+    unresolved : how often it could not be told whether an ACK released what followed, and why
     """
     if not tcp_packets:
         return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
@@ -32,12 +50,50 @@ def decide(
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)
+    reason = _what_hinders(exchanges, one_way=one_way, astray=astray, unresolved=unresolved or {})
+    if reason:
+        return Verdict.INCONCLUSIVE, reason
+    return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
+
+
+def _what_hinders(exchanges: int, *, one_way: bool, astray: float, unresolved: Mapping[Obstacle, int]) -> str:
+    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
+    if sum(unresolved.values()) > MOST_UNRESOLVED * exchanges:
+        obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
+        return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
+    if astray > MOST_ASTRAY:
+        return (
+            f"{astray:.0%} of the data segments are missing in the capture, or come after their acknowledgement; "
+            "capture at one interface of one host, with `-B 16384`"
+        )
+    if one_way:
+        return "it has one direction of each connection only; capture where both pass"
     if exchanges < ENOUGH_EXCHANGES:
-        return Verdict.INCONCLUSIVE, (
+        return (
             f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
         )
-    return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
+    return ""
+
+
+_AT_THE_SENDER = "capture at the end that sends it"
+_WHY = {
+    Obstacle.LIKE_A_PROGRAM: "data followed a late ACK later than a kernel lets go what Nagle's algorithm held, and "
+    "sooner than by chance: a program that waits for something else, or a hold on a busy machine; capture all "
+    "connections of the sending host together",
+    Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
+    "from the beginning of the connections, or at the sender",
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; " + _AT_THE_SENDER,
+    Obstacle.COARSE_CLOCK: "data followed a late ACK within the steps of the capture's clock; capture with time "
+    "stamps of a microsecond or less",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections the same server waits "
+    "for no ACK: a congestion window of one segment, or TCP_NODELAY on some of them only; look at `ss -ti` there",
+    Obstacle.COINCIDENCE: "data followed a late ACK at once, among pauses of any length; capture for longer",
+    Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that is missing in the capture, or comes later in it; capture "
+    "at one interface, with `-B 16384`",
+    Obstacle.ACK_ON_DATA: "data followed an acknowledgement that came with data: an answer, or what was held; "
+    + _AT_THE_SENDER,
+}
 
 
 def exit_code(verdict: Verdict, expected: Verdict | None = None) -> Exit:

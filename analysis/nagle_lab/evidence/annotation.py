@@ -9,6 +9,7 @@ from pathlib import Path
 from nagle_lab.capture.commented import copy_commented
 from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.evidence.ladder import parts_of
 
 MARK = "nagle-lab stall"
 COMMENT_FILTER = f'frame.comment contains "{MARK}"'
@@ -86,16 +87,19 @@ def comments(result: Result) -> Iterator[tuple[int, str]]:
 def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
     held, delaying = (f"the {end.role} ({end})" for end in (stall.held_by, stall.delayed_by))
     trigger, ack, release = stall.trigger_frame, stall.ack_frame, stall.release_frame
-    texts = (
-        f"trigger: {stall.trigger_bytes} B from {held}, a small segment. Until its ACK (frame {ack}, "
-        f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds the next one (frame {release}).",
-        f"late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
+    its_ack = f"frame {ack}" if ack else "not in this capture"
+    after = f"{stall.release_us:.1f} µs after the late ACK" if ack else "by its timestamp after the late ACK"
+    texts = {
+        trigger: f"trigger: {stall.trigger_bytes} B from {held}. Until its ACK ({its_ack}, "
+        f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds what comes next (frame {release}).",
+        ack: f"late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
         f"It releases frame {release}.",
-        f"release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
-        f"frame {trigger}; sent {stall.release_us:.1f} µs after the late ACK (frame {ack}).",
-    )
-    for frame, text in zip((trigger, ack, release), texts, strict=True):
-        yield frame, f"{name}, {text}"
+        release: f"release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
+        f"frame {trigger}; sent {after} ({its_ack}).",
+    }
+    for frame, text in texts.items():
+        if frame is not None:
+            yield frame, f"{name}, {text}"
 
 
 def frame_filter(result: Result) -> tuple[str, int]:
@@ -108,7 +112,7 @@ def frame_filter(result: Result) -> tuple[str, int]:
     frames: set[int] = set()
     length = selected = 0
     for stall in result.stalls:
-        new = {stall.trigger_frame, stall.ack_frame, stall.release_frame} - frames
+        new = parts_of(stall).keys() - frames
         length += sum(len(str(frame)) + 2 for frame in new)
         if length > LONGEST_FILTER - len("frame.number in {}"):
             break

@@ -31,6 +31,11 @@ class Ladder:
     stall: Stall | None = None
     file: str = ""  # that the frames are of
 
+    @property
+    def wait_ends(self) -> str:
+        """The part of the stall that ends the wait."""
+        return "release" if self.stall and self.stall.ack_frame is None else "late ACK"
+
     def row(self, part: str) -> Row:
         """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
         return next(row for row in self.rows if row.part == part)
@@ -76,8 +81,9 @@ def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
 
 
 def parts_of(stall: Stall) -> dict[int, str]:
-    """What each of the three frames is in a stall, in capture order."""
-    return {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
+    """What each of the three frames is in a stall, in capture order; the capture may lack the ACK."""
+    parts = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
+    return {frame: part for frame, part in parts.items() if frame is not None}
 
 
 def words_of(step: Step, ns: int, part: str, *more: str) -> list[str]:

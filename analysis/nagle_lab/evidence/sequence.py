@@ -47,7 +47,7 @@ def time_sequence(excerpt: Excerpt, stalls: Sequence[Stall]) -> TimeSequence:
     """An excerpt over time, with those of ``stalls`` that are wholly in it; the first of them says who is held."""
     steps = excerpt.steps
     frames = {step.frame for step in steps}
-    whole = [s for s in stalls if {s.trigger_frame, s.ack_frame, s.release_frame} <= frames]
+    whole = [s for s in stalls if parts_of(s).keys() <= frames]
     held = whole[0].held_by.role if whole else "server"
     parts = {frame: part for s in whole for frame, part in parts_of(s).items()}
     points = _points(steps, held, parts)

@@ -307,9 +307,11 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
     s->wire = (uint32_t)original;
     s->ip_id = p->ip_id;
     s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = s->sack = s->unused = 0, s->wscale = -1;
-    int64_t options_end = p->at + header < p->captured_end ? p->at + header : p->captured_end;
+    int64_t header_end = p->at + header, options_end = header_end < p->captured_end ? header_end : p->captured_end;
     p->at += TCP_HEADER;
     if (options_end > p->at)
         read_options(p, options_end - p->at, s);
+    if (s->wscale < 0 && options_end < header_end)
+        s->wscale = -2;
     return -1;
 }

@@ -47,7 +47,7 @@ class Segment(NamedTuple):
     window: int  # as on the wire, not scaled
     mss: int  # 0 without the option
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
-    wscale: int  # shift count; -1 without the option
+    wscale: int  # shift count; -1 without the option, -2 where the options were cut before it
     timestamps: int  # whether it has the option
     sack: int  # whether it carries SACK blocks
 
@@ -81,6 +81,8 @@ def decode(
             timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 4)
         else:
             mss, wscale, timestamps, tsval, tsecr, sack = read_options(buffer, at, end)
+        if wscale < 0 and packet.at + header > packet.captured_end:
+            wscale = -2
     return Segment._make((
         frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch, interface,
         sport, dport, offset_flags & 0xFFF, window, mss, packet.ip_id, wscale, timestamps, sack,

@@ -22,7 +22,7 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
     width = max(_INSIDE + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
     for row in ladder.rows:
-        if ladder.stall and row.part == "late ACK":
+        if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
             for words in (f"{wait}: {holds},", delays):
                 yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")

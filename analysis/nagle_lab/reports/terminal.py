@@ -10,7 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result import Result, Role, Spread, Stall
+from nagle_lab.diagnosis.judged import Ground
+from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, Summary
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
@@ -28,6 +29,15 @@ _NEAR = {
     "server": "at the server, or close to it",
     "both": "with both ends close by",
     "neither": "on the way between the ends",
+}
+
+
+GROUNDS = {
+    Ground.REPETITION_AT_SENDER: "as soon behind the ACK as only a kernel is, again and again",
+    Ground.PROMPTNESS: "as soon behind the ACK as only a kernel is; few exchanges",
+    Ground.REPETITION_ON_PATH: "one round trip behind the ACK, again and again",
+    Ground.TIMESTAMPS: "as long silent as those, and its timestamp echoes an ACK that the capture lacks",
+    Ground.MERGED_WRITES: "writes were merged until data carried the ACK",
 }
 
 
@@ -64,10 +74,16 @@ def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Co
                 ("held by", f"{stall.held_by.role} {stall.held_by}, {stall.released_bytes} B"),
                 ("behind", f"{stall.trigger_bytes} B in frame {stall.trigger_frame}, not yet acknowledged"),
                 ("delayed by", f"{stall.delayed_by.role} {stall.delayed_by}, {stall.wait_ms:.3f} ms"),
-                ("released", f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"),
+                ("released", _released(stall)),
             ]
         )
     )
+
+
+def _released(stall: Stall) -> str:
+    if stall.ack_frame is None:
+        return "after the late ACK, which this capture lacks: the release's timestamp echoes it"
+    return f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"
 
 
 def show_pair(pair: "Pair", to: Console) -> None:
@@ -130,7 +146,13 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
         ("wait", _spread(s.wait_ms)),
+        ("hold", _hold(s)),
         ("exchange", _spread(s.exchange_ms)),
+        ("round trips", _round_trips(s)),
+        (
+            "unresolved",
+            ", ".join(f"{count} × {obstacle.replace('_', ' ')}" for obstacle, count in q.unresolved.items()),
+        ),
     ]
     if q.damage:
         rows.append(("damage", "; ".join(q.damage)))
@@ -148,8 +170,27 @@ def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple
     return [
         ("held by", f"{held}: Nagle's algorithm, behind its own small unacknowledged segment"),
         ("delayed by", f"{delayed}: delayed ACK"),
+        ("proved by", "; ".join(f"{GROUNDS[ground]}, {count} times" for ground, count in s.grounds.items())),
         ("remedy", s.remedy),
     ]
+
+
+def _hold(s: Summary) -> str:
+    """How much of the wait the data was held, where the capture narrows that down."""
+    hold, wait = s.hold_ms, s.wait_ms
+    if not hold or not wait or (hold.low == 0 and hold.high >= wait.p50 - 0.05):
+        return ""
+    return f"{hold.low:.1f} to {hold.high:.1f} ms of the median wait: where the ACK came early, so did the data"
+
+
+def _round_trips(s: Summary) -> str:
+    """What Nagle's algorithm costs without any delayed ACK."""
+    if not s.round_trips.count:
+        return ""
+    return (
+        f"Nagle's algorithm held data {s.round_trips.count} times for a round trip, "
+        f"{s.round_trips.total_ms:.0f} ms in all; TCP_NODELAY at the sender saves that"
+    )
 
 
 def typical(result: Result, ladder: Ladder) -> list[RenderableType]:

@@ -7,7 +7,7 @@ captures: the shortest is the path's round trip, the others are only reported.
 from dataclasses import dataclass
 
 from nagle_lab.diagnosis.idle import Cause
-from nagle_lab.diagnosis.proof import POPULATION
+from nagle_lab.diagnosis.timing import MANY
 from nagle_lab.diagnosis.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
@@ -84,7 +84,7 @@ def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expecte
 
     ``capture`` is the one to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an
     exchange in which an end pauses as long as an ACK timer has none, and proves nothing. A stall is proved by its
-    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`POPULATION`
+    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`MANY`
     stalls are unsafe.
     """
     if noise.timer_late_us is None:
@@ -103,7 +103,7 @@ def _unsafe(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expec
         return f"{count} exchanges without a pause of {LATE_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
     if verdict is not Verdict.STALL:
         return ""
-    if expected.verdict == Verdict.CLEAN and total.stalls < POPULATION:
+    if expected.verdict == Verdict.CLEAN and total.stalls < MANY:
         # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
         return f"{total.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
     if (share := total.stalled_after_first) < wanted:

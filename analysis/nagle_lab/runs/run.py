@@ -171,7 +171,9 @@ def best_capture(manifest: Manifest, captures: dict[str, RunCapture]) -> str:
 
 def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunCapture]) -> tuple[Verdict, str]:
     """The verdict on the connections under test, if every witness and capture agrees; or STALL for one elsewhere."""
-    tested = {name: _on_tested(capture) for name, capture in captures.items() if capture.tested}
+    tested = _without_unsure(
+        {name: _on_tested(capture) for name, capture in captures.items() if capture.tested}, captures
+    )
     whole = {name: (Verdict(of.result.verdict), of.result.reason) for name, of in captures.items()}
     for verdict, verdicts in ((Verdict.INVALID, whole | tested), (Verdict.INCONCLUSIVE, tested)):
         problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
@@ -190,12 +192,27 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
     return (Verdict.STALL, "; ".join([reason, *elsewhere])) if elsewhere else (verdict, reason)
 
 
+def _without_unsure(
+    tested: dict[str, tuple[Verdict, str]], captures: dict[str, RunCapture]
+) -> dict[str, tuple[Verdict, str]]:
+    """Without captures from whose position it cannot be told, where another one decides."""
+    sure = {
+        name: said for name, said in tested.items()
+        if said[0] is not Verdict.INCONCLUSIVE or not captures[name].result.quality.unresolved
+    }  # fmt: skip
+    return sure if any(verdict in (Verdict.STALL, Verdict.CLEAN) for verdict, _ in sure.values()) else tested
+
+
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     """The analyzer's rule, applied to the connections under test of a capture alone."""
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return Verdict(result.verdict), result.reason
-    verdict, reason = decide(result.source.tcp_packets, total.exchanges, total.stalls, result.quality.damage)
+    quality = result.quality
+    verdict, reason = decide(
+        result.source.tcp_packets, total.exchanges, total.stalls, quality.damage,
+        astray=quality.astray_share, unresolved=quality.unresolved,
+    )  # fmt: skip
     if verdict is not Verdict.STALL:
         return verdict, reason
     held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))

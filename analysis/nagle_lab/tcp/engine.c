@@ -29,8 +29,9 @@ API int64_t nagle_lab_source(void) { return SOURCE; }
 /* How large the structs of engine.h are here, in the order of TABLES, then the interface's and the counters'. */
 API int64_t nagle_lab_size_of(int which)
 {
-    static const int64_t sizes[] = {sizeof(candidate), sizeof(late_ack), sizeof(idle_gap), sizeof(exchange),
-                                    sizeof(connection), sizeof(segment), sizeof(interface_), sizeof(counters)};
+    static const int64_t sizes[] = {sizeof(candidate), sizeof(unheld), sizeof(reaction), sizeof(late_ack), sizeof(idle_gap),
+                                    sizeof(exchange), sizeof(connection), sizeof(segment), sizeof(interface_),
+                                    sizeof(counters)};
     return which >= 0 && which < (int)(sizeof sizes / sizeof *sizes) ? sizes[which] : -1;
 }
 

@@ -7,20 +7,47 @@
 
 #include <stdint.h>
 
-/* A trigger, a late pure ACK and the data that followed it: a stall, if the proof says that the ACK released it. */
+/* A segment, the ACK of it, and the data that followed: a stall, if the proof says that the ACK was late and released it. */
 typedef struct {
     int64_t connection;
     int64_t trigger_frame;
-    int64_t ack_frame;
+    int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp tells of it */
     int64_t release_frame;
-    int64_t wait;            /* from trigger to late ACK */
-    int64_t release;         /* from late ACK to release */
-    int64_t idle;            /* from the connection's packet before the late ACK to it */
+    int64_t wait;            /* from trigger to ACK, or to release where the capture lacks the ACK */
+    int64_t release;         /* from ACK to release */
+    int64_t idle;            /* from the connection's packet before the ACK to it */
+    int64_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
+    int64_t clock;           /* the release's TSecr less its TSval, modulo 2**32; -1 without timestamps */
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;
-    int32_t side;            /* that sent trigger and release */
+    int8_t side;             /* that sent trigger and release */
+    uint8_t pure;            /* the ACK carried no data */
+    int8_t echo;             /* see Echo in machine.py */
+    uint8_t unused;
 } candidate;
+
+/* Data that was sent while the segment before it was unacknowledged, SHORT or longer after it. */
+typedef struct {
+    int64_t connection;
+    int64_t trigger_frame;
+    int64_t release_frame;
+    int64_t since;           /* from one to the other */
+    int32_t trigger_bytes;
+    int32_t released_bytes;
+    int8_t side;             /* that sent both */
+    int8_t echo;             /* see Echo in machine.py */
+    uint16_t unused;
+    int32_t unused_too;
+} unheld;
+
+/* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */
+typedef struct {
+    int64_t connection;
+    int64_t ns;
+    int32_t side;
+    int32_t kind;            /* see Reaction in machine.py */
+} reaction;
 
 /* A pure ACK that came at least LATE after what it acknowledges. */
 typedef struct {
@@ -54,17 +81,25 @@ typedef struct {
 typedef struct {
     int64_t number;          /* in order of appearance, from 0 */
     int64_t first_frame;
+    int64_t first_ts;
     int64_t packets[2];      /* sent by each side */
     int64_t segments[2];     /* the same, packets made by segmentation offload counted in parts */
     int64_t payload[2];
     int64_t wire[2];
     int64_t reaction[2];     /* shortest from a segment of the peer to this side's ACK of it; -1 none */
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
+    int64_t syn[2];          /* sequence number; -1 not captured */
+    int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
     int32_t nagle_off[2];    /* small segments sent behind unacknowledged small ones */
     int32_t fin_acks[2];     /* ACKs of bare FINs from a delayed-ACK timer of zero */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
                                 server; from 0, else -1 */
-    int32_t full_size;       /* payload of a full segment */
+    int32_t data_segments[2];
+    int32_t lost[2];         /* of these, after data that is not in the capture */
+    int32_t swapped[2];      /* of these, captured after their acknowledgement */
+    int32_t full_waits[2];   /* full segments that waited for an ACK: the congestion window was full */
+    int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
+    int32_t full_size;       /* payload of a full segment of both */
     int32_t answered;        /* exchanges with request and answer */
     int32_t repeat;          /* those of them that follow another */
     int32_t open;            /* number of an exchange without an answer; -1 none */
@@ -79,7 +114,7 @@ typedef struct {
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
     uint8_t greeted;         /* exchange 0 has no request: the server spoke first */
-    uint8_t unused;
+    uint8_t again;           /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT */
 } connection;
 
 /* What an engine has counted so far. */
@@ -90,6 +125,7 @@ typedef struct {
     int64_t connections;
     int64_t first_ts;
     int64_t last_ts;
+    int64_t step;            /* of the clock that stamped the segments */
     int64_t total[3];        /* of the durations to_ack, to_response, total */
 } counters;
 

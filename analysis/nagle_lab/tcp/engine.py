@@ -16,6 +16,7 @@ class Counted(NamedTuple):
     copies: int  # left out: the same packet, captured on another interface
     first_ts: int | None  # of the first segment, ns; None before there is one
     last_ts: int
+    step: int  # of the clock that stamped the segments, ns
     durations: Mapping[str, Durations]  # of answered exchanges, by the names of the fields of ``exchange``
     not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
 

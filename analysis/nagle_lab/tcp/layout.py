@@ -91,6 +91,17 @@ def read_layout(name: str, headers: str) -> Layout:
     return layout
 
 
-_SHARED = ("candidate", "late_ack", "idle_gap", "exchange", "connection", "counters", "segment", "interface_")
+_SHARED = (
+    "candidate",
+    "unheld",
+    "reaction",
+    "late_ack",
+    "idle_gap",
+    "exchange",
+    "connection",
+    "counters",
+    "segment",
+    "interface_",
+)
 _DECLARED = "".join(header.read_text(encoding="utf-8") for header in HEADERS)
 LAYOUTS = {name: read_layout(name, _DECLARED) for name in _SHARED}

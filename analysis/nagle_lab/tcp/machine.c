@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10, CONTROL = SYN | FIN | RST };
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
+enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768 };
 enum { SWEEP = 1 << 15, MANY = 1 << 15, BLOCK = 1 << 10 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
+enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, REACTIONS }; /* Reaction */
+enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
+static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000, COPY = 5000000;
 static const int64_t LATE = 20000000, IDLE = 20000000, AT_ONCE = 50000, PROBE = 200000000;
 static const int64_t TIME_WAIT = 60000000000, FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
@@ -32,8 +36,22 @@ typedef struct { /* PureAck */
     int64_t ack;
     int64_t acked_before;
     int64_t idle;
-    int had_room;
+    int64_t tsval; /* -1 none */
+    int64_t tsval_before;
+    uint16_t window;
+    uint8_t had_room;
 } pure_ack;
+
+typedef struct { /* of a segment, to tell a copy of it */
+    int64_t ts;
+    uint32_t seq;
+    uint32_t ack;
+    uint32_t tsval;
+    int32_t length;
+    uint16_t flags;
+    uint16_t window;
+    uint16_t ip_id;
+} identity;
 
 typedef struct { /* Half */
     int64_t seq;
@@ -48,6 +66,20 @@ typedef struct { /* Half */
     int64_t wire;
     sent data;
     pure_ack pure_ack;
+    pure_ack data_ack;
+    int64_t tsval;
+    int64_t ahead;
+    int32_t reactions[REACTIONS][2 * SAMPLES];
+    int64_t reacted[REACTIONS];
+    identity recent[RECENT];
+    uint64_t kept; /* how many there have been */
+    int32_t data_segments;
+    int32_t lost;
+    int32_t swapped;
+    int32_t full_waits;
+    int32_t full_size;
+    int32_t learning;
+    int32_t largest;
     sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
     int64_t syn;
     int64_t syn_window;
@@ -69,16 +101,9 @@ struct flow { /* Connection */
     uint32_t newer;
     int64_t number;
     int64_t first_frame;
+    int64_t first_ts;
     int64_t last_ts;
     int64_t packets;
-    struct { /* of the last packet, to tell a copy of it */
-        uint32_t seq;
-        uint32_t ack;
-        int32_t length;
-        uint16_t flags;
-        uint16_t window;
-        uint16_t ip_id;
-    } last;
     int64_t syn;
     int64_t syn_ts;
     int64_t handshake;
@@ -95,6 +120,7 @@ struct flow { /* Connection */
     uint8_t asking;
     uint8_t greeted;
     uint8_t has_candidates;
+    uint8_t is_copied;
     half halves[2];
 };
 
@@ -108,7 +134,10 @@ static inline flow *flow_at(const machine *m, uint32_t i) { return &m->blocks[i 
 
 static inline int client_of(const flow *f)
 {
-    return f->halves[0].syn >= 0 || f->halves[1].syn >= 0 ? 0 : f->opener > 0 ? f->opener : 0;
+    if (f->halves[0].syn >= 0 || f->halves[1].syn >= 0)
+        return 0;
+    int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
+    return one != two ? two : f->opener > 0 ? f->opener : 0;
 }
 
 static inline const sent *consuming(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
@@ -307,6 +336,20 @@ static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t
     return 0;
 }
 
+static inline int32_t full_segment(const half *x) { return x->largest ? x->largest : x->full_size; }
+
+static int add_reactions(machine *m, const flow *f)
+{
+    for (int side = 0; side < 2; side++)
+        for (int kind = 0; kind < REACTIONS; kind++)
+            for (int64_t i = 0; i < least(f->halves[side].reacted[kind], 2 * SAMPLES); i++) {
+                reaction row = {f->number, f->halves[side].reactions[kind][i], side, kind};
+                if (table_add(m, REACTION, &row, sizeof row))
+                    return -1;
+            }
+    return 0;
+}
+
 static int close_connection(machine *m, flow *f)
 {
     const half *one = &f->halves[0], *two = &f->halves[1];
@@ -315,19 +358,26 @@ static int close_connection(machine *m, flow *f)
     if (is_full < 0)
         return -1;
     connection row = {
-        .number = f->number, .first_frame = f->first_frame, .packets = {one->packets, two->packets},
+        .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .packets = {one->packets, two->packets},
         .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
         .wire = {one->wire, two->wire},
         .reaction = {one->reaction == NEVER ? -1 : one->reaction, two->reaction == NEVER ? -1 : two->reaction},
-        .handshake = f->handshake, .nagle_off = {one->nagle_off, two->nagle_off},
-        .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1}, .full_size = f->full_size,
+        .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead}, .nagle_off = {one->nagle_off, two->nagle_off},
+        .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
+        .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
+        .swapped = {one->swapped, two->swapped},
+        .full_waits = {one->full_waits, two->full_waits}, .full_segment = {full_segment(one), full_segment(two)},
+        .full_size = f->full_size,
         .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
         .last_stalled = -1, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
     };
     memcpy(row.address, f->address, 32);
-    if (f->has_candidates && (program_of(m, f->address, client ? f->port[0] : 0, &row.program[0]) ||
+    if ((f->has_candidates || one->nagle_off || two->nagle_off) &&
+        (program_of(m, f->address, client ? f->port[0] : 0, &row.program[0]) ||
                               program_of(m, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
+        return -1;
+    if (f->has_candidates && add_reactions(m, f))
         return -1;
     return table_add(m, CONNECTION, &row, sizeof row);
 }
@@ -367,7 +417,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->port[!is_answer] = s->dport;
     f->number = m->counters.connections++;
     f->first_frame = s->frame;
-    f->last_ts = s->ts;
+    f->first_ts = f->last_ts = s->ts;
     f->syn = f->handshake = f->asked = -1;
     f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
     f->request[0] = f->response[0] = NEVER;
@@ -379,7 +429,8 @@ static flow *open_connection(machine *m, const segment *s)
         half *x = &f->halves[side];
         x->seq = x->ack = x->syn = x->syn_window = -1;
         x->reaction = NEVER;
-        x->data.number = x->control.number = x->pure_ack.number = -1;
+        x->tsval = x->ahead = -1;
+        x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
         x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
         x->data.edge = x->control.edge = -1;
         x->scale = -1;
@@ -453,23 +504,82 @@ static int sweep(machine *m, int64_t now)
 
 static int is_copy(const segment *s, const flow *f, int side)
 {
-    return s->ip_id && s->ip_id == f->last.ip_id && f->sender == side && s->seq == f->last.seq &&
-           s->ack == f->last.ack && s->flags == f->last.flags && s->length == f->last.length &&
-           s->window == f->last.window;
+    const half *x = &f->halves[side];
+    for (uint64_t i = x->kept; i && x->kept - i < RECENT; i--) {
+        const identity *before = &x->recent[(i - 1) % RECENT];
+        if (s->seq != before->seq || s->ack != before->ack || s->flags != before->flags || s->length != before->length ||
+            s->window != before->window || s->tsval != before->tsval)
+            continue;
+        if (s->ip_id && before->ip_id) {
+            if (s->ip_id == before->ip_id)
+                return 1;
+        } else if (s->timestamps && s->ts >= before->ts && s->ts - before->ts <= COPY &&
+                   (s->length || s->flags & SYN || f->is_copied)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Half.recent */
+static inline void remember(half *x, const segment *s)
+{
+    x->recent[x->kept++ % RECENT] =
+        (identity){s->ts, s->seq, s->ack, s->tsval, s->length, s->flags, s->window, s->ip_id};
+}
+
+static inline int is_after(uint32_t one, uint32_t other) { return (int32_t)(one - other) > 0; }
+
+static int window_shift(const flow *f, int side)
+{
+    const half *x = &f->halves[side], *y = &f->halves[1 - side];
+    int is_there = x->syn >= 0, other_is = y->syn >= 0, scale = x->scale < LARGEST_SCALE ? x->scale : LARGEST_SCALE;
+    if (x->scale < -1 || y->scale < -1)
+        return LARGEST_SCALE;
+    if (is_there && other_is)
+        return x->scale >= 0 && y->scale >= 0 ? scale : 0;
+    if ((is_there || other_is) && x->scale < 0 && y->scale < 0)
+        return 0;
+    return is_there && side == 1 ? scale : LARGEST_SCALE;
 }
 
 static void learn_full_size(flow *f)
 {
     const half *one = &f->halves[0], *two = &f->halves[1];
     int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
-    int64_t surely_full = LEAST_MSS;
-    if (mss)
-        surely_full = most(mss - (one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0), 1);
+    int64_t options = one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0;
+    int64_t surely_full = mss ? most(mss - options, 1) : LEAST_MSS;
     f->full_size = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
     for (int side = 0; side < 2; side++) {
-        int64_t window = f->halves[1 - side].syn_window, half_window = window > LEAST_MSS ? window / 2 : window;
-        f->halves[side].is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
+        half *x = &f->halves[side];
+        const half *y = &f->halves[1 - side];
+        int64_t its_mss = y->mss ? y->mss : mss, window = y->syn_window;
+        x->full_size = (int32_t)(its_mss ? most(its_mss - options, 1) : 0);
+        int64_t half_window = window > LEAST_MSS ? window / 2 : window;
+        x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
     }
+}
+
+static void learn_full_segment(half *x, int32_t length)
+{
+    if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
+        return;
+    if (length == x->learning)
+        x->largest = length;
+    x->learning = length;
+}
+
+static void learn_clock(half *x, const segment *s)
+{
+    uint32_t ahead = s->tsecr - s->tsval;
+    if (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead))
+        x->ahead = ahead;
+}
+
+static void keep_sample(half *x, int kind, int64_t ns)
+{
+    int64_t count = x->reacted[kind]++;
+    x->reactions[kind][count < 2 * SAMPLES ? count : SAMPLES + count % SAMPLES] = (int32_t)least(most(ns, 0), INT32_MAX);
 }
 
 static void learn_syn(flow *f, int side, const segment *s)
@@ -485,14 +595,8 @@ static void learn_syn(flow *f, int side, const segment *s)
     x->mss = s->mss;
     x->scale = s->wscale;
     x->timestamps = s->timestamps;
-    int one = f->halves[0].scale, two = f->halves[1].scale;
-    for (int i = 0; i < 2; i++) {
-        int scale = f->halves[i].scale;
-        if (one >= 0 && two >= 0)
-            f->halves[i].shift = (uint8_t)(scale < LARGEST_SCALE ? scale : LARGEST_SCALE);
-        else
-            f->halves[i].shift = one >= 0 || two >= 0 ? 0 : LARGEST_SCALE;
-    }
+    for (int i = 0; i < 2; i++)
+        f->halves[i].shift = (uint8_t)window_shift(f, i);
     learn_full_size(f);
 }
 
@@ -526,29 +630,100 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     return s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) && s->ts - before->ts < PROBE;
 }
 
-static int is_candidate(const flow *f, const half *x, const segment *s, const sent *trigger, const pure_ack *ack)
+static int is_released_by(const half *x, const half *y, const sent *trigger, const pure_ack *ack, const segment *s)
 {
-    return ack->ts - trigger->ts >= LATE && s->ts - trigger->ts >= LATE && trigger->length % f->full_size != 0 &&
-           s->length < f->full_size && !((trigger->flags | s->flags) & CONTROL) && trigger->epoch == s->epoch &&
-           trigger->is_new && ack->acked_before < trigger->end && ack->ack == x->snd_nxt && ack->had_room &&
-           (trigger->edge < 0 || trigger->edge >= trigger->end + s->length);
+    return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack == x->snd_nxt && ack->had_room &&
+           (trigger->edge < 0 || trigger->edge >= trigger->end + s->length) &&
+           (y->shift != LARGEST_SCALE || ack->window != trigger->length);
 }
 
-static int new_data(machine *m, flow *f, int side, const segment *s, int32_t number)
+static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const pure_ack *ack)
+{
+    int has_waited = ack->number > before->number && ack->ts - before->ts >= FULL_WAIT && s->ts - ack->ts < SHORT;
+    return has_waited && is_released_by(x, y, before, ack, s);
+}
+
+static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
+{
+    for (uint64_t i = m->arrived; i && m->arrived - i < ARRIVALS; i--) {
+        const arrival *a = &m->arrivals[(i - 1) % ARRIVALS];
+        if (a->ts <= ts)
+            break;
+        if (a->connection != number && !memcmp(a->host, host, 16))
+            return a->connection;
+    }
+    return -1;
+}
+
+static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
+{
+    const half *y = &f->halves[1 - side];
+    int echo = UNKNOWN;
+    f->has_candidates = 1;
+    if (s->timestamps && y->tsval >= 0) {
+        echo = BEFORE;
+        if (is_after(s->tsecr, (uint32_t)y->tsval)) {
+            candidate row = {f->number, before->frame, 0, s->frame, s->ts - before->ts, 0, 0, -1, -1, number,
+                             before->length, s->length, (int8_t)side, 1, AFTER, 0};
+            return table_add(m, CANDIDATE, &row, sizeof row);
+        }
+    }
+    unheld row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
+                  (int8_t)echo, 0, 0};
+    return table_add(m, UNHELD, &row, sizeof row);
+}
+
+static int waited(machine *m, flow *f, int side, const segment *s, const pure_ack *ack, int is_pure, int32_t number)
+{
+    const half *x = &f->halves[side];
+    const sent *trigger = &x->data;
+    if (!is_released_by(x, &f->halves[1 - side], trigger, ack, s))
+        return 0;
+    int echo = UNKNOWN;
+    if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
+        echo = s->tsecr == ack->tsval ? AFTER : s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
+    f->has_candidates = 1;
+    candidate row = {f->number, trigger->frame, ack->frame, s->frame, ack->ts - trigger->ts, s->ts - ack->ts, ack->idle,
+                     arrived_since(m, ack->ts, s->src, f->number),
+                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
+                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, 0};
+    return table_add(m, CANDIDATE, &row, sizeof row);
+}
+
+static int64_t path_of(const flow *f) { return least(most(f->handshake, 0), TIME_WAIT) * 9 / 8; }
+
+static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
-    if (before->number < 0)
+    x->data_segments++;
+    x->swapped += start + s->length <= y->acked;
+    x->lost += x->seq >= 0 && start > x->snd_nxt;
+    if (!(s->flags & PSH))
+        learn_full_segment(x, s->length);
+    if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
-    if (y->acked < before->end && before->is_new && is_small_behind_small(f, x, s, before))
+    if (y->acked < before->end && is_small_behind_small(f, x, s, before))
         x->nagle_off++;
-    const pure_ack *ack = &y->pure_ack;
-    if (f->latest_data != side || ack->number <= before->number || !is_candidate(f, x, s, before, ack))
+    if ((before->flags | s->flags) & CONTROL)
         return 0;
-    f->has_candidates = 1;
-    candidate row = {f->number, before->frame, ack->frame, s->frame, ack->ts - before->ts, s->ts - ack->ts, ack->idle,
-                     number, before->length, s->length, side};
-    return table_add(m, CANDIDATE, &row, sizeof row);
+    int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;
+    if (s->ts - before->ts < SHORT) {
+        if (is_acked && is_released_by(x, y, before, &y->pure_ack, s))
+            keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
+        return 0;
+    }
+    if (x->full_size && s->length >= x->full_size) {
+        x->full_waits += is_full_segment_waiting(x, y, s, before, &y->pure_ack);
+        return 0;
+    }
+    if (y->acked < before->end)
+        return not_waited(m, f, side, s, before, number);
+    if (is_acked)
+        return waited(m, f, side, s, &y->pure_ack, 1, number);
+    if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < RIDDEN_RELEASE + path_of(f))
+        return waited(m, f, side, s, &y->data_ack, 0, number);
+    return 0;
 }
 
 static int answer(machine *m, flow *f, int side, const segment *s, const sent *answered, int is_pure)
@@ -556,6 +731,12 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     half *x = &f->halves[side];
     int64_t wait = s->ts - answered->ts;
     x->reaction = least(x->reaction, most(wait, 0));
+    if ((answered->flags | s->flags) & SYN)
+        keep_sample(x, HANDSHAKE, wait);
+    else if (is_pure)
+        keep_sample(x, BY_ACK, wait);
+    else if (s->length)
+        keep_sample(x, BY_DATA, wait);
     if (is_pure && wait >= LATE) {
         late_ack row = {f->number, wait, side};
         if (table_add(m, LATE_ACK, &row, sizeof row))
@@ -579,9 +760,11 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
             answer(m, f, side, s, answered, is_pure))
             return -1;
     }
-    if (is_pure) {
-        int had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
-        x->pure_ack = (pure_ack){f->packets, s->ts, s->frame, ack, x->acked, idle, had_room};
+    if (is_pure || s->length) {
+        uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
+        pure_ack *this = is_pure ? &x->pure_ack : &x->data_ack;
+        *this = (pure_ack){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
+                           x->tsval, s->window, had_room};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
@@ -609,9 +792,11 @@ static int take(machine *m, flow *f, int side, const segment *s)
     if (length) {
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, ts)) == -2)
             return -1;
-        if (start >= x->snd_nxt && new_data(m, f, side, s, number))
+        if (start >= x->snd_nxt && new_data(m, f, side, s, start, number))
             return -1;
     }
+    if (s->timestamps && flags & ACK && !(flags & SYN))
+        learn_clock(x, s);
     if (flags & ACK) {
         if (acknowledge(m, f, side, s, ack, idle))
             return -1;
@@ -631,6 +816,8 @@ static int take(machine *m, flow *f, int side, const segment *s)
     }
     x->seq = start;
     x->snd_nxt = most(x->snd_nxt, end);
+    if (s->timestamps)
+        x->tsval = s->tsval;
     if (flags & (FIN | RST)) {
         x->closed = 1;
         y->closed |= !!(flags & RST);
@@ -668,11 +855,25 @@ void machine_free(machine *m)
         free(m->tables[i].bytes);
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    if (b < 0)
+        b = -b;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* Machine.follow */
 int machine_follow(machine *m, const segment *s)
 {
     if (!m->counters.segments++)
-        m->counters.first_ts = s->ts;
+        m->counters.first_ts = m->counters.last_ts = s->ts;
+    if (m->counters.step != 1)
+        m->counters.step = common_divisor(m->counters.step, s->ts - m->counters.last_ts);
     m->counters.last_ts = s->ts;
     flow *f = NULL;
     int side = -1;
@@ -693,14 +894,20 @@ int machine_follow(machine *m, const segment *s)
     }
     if (is_copy(s, f, side)) {
         m->counters.copies++;
+        f->is_copied |= s->length || s->flags & SYN;
         return 0;
     }
+    remember(&f->halves[side], s);
     if (s->flags & SYN)
         learn_syn(f, side, s);
     if (take(m, f, side, s))
         return -1;
-    f->last.seq = s->seq, f->last.ack = s->ack, f->last.length = s->length;
-    f->last.flags = s->flags, f->last.window = s->window, f->last.ip_id = s->ip_id;
+    if (s->length) {
+        arrival *a = &m->arrivals[m->arrived++ % ARRIVALS];
+        a->ts = s->ts;
+        a->connection = f->number;
+        memcpy(a->host, s->dst, 16);
+    }
     return --m->until_sweep ? 0 : sweep(m, s->ts);
 }
 

@@ -6,7 +6,7 @@
 #include "engine.h"
 
 /* In the order of TABLES in native.py. */
-enum { CANDIDATE, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, TABLES };
+enum { CANDIDATE, UNHELD, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, TABLES };
 enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
 
 typedef struct { /* packed rows that wait to be taken */
@@ -24,6 +24,14 @@ typedef struct { /* how often each key occurred; open addressing, a count of 0 i
 
 typedef struct flow flow; /* a live connection; see machine.c */
 
+enum { ARRIVALS = 64 };
+
+typedef struct { /* data that arrived at a host */
+    int64_t ts;
+    int64_t connection;
+    uint8_t host[16];
+} arrival;
+
 typedef struct { /* numbers of programs, by address and port */
     uint8_t (*key)[18];
     int32_t *number; /* -1: an empty slot */
@@ -37,6 +45,8 @@ typedef struct {
     table tables[TABLES];
     counted durations[DURATIONS];
     programs programs;
+    arrival arrivals[ARRIVALS]; /* the latest ones */
+    uint64_t arrived;
     flow **blocks; /* of live connections */
     int64_t n_blocks;
     uint32_t *slots; /* of the table of live connections: number in the blocks plus 1; 0 empty */

@@ -6,10 +6,12 @@ means: an answer to an earlier one, the end of an idle gap, data that follows a 
 declares; a connection's own row leaves when the connection is over. machine.c does the same, to the last bit.
 """
 
+from collections import deque
 from enum import IntEnum
+from math import gcd
 from typing import NamedTuple
 
-from nagle_lab.packet.segment import ACK, FIN, RST, SYN, Segment
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Tables
 
@@ -19,6 +21,12 @@ MS = 1_000_000  # ns
 # HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
 IDLE = LATE  # a silence so long is an idle gap
+
+# Data that follows the data before it sooner than this tells nothing of what it waited for.
+SHORT = 1 * MS
+FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the path
+# An ACK that rides on data may have released what follows it within this and a round trip; later, that was an answer.
+RIDDEN_RELEASE = 1 * MS
 
 # An ACK of a bare FIN that Linux sends from a delayed-ACK timer of zero (tcp_send_delayed_ack, icsk_ack.ato) leaves
 # with the next jiffy, up to 4 ms later; one sent at once is sooner.
@@ -31,6 +39,7 @@ PROBE = 200 * MS
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 USUAL_FULL_SIZE = 1448  # Ethernet's 1460 less timestamps: taken where no handshake was captured
 TIMESTAMPS_OPTION = 12  # bytes, with its padding
+LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
 LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be so large
 
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
@@ -40,8 +49,16 @@ TIME_WAIT = 60_000 * MS
 SWEEP = 1 << 15
 MANY = 1 << 15
 
+# The same packet captured again, by another interface of one host, comes this much later at most.
+COPY = 5 * MS
+RECENT = 4  # segments of a half-connection that the next may be a copy of
+ARRIVALS = 64  # data segments, of all connections, that are remembered as possible cause of what a host sends next
+SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
+
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
 CONTROL = SYN | FIN | RST
+EPHEMERAL = 32768  # the lowest port that Linux gives a client by itself (ip_local_port_range)
+MOST_SAMPLED = (1 << 31) - 1  # ns
 NEVER = (1 << 63) - 1
 
 
@@ -54,6 +71,23 @@ class EndedBy(IntEnum):
     RETRANSMISSION = 3
     WINDOW = 4  # a window that was closed or full opened
     OTHER = 5
+
+
+class Reaction(IntEnum):
+    """What an end reacted with, to the latest segment of its peer."""
+
+    HANDSHAKE = 0  # with its SYN or the ACK of one: its kernel did
+    ACK = 1  # with a pure ACK: its kernel did, at once or when the delayed-ACK timer fired
+    DATA = 2  # its program did
+    RELEASE = 3  # with more data, to an ACK that came within SHORT
+
+
+class Echo(IntEnum):
+    """What the timestamps of data (RFC 7323) say of the ACK in question: had its sender received it already?"""
+
+    UNKNOWN = -1
+    BEFORE = 0  # it echoes an older segment
+    AFTER = 1
 
 
 class Sent(NamedTuple):
@@ -82,19 +116,23 @@ class PureAck(NamedTuple):
     acked_before: int  # by its sender, at most
     had_room: bool  # its window, and the one its sender offered before, were open
     idle: int  # ns since the connection's packet before it
+    tsval: int  # of its timestamp; -1 none
+    tsval_before: int  # of its sender's packet before it
+    window: int  # as on the wire
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1)
-NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0)
+NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0, -1, -1, 0)
 
 
 class Half:
     """One direction of a connection: what one end, ``side``, sent, and what it acknowledged of its peer's."""
 
     __slots__ = (
-        "ack", "acked", "closed", "connection", "consuming", "data", "fin_acks", "is_small_below", "mss", "nagle_off",
-        "packets", "payload", "peer", "pure_ack", "reaction", "scale", "segments", "seq", "shift", "side", "snd_nxt",
-        "syn", "syn_window", "timestamps", "window", "wire",
+        "ack", "acked", "ahead", "closed", "connection", "consuming", "data", "data_ack", "data_segments", "fin_acks",
+        "full_size", "full_waits", "is_small_below", "largest", "learning", "lost", "mss", "nagle_off", "packets",
+        "payload", "peer", "pure_ack", "reacted", "reaction", "reactions", "recent", "scale", "segments", "seq",
+        "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int) -> None:
@@ -111,25 +149,35 @@ class Half:
         self.data = NO_SEGMENT
         self.consuming = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
+        self.data_ack = NO_ACK  # its latest data, as an acknowledgement
+        self.recent: tuple[Segment, ...] = ()  # the latest, the newest last
+        # Its timestamps (RFC 7323)
+        self.tsval = -1  # the latest; -1 none
+        self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
         self.mss, self.scale, self.timestamps = 0, -1, False
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
+        self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
+        self.learning = self.largest = 0  # sizes of segments without PSH: seen once, and the largest seen twice
         self.closed = False
         # Counted
         self.packets = self.segments = self.payload = self.wire = 0
         self.nagle_off = self.fin_acks = 0
+        self.data_segments = self.lost = self.swapped = self.full_waits = 0
         self.reaction = NEVER  # ns, its fastest ACK
+        self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind
+        self.reacted: dict[Reaction, int] | None = None  # how often, of each kind
 
 
 class Connection:
     """Two halves, and what they do together: exchanges, a request and the answer to it."""
 
     __slots__ = (
-        "answered", "asked", "asking", "exchange", "first_frame", "full_size", "greeted", "halves", "handshake",
-        "has_candidates", "key", "last", "last_ts", "latest_data", "number", "opener", "packets", "repeat",
-        "request", "response", "sender", "syn", "syn_ts",
+        "answered", "asked", "asking", "exchange", "first_frame", "first_ts", "full_size", "greeted", "halves",
+        "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets",
+        "repeat", "request", "response", "sender", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -138,9 +186,8 @@ class Connection:
         self.halves = (one, two)
         self.number = number
         self.key = key  # address and port of side 0, then of side 1
-        self.first_frame = first.frame
-        self.last: Segment | None = None
-        self.sender: Half | None = None  # of it
+        self.first_frame, self.first_ts = first.frame, first.ts
+        self.sender: Half | None = None  # of the last packet
         self.last_ts = first.ts
         self.packets = 0
         self.syn = -1  # sequence number of the latest SYN without ACK
@@ -158,12 +205,21 @@ class Connection:
         self.asked = -1  # time of the latest acknowledgement of the request
         self.answered = self.repeat = 0  # exchanges that are over
         self.has_candidates = False
+        self.is_copied = False  # data or a SYN of it was captured twice
 
     @property
     def client(self) -> int:
-        """Which side asks: by handshake, else who sent data first, else side 0."""
+        """Which side asks: by handshake, by the one port that is ephemeral, by who sent data first, else side 0."""
         one, two = self.halves
-        return 0 if one.syn >= 0 or two.syn >= 0 else max(self.opener, 0)
+        if one.syn >= 0 or two.syn >= 0:
+            return 0
+        ephemeral = self.key[1] >= EPHEMERAL, self.key[3] >= EPHEMERAL
+        return ephemeral.index(True) if sum(ephemeral) == 1 else max(self.opener, 0)
+
+    @property
+    def path(self) -> int:
+        """A round trip, ns, and some of it again; 0 not known."""
+        return min(max(self.handshake, 0), TIME_WAIT) * 9 // 8
 
     @property
     def is_closed(self) -> bool:
@@ -196,6 +252,7 @@ class Machine:
     segments : how many were followed, copies included
     copies : how many of them were left out: the same packet, captured on another interface
     first_ts, last_ts : times of the first and the last segment, ns; None before there is one
+    step : the step of the clock that stamped the segments, ns: the greatest common divisor of their distances
     durations : of all answered exchanges, by the names of the fields of ``exchange``
     """
 
@@ -203,7 +260,7 @@ class Machine:
         self.tables = Tables()
         self.connections = self.segments = self.copies = 0
         self.first_ts: int | None = None
-        self.last_ts = 0
+        self.last_ts = self.step = 0
         self.durations = {name: Durations() for name in ("to_ack", "to_response", "total")}
         self._list_exchanges = exchanges
         self._halves: dict[
@@ -212,24 +269,30 @@ class Machine:
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
         self._until_sweep = SWEEP
+        self._arrivals: deque[tuple[int, bytes, int]] = deque(maxlen=ARRIVALS)  # times, hosts, connections
 
     def follow(self, s: Segment) -> None:
         """Take the next segment of the capture."""
         self.segments += 1
-        self.last_ts = s.ts
         if self.first_ts is None:
-            self.first_ts = s.ts
+            self.first_ts = self.last_ts = s.ts
+        if self.step != 1:
+            self.step = gcd(self.step, s.ts - self.last_ts)
+        self.last_ts = s.ts
         x = self._halves.get((s.src, s.sport, s.dst, s.dport))
         if x is None or ((s.flags & SYN or x.closed) and self._begins_anew(x.connection, s)):
             x = self._open(s, x)
         connection = x.connection
-        if s.ip_id and connection.sender is x and is_copy(s, connection.last):
+        if is_copy(x, s):
             self.copies += 1
+            connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
             return
+        x.recent = (*x.recent[1 - RECENT :], s)
         if s.flags & SYN:
             learn_syn(x, s)
         self._take(x, s)
-        connection.last = s
+        if s.length:
+            self._arrivals.append((s.ts, s.dst, connection.number))
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(s.ts)
@@ -262,7 +325,9 @@ class Machine:
             if end > x.snd_nxt:
                 exchange = self._exchange_of(x, ts)
             if start >= x.snd_nxt:
-                self._new_data(x, s, exchange)
+                self._new_data(x, s, start, exchange)
+        if s.timestamps and flags & ACK and not flags & SYN:
+            learn_clock(x, s)
         if flags & ACK:
             self._acknowledge(x, s, ack, number, idle)
             x.ack, x.window = ack, s.window if flags & SYN else s.window << x.shift
@@ -278,6 +343,8 @@ class Machine:
                     connection.opener = x.side
         x.seq = start
         x.snd_nxt = max(x.snd_nxt, end)
+        if s.timestamps:
+            x.tsval = s.tsval
         if flags & (FIN | RST):
             x.closed = True
             y.closed = y.closed or bool(flags & RST)
@@ -297,9 +364,14 @@ class Machine:
             answered = y.consuming
             if answered.end == ack and answered.is_new and answered.epoch == s.epoch:
                 self._answer(x, s, answered, is_pure)
-        if is_pure:
+        if is_pure or s.length:
             had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
-            x.pure_ack = PureAck(number, s.ts, s.frame, ack, x.acked, had_room, idle)
+            tsval = s.tsval if s.timestamps else -1
+            this = PureAck(number, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, s.window)
+            if is_pure:
+                x.pure_ack = this
+            else:
+                x.data_ack = this
         if connection.syn_ts >= 0 and x.side == 0 and not s.flags & SYN:
             connection.handshake = s.ts - connection.syn_ts
             connection.syn_ts = -1
@@ -310,6 +382,12 @@ class Machine:
         wait = s.ts - answered.ts
         if wait < x.reaction:
             x.reaction = max(wait, 0)
+        if answered.flags & SYN or s.flags & SYN:
+            keep_sample(x, Reaction.HANDSHAKE, wait)
+        elif is_pure:
+            keep_sample(x, Reaction.ACK, wait)
+        elif s.length:
+            keep_sample(x, Reaction.DATA, wait)
         if is_pure and wait >= LATE:
             self.tables.late_ack.add(connection.number, wait, x.side)
         elif is_pure and answered.flags & FIN and not answered.length and wait >= AT_ONCE:
@@ -318,20 +396,74 @@ class Machine:
         if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.asked:
             connection.asked = s.ts
 
-    def _new_data(self, x: Half, s: Segment, exchange: int) -> None:
-        """``x`` sends data that it never sent before; was it held, or does it show that Nagle is off?"""
-        connection, y, before = x.connection, x.peer, x.data
-        if before.number < 0:
+    def _new_data(self, x: Half, s: Segment, start: int, exchange: int) -> None:
+        """``x`` sends data that it never sent before; what had it waited for?"""
+        y, before = x.peer, x.data
+        x.data_segments += 1
+        if start + s.length <= y.acked:
+            x.swapped += 1
+        if x.seq >= 0 and start > x.snd_nxt:
+            x.lost += 1
+        if not s.flags & PSH:
+            learn_full_segment(x, s.length)
+        if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
-        if y.acked < before.end and before.is_new and is_small_behind_small(x, s, before):
+        if y.acked < before.end and is_small_behind_small(x, s, before):
             x.nagle_off += 1
-        ack = y.pure_ack
-        if connection.latest_data is x and ack.number > before.number and is_candidate(x, s, before, ack):
-            connection.has_candidates = True
-            self.tables.candidate.add(
-                connection.number, before.frame, ack.frame, s.frame, ack.ts - before.ts, s.ts - ack.ts, ack.idle,
-                exchange, before.length, s.length, x.side,
-            )  # fmt: skip
+        if (before.flags | s.flags) & CONTROL:
+            return
+        is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
+        if s.ts - before.ts < SHORT:
+            if is_acked and is_released_by(x, before, y.pure_ack, s):
+                keep_sample(x, Reaction.RELEASE, s.ts - y.pure_ack.ts)
+        elif x.full_size and s.length >= x.full_size:
+            x.full_waits += is_full_segment_waiting(x, s, before, y.pure_ack)
+        elif y.acked < before.end:
+            self._not_waited(x, s, before, exchange)
+        elif is_acked:
+            self._waited(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
+        elif y.data_ack.number > before.number and s.ts - y.data_ack.ts < RIDDEN_RELEASE + x.connection.path:
+            self._waited(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
+
+    def _not_waited(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+        """The data before it is not acknowledged, unless its timestamp tells of an ACK that the capture lacks."""
+        y, echo = x.peer, Echo.UNKNOWN
+        x.connection.has_candidates = True
+        if s.timestamps and y.tsval >= 0:
+            echo = Echo.BEFORE
+            if is_after(s.tsecr, y.tsval):
+                self.tables.candidate.add(
+                    x.connection.number, before.frame, 0, s.frame, s.ts - before.ts, 0, 0, -1, -1,
+                    exchange, before.length, s.length, x.side, True, Echo.AFTER, 0,
+                )  # fmt: skip
+                return
+        self.tables.unheld.add(
+            x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo, 0, 0
+        )
+
+    def _waited(self, x: Half, s: Segment, trigger: Sent, ack: PureAck, *, is_pure: bool, exchange: int) -> None:
+        """All that it sent before is acknowledged, at last by ``ack``: perhaps that released the new data."""
+        if not is_released_by(x, trigger, ack, s):
+            return
+        echo = Echo.UNKNOWN
+        if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
+            echo = {ack.tsval: Echo.AFTER, ack.tsval_before: Echo.BEFORE}.get(s.tsecr, Echo.UNKNOWN)
+        clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else -1
+        x.connection.has_candidates = True
+        self.tables.candidate.add(
+            x.connection.number, trigger.frame, ack.frame, s.frame, ack.ts - trigger.ts, s.ts - ack.ts, ack.idle,
+            self._arrived_since(ack.ts, s.src, x.connection.number), clock,
+            exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
+        )  # fmt: skip
+
+    def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
+        """Another connection whose data arrived at the host after that time; -1 none."""
+        for arrived, where, number in reversed(self._arrivals):
+            if arrived <= ts:
+                break
+            if where == host and number != connection:
+                return number
+        return -1
 
     # Exchanges --------------------------------------------------------------------------------------
 
@@ -414,19 +546,28 @@ class Machine:
         src, sport, dst, dport = connection.key
         client = connection.client
         program = other_program = -1
-        if connection.has_candidates:
+        if connection.has_candidates or one.nagle_off or two.nagle_off:
             program, other_program = (
                 self._program(src, sport if client else 0),
                 self._program(dst, 0 if client else dport),
             )
+        if connection.has_candidates:
+            for half in connection.halves:
+                for kind in Reaction:
+                    for ns in (half.reactions or {}).get(kind, ()):
+                        self.tables.reaction.add(connection.number, ns, half.side, kind)
         self.tables.connection.put(
             connection.number,
             (
-                connection.number, connection.first_frame, one.packets, two.packets, one.segments, two.segments,
+                connection.number, connection.first_frame, connection.first_ts, one.packets, two.packets,
+                one.segments, two.segments,
                 one.payload, two.payload, one.wire, two.wire,
                 -1 if one.reaction == NEVER else one.reaction, -1 if two.reaction == NEVER else two.reaction,
-                connection.handshake, one.nagle_off, two.nagle_off, one.fin_acks, two.fin_acks,
-                program, other_program, connection.full_size, connection.answered, connection.repeat,
+                connection.handshake, one.syn, two.syn, one.ahead, two.ahead, one.nagle_off, two.nagle_off,
+                one.fin_acks, two.fin_acks, program, other_program, one.data_segments, two.data_segments,
+                one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
+                full_segment(one), full_segment(two),
+                connection.full_size, connection.answered, connection.repeat,
                 -1 if is_full else number, 0, 0, -1, -1, 0, 0, 0, 0, sport, dport, src + dst,
                 client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0,
             ),
@@ -448,14 +589,25 @@ class Machine:
                 self._forget(connection)
 
 
-def is_copy(s: Segment, before: Segment | None) -> bool:
-    """Whether it is the same IPv4 datagram as the one that its sender sent before, captured on another interface."""
-    return (
-        before is not None
-        and s.ip_id == before.ip_id
-        and (s.seq, s.ack, s.flags, s.length, s.window)
-        == (before.seq, before.ack, before.flags, before.length, before.window)
-    )
+def is_copy(x: Half, s: Segment) -> bool:
+    """Whether it is a packet of ``x`` that was captured already, on another interface.
+
+    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) the timestamps of data and SYNs must be the same
+    within COPY; pure ACKs may be repeated, so they count as copies only where data is copied.
+    """
+    for before in reversed(x.recent):
+        if (s.seq, s.ack, s.flags, s.length, s.window, s.tsval) != (
+            before.seq, before.ack, before.flags, before.length, before.window, before.tsval
+        ):  # fmt: skip
+            continue
+        if s.ip_id and before.ip_id:
+            if s.ip_id == before.ip_id:
+                return True
+        elif s.timestamps and 0 <= s.ts - before.ts <= COPY and (
+            s.length or s.flags & SYN or x.connection.is_copied
+        ):  # fmt: skip
+            return True
+    return False
 
 
 def duration(begin: int, end: int) -> int:
@@ -463,25 +615,25 @@ def duration(begin: int, end: int) -> int:
     return end - begin if end >= begin else -1
 
 
-def is_candidate(x: Half, s: Segment, trigger: Sent, ack: PureAck) -> bool:
-    """Whether ``x`` may have held the new data until the late ACK of the trigger: what a stall must look like.
+def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: PureAck) -> bool:
+    """Whether a full segment waited for an ACK: never for Nagle's algorithm, so its congestion window was full."""
+    has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
+    return has_waited and is_released_by(x, before, ack, s)
 
-    Both are small; the ACK took long; before it the trigger was outstanding, after it nothing is; and nothing else
-    explains the wait. Whether the ACK *caused* the release is for the proof (:mod:`nagle_lab.diagnosis.proof`).
+
+def is_released_by(x: Half, trigger: Sent, ack: PureAck, s: Segment) -> bool:
+    """Whether the ACK may have released new data ``s`` of ``x``: what a stall must look like.
+
+    Before it the trigger was outstanding, after it nothing is; and the window was not what held the data back.
+    Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
     """
-    full_size = x.connection.full_size
+    window_is_known = x.peer.shift != LARGEST_SCALE
     return (
-        ack.ts - trigger.ts >= LATE
-        and s.ts - trigger.ts >= LATE
-        and trigger.length % full_size != 0  # with segmentation offload one can be several full segments
-        and s.length < full_size
-        and not (trigger.flags | s.flags) & CONTROL  # a FIN is never held (tcp_nagle_test)
-        and trigger.epoch == s.epoch
-        and trigger.is_new
-        and ack.acked_before < trigger.end  # until this ACK the trigger was outstanding
+        ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
         and ack.ack == x.snd_nxt  # and now nothing is
         and ack.had_room
         and (trigger.edge < 0 or trigger.edge >= trigger.end + s.length)  # so the window was not what held it
+        and (window_is_known or ack.window != trigger.length)
     )
 
 
@@ -529,23 +681,75 @@ def learn_syn(x: Half, s: Segment) -> None:
     x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
     one, two = connection.halves
     scales = (one.scale, two.scale)
-    for half in (one, two):  # used only when both ends offered theirs (RFC 7323 §2.3)
-        if min(scales) >= 0:
-            half.shift = min(half.scale, LARGEST_SCALE)
-        else:
-            half.shift = 0 if max(scales) >= 0 else LARGEST_SCALE
+    for half in (one, two):
+        half.shift = window_shift(half, scales)
     learn_full_size(connection)
 
 
+def window_shift(x: Half, scales: tuple[int, int]) -> int:
+    """How far windows of ``x`` are shifted: used only when both ends offered it (RFC 7323 §2.3).
+
+    A SYN/ACK offers only what its SYN did. LARGEST_SCALE where the capture lacks the SYN that says it, or the option.
+    """
+    if min(scales) < -1:
+        return LARGEST_SCALE
+    are_there = x.syn >= 0, x.peer.syn >= 0
+    if all(are_there):
+        return min(x.scale, LARGEST_SCALE) if min(scales) >= 0 else 0
+    if any(are_there) and max(scales) < 0:
+        return 0
+    return min(x.scale, LARGEST_SCALE) if are_there[0] and x.side == 1 else LARGEST_SCALE
+
+
 def learn_full_size(connection: Connection) -> None:
-    """The payload of a full segment, and below what payload one of each side surely is not full."""
+    """The payload of a full segment, of the connection and of each side, and what surely is less than one."""
     one, two = connection.halves
+    options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
     mss = min(one.mss, two.mss) or max(one.mss, two.mss)
-    surely_full = LEAST_MSS
-    if mss:
-        surely_full = max(mss - TIMESTAMPS_OPTION * (one.timestamps and two.timestamps), 1)
+    surely_full = max(mss - options, 1) if mss else LEAST_MSS
     connection.full_size = surely_full if mss else USUAL_FULL_SIZE
     for half in (one, two):
+        its_mss = half.peer.mss or mss  # what its peer takes, or its own where that is not in the capture
+        half.full_size = max(its_mss - options, 1) if its_mss else 0
         window = half.peer.syn_window
         half_window = window // 2 if window > LEAST_MSS else window
         half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
+
+
+def learn_full_segment(x: Half, length: int) -> None:
+    """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less."""
+    if length < LEAST_LEARNED or length <= x.largest or (x.full_size and length > x.full_size):
+        return
+    if length == x.learning:
+        x.largest = length
+    x.learning = length
+
+
+def full_segment(x: Half) -> int:
+    """The payload of a full segment of ``x``, learned or by the MSS; 0 not known."""
+    return x.largest or x.full_size
+
+
+def is_after(one: int, other: int) -> bool:
+    """Whether a timestamp is newer than another, modulo 2**32 (RFC 7323 §5.2)."""
+    return 0 < (one - other) & 0xFFFFFFFF < 0x80000000
+
+
+def learn_clock(x: Half, s: Segment) -> None:
+    """How far the timestamp it echoes is ahead of its own, at its fastest."""
+    ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
+    if x.ahead < 0 or is_after(ahead, x.ahead):
+        x.ahead = ahead
+
+
+def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
+    """Keep how fast ``x`` reacted: the first ones, and the latest."""
+    if x.reactions is None or x.reacted is None:
+        x.reactions, x.reacted = {}, {}
+    kept, count = x.reactions.setdefault(kind, []), x.reacted.get(kind, 0)
+    x.reacted[kind] = count + 1
+    ns = min(max(ns, 0), MOST_SAMPLED)
+    if count < 2 * SAMPLES:
+        kept.append(ns)
+    else:
+        kept[SAMPLES + count % SAMPLES] = ns

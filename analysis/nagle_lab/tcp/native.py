@@ -30,7 +30,16 @@ SOURCES = tuple(
 )  # fmt: skip
 WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python
 
-TABLES = ("candidate", "late_ack", "idle_gap", "exchange", "connection", "segment")  # in the order of the C side
+TABLES = (
+    "candidate",
+    "unheld",
+    "reaction",
+    "late_ack",
+    "idle_gap",
+    "exchange",
+    "connection",
+    "segment",
+)  # in the order of the C side
 STRUCTS = (*TABLES, "interface_", "counters")
 DURATIONS = ("to_ack", "to_response", "total")
 NOT_DECODED = len(DURATIONS)
@@ -211,7 +220,7 @@ class CompiledEngine:
         segments = self.counter("segments")
         return Counted(
             self.counter("connections"), segments, self.counter("copies"),
-            self.counter("first_ts") if segments else None, self.counter("last_ts"), durations,
+            self.counter("first_ts") if segments else None, self.counter("last_ts"), self.counter("step"), durations,
             self._counts(NOT_DECODED),
         )  # fmt: skip
 

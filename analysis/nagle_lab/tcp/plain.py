@@ -39,7 +39,9 @@ class PlainEngine(Taker):
     def totals(self) -> Counted:
         """What was counted."""
         m = self.machine
-        return Counted(m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.durations, self._not_decoded)
+        return Counted(
+            m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.step, m.durations, self._not_decoded
+        )
 
     def __enter__(self) -> Self:
         return self

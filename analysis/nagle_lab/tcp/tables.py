@@ -8,6 +8,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from struct import pack_into
 from typing import Any
 
 from nagle_lab.errors import NagleLabError
@@ -57,6 +58,11 @@ class Table:
             self._memory[at : at + len(row)] = row
         else:
             self._write(at, row)
+
+    def fill_in(self, number: int, name: str, value: int) -> None:
+        """Write one field of row ``number``, which is there."""
+        code, offset = self.layout.place(name)
+        pack_into(code, self.part(number, number), offset, value)
 
     def reach(self, count: int) -> None:
         """Have at least so many rows; new ones are all zeros."""
@@ -152,6 +158,8 @@ class Tables:
 
     def __init__(self) -> None:
         self.candidate = Table(LAYOUTS["candidate"], in_memory=12 << 20)
+        self.unheld = Table(LAYOUTS["unheld"])
+        self.reaction = Table(LAYOUTS["reaction"])
         self.late_ack = Table(LAYOUTS["late_ack"])
         self.idle_gap = Table(LAYOUTS["idle_gap"])
         self.exchange = Table(LAYOUTS["exchange"])

@@ -48,7 +48,7 @@ def _scale(ladder: Ladder, moments: Sequence[int]) -> int:
     for scale in range(_LEAST, _MOST, 50):
         rows = apart(_exact(moments, scale), _ROW)
         at = {row.part: y for row, y in zip(ladder.rows, rows, strict=True)}
-        if ladder.stall is None or at["late ACK"] - at["trigger"] >= _ROOM:
+        if ladder.stall is None or at[ladder.wait_ends] - at["trigger"] >= _ROOM:
             return scale
     return _MOST
 

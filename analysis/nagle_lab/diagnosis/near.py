@@ -1,0 +1,155 @@
+"""Near the sender: how soon behind the ACK its data follows tells a kernel, which held it, from a program."""
+
+from nagle_lab.diagnosis.candidates import Candidates
+from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.population import distinct, each, groups, in_order, percentile, pick, total, where
+from nagle_lab.diagnosis.timing import FEW, LATEST, NEAR, SOME, US, Known, is_paced, middle_half
+from nagle_lab.tcp.machine import MS
+
+# Later than this behind the ACK comes a pause of the program.
+PAUSE = 1 * MS
+
+# How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 66 µs,
+# at its peer up to 118; programs that wait for the same ACK take 71 µs and more at the sender, 94 at its peer.
+HELD = 68 * US
+HELD_ALIKE = 82 * US  # where releases are alike: a kernel's path has a floor, a woken program's time spreads
+# An idle machine has to wake up, so at the peer it takes longer on slow machines: so many of that end's slowest
+# answers to a SYN, at most.
+HANDSHAKES, SLOWEST = 2.8, 120 * US
+# A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
+# data is also seen to come early where the ACK comes early.
+SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
+
+COARSE = 20 * US  # step of a clock by which single distances are uncertain
+FINE = 5 * US  # and by which medians are not
+
+
+def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those of the late candidates that the ACK released."""
+    near = pure.only(each(lambda release: release < PAUSE, pure.release))
+    if not len(near):
+        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        return near
+    limit, (middle, is_alike) = slowest_release(pure, known), _typical(near, known.setting.step)
+    if _is_relayed(near) and middle > limit / 2:
+        judged.reject(len(pure), Rejected.RELAYED)
+        for connection, other in zip(near.connection, near.arrival, strict=True):
+            if other >= 0:
+                judged.relays[int(connection), int(other)] += 1
+        return near.picked([])
+    is_kernel = middle <= limit or (known.place != "sender" and middle <= HELD_ALIKE and is_alike)
+    if is_kernel or _is_unknown_path(near, known, middle):
+        return _prompt(pure, near, known, judged, middle)
+    return _held_among_others(pure, near, known, judged, limit)
+
+
+def slowest_release(pure: Candidates, known: Known) -> float:
+    """How large the median of a kernel's releases is here, at most, ns."""
+    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+    if not answers:
+        return HELD
+    usual = percentile(answers, 50)
+    if usual >= SLOW_STACK and _is_slow_stack(known) and _comes_early_too(pure, known):
+        return max(HELD, SLOW_STACK_HANDSHAKES * usual)
+    if known.place == "sender":
+        return HELD
+    return max(HELD, min(HANDSHAKES * percentile(answers, 90), SLOWEST))
+
+
+def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
+    """Releases by a kernel, without those that are too late to be; none where something else tells against them."""
+    step = known.setting.step
+    bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
+    prompt = near.only(each(lambda release: release <= bound, near.release))
+    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
+    pauses = total(each(lambda release: (release > bound) & (release < LATEST), pure.release))
+    nothing = near.picked([])
+    if 0.1 * len(pure) < known.sent_before and len(prompt) < 3 * known.sent_before:
+        judged.reject(len(pure), Rejected.NAGLE_OFF)
+        return nothing
+    if len(prompt) <= by_chance + 3 * by_chance**0.5:
+        judged.reject(len(pure), Rejected.COINCIDENCE)
+        return nothing
+    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    if len(prompt) == 1 and pauses >= SOME:
+        judged.leave(1, Obstacle.COINCIDENCE)
+        return nothing
+    if 2 * sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) >= len(prompt):
+        judged.leave(len(prompt), Obstacle.NAGLE_OFF_ELSEWHERE)
+        return nothing
+    return prompt
+
+
+def _held_among_others(
+    pure: Candidates, near: Candidates, known: Known, judged: Judged, limit: float
+) -> Candidates:  # fmt: skip
+    """Most releases took as long as a program does; single connections may still be held clearly."""
+    held = []
+    for group in groups(near.connection):
+        releases = pick(near.release, group)
+        if (
+            SOME < len(group) < len(near)
+            and known.setting.step <= COARSE
+            and percentile(releases, 50) <= limit / 2
+            and percentile(releases, 80) <= limit
+        ):
+            held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
+    some = near.picked(in_order(held) if held else [])
+    rest, middle = len(near) - len(some), percentile(near.release, 50)
+    if known.sent_before >= max(1, 0.01 * len(near)) or _pauses_anyway(near, known):
+        judged.reject(rest, Rejected.NAGLE_OFF)
+    elif len(near) < len(pure) / 2 and is_paced(pure) and middle_half(near.release) > middle / 2:
+        judged.reject(rest, Rejected.LATER_RELEASE)
+    else:
+        judged.leave(rest, Obstacle.LIKE_A_PROGRAM)
+    return some
+
+
+def _typical(near: Candidates, step: int) -> tuple[float, bool]:
+    """The middle of the distances from ACK to release, and whether they are alike; means survive a coarse clock."""
+    releases = near.release
+    middle = percentile(releases, 50)
+    if step <= FINE:
+        return middle, len(near) >= 8 and middle - percentile(releases, 10) <= 0.15 * middle
+    low, high = percentile(releases, 10), percentile(releases, 90)
+    most = pick(releases, where(each(lambda release: (release >= low) & (release <= high), releases)))
+    return total(most) / len(most), False
+
+
+def _is_relayed(near: Candidates) -> bool:
+    """Whether data of other connections arrived at the sender between ACK and release, as it does at a relay."""
+    return total(each(lambda arrival: arrival >= 0, near.arrival)) >= max(2, len(near) / 2)
+
+
+def _is_unknown_path(near: Candidates, known: Known, middle: float) -> bool:
+    """No handshake tells the round trip, and the few releases are as fast as that end was ever seen to be."""
+    own = known.program.own
+    return len(near) < FEW and not own.handshake and min([*own.ack, *own.data], default=LATEST) >= middle / 2
+
+
+def _is_slow_stack(known: Known) -> bool:
+    """Whether even the sender's fastest pure ACKs take as long as those of no kernel."""
+    acks = [ns for ns in known.program.own.ack if ns < NEAR]
+    return not acks or percentile(acks, 5) >= SLOW_STACK
+
+
+def _comes_early_too(pure: Candidates, known: Known) -> bool:
+    """Where the ACK came early, whether what followed came early, too: it had been written, and was held."""
+    at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
+    soon = at_once + total(each(lambda since: since <= usual, known.early.since))
+    return soon >= 2 and 2 * soon > at_once + len(known.early)
+
+
+def _pauses_anyway(near: Candidates, known: Known) -> bool:
+    """Where the ACK came early, whether the program sent more only as long after the trigger as otherwise."""
+    usual = percentile(near.since, 50)
+    least, longest = 0.8 * usual, 1.2 * usual
+    early = known.early
+    slow = early.only(
+        each(
+            lambda release, since: (release > 5 * MS) & (since >= least) & (since <= longest),
+            early.release,
+            early.since,
+        )
+    )
+    return len(slow) >= 2 and 2 * len(slow) > len(early) and middle_half(slow.since) < 5 * MS

@@ -1,0 +1,144 @@
+"""What the whole capture shows of each program, whichever its connections: how fast it and its peers react, and when
+it sent data without waiting for an ACK.
+
+A program is an address, with its port where it is the server. Those without candidates are not looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from nagle_lab.diagnosis.connections import Involved
+from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups, pick, total, where
+from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.machine import MS, Echo, Reaction
+from nagle_lab.tcp.tables import Table, Tables
+
+MOST_SAMPLES = 4096  # of one kind, of one program
+
+
+@dataclass
+class Reactions:
+    """Samples of how long an end took for the latest segment of its peer, ns, by what it reacted with."""
+
+    handshake: list[int] = field(default_factory=list)
+    ack: list[int] = field(default_factory=list)  # delayed ones among them
+    data: list[int] = field(default_factory=list)
+    release: list[int] = field(default_factory=list)  # with more data, to an early ACK
+    # How much longer than the fastest reaction on the same connection: what the path adds, and the program
+    handshake_more: list[int] = field(default_factory=list)
+    data_more: list[int] = field(default_factory=list)
+
+    def keep_more(self, kind: Reaction, samples: Column) -> None:
+        """The same of how much longer they took than the fastest on their connection."""
+        kept = {Reaction.HANDSHAKE: self.handshake_more, Reaction.DATA: self.data_more}.get(kind)
+        if kept is not None:
+            kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+
+    def keep(self, kind: Reaction, samples: Column) -> None:
+        """Keep them, as long as there are not too many."""
+        kept = {
+            Reaction.HANDSHAKE: self.handshake,
+            Reaction.ACK: self.ack,
+            Reaction.DATA: self.data,
+            Reaction.RELEASE: self.release,
+        }[kind]
+        kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+
+
+@dataclass
+class Program:
+    """One program.
+
+    Attributes
+    ----------
+    own, peers : how fast it reacts, and how fast its peers do
+    unheld : how long after unacknowledged data it sent more, by what its timestamps say
+    nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
+        small one
+    """
+
+    own: Reactions = field(default_factory=Reactions)
+    peers: Reactions = field(default_factory=Reactions)
+    nagle_off: Counter[int] = field(default_factory=Counter)
+    unheld: dict[int, Durations] = field(default_factory=lambda: {echo: Durations(MS) for echo in Echo})
+
+
+class Programs(dict[int, Program]):
+    """Programs by their numbers in the rows of ``connection`` (tcp/engine.h)."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        for rows, involved in _chunks(tables.reaction, tables.connection):
+            self._add_reactions(rows, involved)
+        for rows, involved in _chunks(tables.unheld, tables.connection):
+            self._add_unheld(rows, involved)
+        for begin, end in tables.connection.chunks():
+            self._add_nagle_off(Columns(tables.connection.layout, tables.connection.read(begin, end)))
+
+    def __missing__(self, number: int) -> Program:
+        self[number] = Program()
+        return self[number]
+
+    def _add_reactions(self, rows: Columns, involved: Involved) -> None:
+        ns, side, kind = rows["ns"], rows["side"], rows["kind"]
+        peer = each(lambda side: 1 - side, side)
+        for number, which, samples in _grouped(involved.of_side("program", side), kind, ns):
+            self[number].own.keep(which, samples)
+        for number, which, samples in _grouped(involved.of_side("program", peer), kind, ns):
+            self[number].peers.keep(which, samples)
+        more = each(lambda ns, fastest: ns - fastest, ns, involved.reaction(side))
+        for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
+            self[number].peers.keep_more(which, samples)
+
+    def _add_nagle_off(self, connections: Columns) -> None:
+        server = each(lambda client: 1 - client, connections["client"])
+        program, count = (
+            each(chosen, server, connections[name, 1], connections[name, 0]) for name in ("program", "nagle_off")
+        )
+        client = each(chosen, server, connections["program", 0], connections["program", 1])
+        some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
+        keys, count = (
+            pick(each(lambda program, client: (program << 32) | client, program, client), some),
+            pick(count, some),
+        )
+        for group in groups(keys):
+            number, its_client = divmod(int(keys[group[0]]), 1 << 32)
+            self[number].nagle_off[its_client] += total(pick(count, group))
+
+    def _add_unheld(self, rows: Columns, involved: Involved) -> None:
+        since, side, echo = rows["since"], rows["side"], rows["echo"]
+        full = involved.of_side("full_segment", side)
+        small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full))
+        program, since, echo = pick(involved.of_side("program", side), small), pick(since, small), pick(echo, small)
+        keys = each(lambda program, echo: program * 4 + echo + 1, program, echo)
+        for group in groups(keys):
+            number, which = divmod(int(keys[group[0]]), 4)
+            durations = self[number].unheld[which - 1]
+            for ns in pick(since, group):
+                durations.add(int(ns))
+
+
+def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
+    """Samples (n,) of each program and kind."""
+    keys = each(lambda program, kind: program * len(Reaction) + kind, program, kind)
+    for group in groups(keys):
+        number, which = divmod(int(keys[group[0]]), len(Reaction))
+        yield number, Reaction(which), pick(ns, group[:MOST_SAMPLES])
+
+
+def _is_small(trigger: Any, released: Any, full: Any) -> Any:
+    """Whether Linux might have held the data (tcp_minshall_check): it and what was before it end small."""
+    return (full == 0) | ((trigger % (full + (full == 0)) > 0) & (released < full))
+
+
+def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:
+    for begin, end in table.chunks():
+        rows = Columns(table.layout, table.read(begin, end))
+        yield rows, Involved(connections, rows["connection"])
+
+
+def at_least(durations: Durations, ns: float) -> int:
+    """How many of them are at least so long."""
+    return sum(count for steps, count in durations.counts.items() if steps * durations.step_ns >= ns)
