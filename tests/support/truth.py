@@ -124,7 +124,6 @@ _WAITS_FOR_THE_ACK = "away from a program that waits for the ACK itself, it look
 _RIDES = "away from the sender, what is always held until data carries the ACK looks like an answer"
 KNOWN_LIMITS = {
     "chain-database-beside/both": _AT_A_SLOW_PEER,
-    "chain-proxy-beside/both": _AT_A_SLOW_PEER,
     "two-programs/server": _AT_A_SLOW_PEER,
     "two-writes+without-syn/client": _AT_A_SLOW_PEER,
     "two-writes+ends-merged/server": _AT_A_SLOW_PEER,

@@ -200,7 +200,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
     ack = [number % 5 + (number % 7 > 0) for number in numbers]
     columns = [
         numbers, connection, [number % 2 for number in connection], wait, release, pure, echo,
-        arrival, size, size[::-1], ack,
+        [ns % 100_000 for ns in release], arrival, size, size[::-1], ack,
         [number % 3 * MS for number in numbers], [1448] * len(rows),
         [number % 3 for number in numbers], pace,
     ]  # fmt: skip

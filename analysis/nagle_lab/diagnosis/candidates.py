@@ -19,6 +19,7 @@ class Candidates:
     release: Column
     pure: Column
     echo: Column
+    alone: Column
     arrival: Column
     trigger_bytes: Column
     released_bytes: Column
@@ -61,7 +62,7 @@ def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candida
         full_waits=involved.of_side("full_waits", side),
         pace=each(_pace, involved.of_side("ahead", side), rows["clock"]),
         **{name: rows[name] for name in (
-            "wait", "release", "pure", "echo", "arrival", "trigger_bytes", "released_bytes", "ack_frame",
+            "wait", "release", "pure", "echo", "alone", "arrival", "trigger_bytes", "released_bytes", "ack_frame",
         )},
     )  # fmt: skip
     of_all = of_all.only(each(lambda again: again == 0, involved.rows("again")))

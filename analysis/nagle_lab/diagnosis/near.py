@@ -2,7 +2,7 @@
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import distinct, each, groups, in_order, percentile, pick, total, where
+from nagle_lab.diagnosis.population import distinct, each, groups, highest, in_order, percentile, pick, total, where
 from nagle_lab.diagnosis.timing import FEW, LATEST, NEAR, SOME, US, Known, is_paced, middle_half
 from nagle_lab.tcp.machine import MS
 
@@ -15,10 +15,12 @@ HELD = 68 * US
 HELD_ALIKE = 82 * US  # where releases are alike: a kernel's path has a floor, a woken program's time spreads
 # An idle machine has to wake up, so at the peer it takes longer on slow machines: so many of that end's slowest
 # answers to a SYN, at most.
-HANDSHAKES, SLOWEST = 2.8, 120 * US
+HANDSHAKES, SLOWEST = 4, 120 * US
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
+
+QUEUE = 5 * MS  # that releases stand in, at most
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
@@ -40,6 +42,10 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     is_kernel = middle <= limit or (known.place != "sender" and middle <= HELD_ALIKE and is_alike)
     if is_kernel or _is_unknown_path(near, known, middle):
         return _prompt(pure, near, known, judged, middle)
+    queued = _queued(pure, known, limit)
+    if queued is not None:
+        judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
+        return queued
     return _held_among_others(pure, near, known, judged, limit)
 
 
@@ -78,6 +84,24 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
         judged.leave(len(prompt), Obstacle.NAGLE_OFF_ELSEWHERE)
         return nothing
     return prompt
+
+
+def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
+    """Releases that had to queue behind others of the same host, each as soon behind the one before as a kernel is.
+
+    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too, so
+    it also takes that the kernel was seen to hold: data behind early ACKs as soon as the answers to SYNs. None where
+    it is not so.
+    """
+    answers, early = known.program.own.handshake, known.program.own.release
+    if not answers or len(early) < FEW or percentile(early, 50) > 1.5 * percentile(answers, 50) or known.sent_before:
+        return None
+    queued = pure.only(each(lambda alone, release: (alone < release) & (release < QUEUE), pure.alone, pure.release))
+    soon = total(each(lambda alone: alone <= limit, queued.alone))
+    if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
+        return None
+    latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
+    return pure.only(each(lambda release: release <= latest, pure.release))
 
 
 def _held_among_others(

@@ -89,6 +89,35 @@ class Silence(msgspec.Struct, frozen=True):
     total_ms: Number
 
 
+class NamedEnd(msgspec.Struct, frozen=True):
+    """An end that held, or delayed, and in how many stalls."""
+
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client that had several
+    role: Role
+    stalls: Count
+
+    def __str__(self) -> str:
+        return self.ip if self.port is None else str(Endpoint(self.ip, self.port, self.role))
+
+
+def named(ends: Sequence[NamedEnd]) -> str:
+    """ "the server (10.0.0.2:80)" for one end; the two with the most stalls, and how many more there are."""
+    if len(ends) == 1:
+        return f"the {ends[0].role} ({ends[0]})"
+    some = [f"the {end.role} {end} ({end.stalls} times)" for end in ends[:2]]
+    more = len(ends) - len(some)
+    return f"{', '.join(some)} and {more} more" if more else " and ".join(some)
+
+
+class Relay(msgspec.Struct, frozen=True):
+    """A connection whose data followed that of another one at once: it passes on what the other waited for."""
+
+    connection: Count
+    source: Count  # the other connection
+    times: Count
+
+
 class Histogram(msgspec.Struct, frozen=True):
     """How often durations of each length occur: 20 bins for a power of ten, those in which there is one."""
 
@@ -128,6 +157,9 @@ class Summary(msgspec.Struct, frozen=True):
     packets_per_exchange: Number
     held_by: Roles | None
     delayed_by: Roles | None
+    held_ends: list[NamedEnd]  # those with the most stalls, at most ten
+    delayed_ends: list[NamedEnd]
+    relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None
 
 

@@ -6,19 +6,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nagle_lab.capture.capture import Capture
-from nagle_lab.diagnosis.findings import End, Ends, Findings
+from nagle_lab.diagnosis.findings import Ends, Findings
 from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.result import (
     SCHEMA,
     Histogram,
+    NamedEnd,
     Place,
     Quality,
     Range,
+    Relay,
     Result,
     Silence,
     Source,
     Spread,
     Summary,
+    named,
 )
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.diagnosis.verdict import Verdict, decide
@@ -41,7 +44,7 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
         source=_source(capture, totals),
         quality=_quality(capture, totals, findings),
         verdict=verdict,
-        reason=_stall_reason(findings, summary) if verdict is Verdict.STALL else reason,
+        reason=_stall_reason(summary) if verdict is Verdict.STALL else reason,
         summary=summary,
         silences=_silences(findings),
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
@@ -93,6 +96,7 @@ def _quality(capture: Capture, totals: Counted, findings: Findings) -> Quality:
 def _summary(totals: Counted, findings: Findings) -> Summary:
     whole, by_role = findings.sums.whole, findings.sums.by_role
     wait, total = _spread(findings.wait), whole["answered"]
+    held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
     return Summary(
         connections=totals.connections,
@@ -123,7 +127,10 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         packets_per_exchange=round(totals.segments / total, 2) if total else 0.0,
         held_by=findings.held.role,
         delayed_by=findings.delayed.role,
-        remedy=_remedy(findings),
+        held_ends=held_ends,
+        delayed_ends=delayed_ends,
+        relays=_relays(findings),
+        remedy=_remedy(_hold(findings), named(held_ends), named(delayed_ends)),
     )
 
 
@@ -132,9 +139,9 @@ def _silences(findings: Findings) -> dict[Cause, Silence]:
     return {cause: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
-def _stall_reason(findings: Findings, summary: Summary) -> str:
+def _stall_reason(summary: Summary) -> str:
     assert summary.wait_ms
-    held, delayed = _named(findings, findings.held), _named(findings, findings.delayed)
+    held, delayed = named(summary.held_ends), named(summary.delayed_ends)
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
@@ -142,21 +149,21 @@ def _stall_reason(findings: Findings, summary: Summary) -> str:
     )
 
 
-def _named(findings: Findings, ends: Ends) -> str:
-    """ "the server (10.0.0.2:80)" for one end; the two with the most stalls, and how many more there are."""
-    if len(ends) == 1:
-        (end,) = ends.values()
-        return f"the {end.role} ({_address(findings, end)})"
-    most = sorted(ends.values(), key=lambda end: -end.stalls)
-    named = [f"the {end.role} {_address(findings, end)} ({end.stalls} times)" for end in most[:2]]
-    more = len(ends) - len(named)
-    return f"{', '.join(named)} and {more} more" if more else " and ".join(named)
+_MOST_NAMED = 10
 
 
-def _address(findings: Findings, end: End) -> str:
-    """Address and port; without the port for a client that had several."""
-    endpoint = end_of(findings, end.connection, end.side)
-    return str(endpoint) if len(end.ports) == 1 else endpoint.ip
+def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
+    """The ends with the most stalls, those first."""
+    most = sorted(ends.values(), key=lambda end: (-end.stalls, end.connection))[:_MOST_NAMED]
+    named = []
+    for end in most:
+        endpoint = end_of(findings, end.connection, end.side)
+        named.append(NamedEnd(endpoint.ip, endpoint.port if len(end.ports) == 1 else None, end.role, end.stalls))
+    return named
+
+
+def _relays(findings: Findings) -> list[Relay]:
+    return [Relay(*both, times) for both, times in findings.relays.most_common(_MOST_NAMED)]
 
 
 def _hold(findings: Findings) -> Range | None:
@@ -167,11 +174,9 @@ def _hold(findings: Findings) -> Range | None:
     return Range(round(most.low / 1e6, 3), round(most.high / 1e6, 3))
 
 
-def _remedy(findings: Findings) -> str | None:
-    hold = _hold(findings)
+def _remedy(hold: Range | None, held: str, delayed: str) -> str | None:
     if not hold:
         return None
-    held, delayed = _named(findings, findings.held), _named(findings, findings.delayed)
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )

@@ -4,12 +4,13 @@ import html
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result import Result, named
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.numbers import percentiles
+from nagle_lab.reports.phrases import findings, proved_by
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -84,6 +85,9 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
         if spread:
             yield name, percentiles(spread, "p50", "p99", "max")
+    yield from findings(result)
     if s.held_by and s.remedy:
-        yield "held by, delayed by", f"{s.held_by}, {s.delayed_by}"
+        yield "held by", named(s.held_ends)
+        yield "delayed by", named(s.delayed_ends)
+        yield "proved by", proved_by(result)
         yield "remedy", s.remedy

@@ -10,12 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.judged import Ground
-from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, Summary
+from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, named
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.numbers import percentiles
+from nagle_lab.reports.phrases import findings, proved_by
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -29,15 +29,6 @@ _NEAR = {
     "server": "at the server, or close to it",
     "both": "with both ends close by",
     "neither": "on the way between the ends",
-}
-
-
-GROUNDS = {
-    Ground.REPETITION_AT_SENDER: "as soon behind the ACK as only a kernel is, again and again",
-    Ground.PROMPTNESS: "as soon behind the ACK as only a kernel is; few exchanges",
-    Ground.REPETITION_ON_PATH: "one round trip behind the ACK, again and again",
-    Ground.TIMESTAMPS: "as long silent as those, and its timestamp echoes an ACK that the capture lacks",
-    Ground.MERGED_WRITES: "writes were merged until data carried the ACK",
 }
 
 
@@ -146,13 +137,8 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
         ("wait", _spread(s.wait_ms)),
-        ("hold", _hold(s)),
         ("exchange", _spread(s.exchange_ms)),
-        ("round trips", _round_trips(s)),
-        (
-            "unresolved",
-            ", ".join(f"{count} × {obstacle.replace('_', ' ')}" for obstacle, count in q.unresolved.items()),
-        ),
+        *findings(result),
     ]
     if q.damage:
         rows.append(("damage", "; ".join(q.damage)))
@@ -165,32 +151,17 @@ def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple
     """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says."""
     s = result.summary
     assert s.remedy
-    names = {role: f" ({service})" for role, service in (services or {}).items()}
-    held, delayed = (_role_name(role) + names.get(role or "", "") for role in (s.held_by, s.delayed_by))
+    names = {role: f" {service}" for role, service in (services or {}).items()}
+    held, delayed = (
+        f"{named(ends)}{names.get(role or '', '')}"
+        for ends, role in ((s.held_ends, s.held_by), (s.delayed_ends, s.delayed_by))
+    )
     return [
-        ("held by", f"{held}: Nagle's algorithm, behind its own small unacknowledged segment"),
+        ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged segment"),
         ("delayed by", f"{delayed}: delayed ACK"),
-        ("proved by", "; ".join(f"{GROUNDS[ground]}, {count} times" for ground, count in s.grounds.items())),
+        ("proved by", proved_by(result)),
         ("remedy", s.remedy),
     ]
-
-
-def _hold(s: Summary) -> str:
-    """How much of the wait the data was held, where the capture narrows that down."""
-    hold, wait = s.hold_ms, s.wait_ms
-    if not hold or not wait or (hold.low == 0 and hold.high >= wait.p50 - 0.05):
-        return ""
-    return f"{hold.low:.1f} to {hold.high:.1f} ms of the median wait: where the ACK came early, so did the data"
-
-
-def _round_trips(s: Summary) -> str:
-    """What Nagle's algorithm costs without any delayed ACK."""
-    if not s.round_trips.count:
-        return ""
-    return (
-        f"Nagle's algorithm held data {s.round_trips.count} times for a round trip, "
-        f"{s.round_trips.total_ms:.0f} ms in all; TCP_NODELAY at the sender saves that"
-    )
 
 
 def typical(result: Result, ladder: Ladder) -> list[RenderableType]:
@@ -202,10 +173,6 @@ def _ladder(stall: Stall, ladder: Ladder, what: str) -> list[RenderableType]:
     file = printable(ladder.file)
     title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
     return [Text(title, "bold"), ladder_text(ladder), Text("")]
-
-
-def _role_name(role: str | None) -> str:
-    return "both ends" if role == "both" else f"the {role}"
 
 
 def _by_role(counts: dict[Role, int]) -> str:

@@ -649,10 +649,22 @@ static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, 
         const arrival *a = &m->arrivals[(i - 1) % ARRIVALS];
         if (a->ts <= ts)
             break;
-        if (a->connection != number && !memcmp(a->host, host, 16))
+        if (a->connection != number && !memcmp(a->hosts + 16, host, 16))
             return a->connection;
     }
     return -1;
+}
+
+static int64_t sent_since(const machine *m, int64_t ts, const uint8_t *host)
+{
+    for (uint64_t i = m->arrived; i && m->arrived - i < ARRIVALS; i--) {
+        const arrival *a = &m->arrivals[(i - 1) % ARRIVALS];
+        if (a->ts <= ts)
+            break;
+        if (!memcmp(a->hosts, host, 16))
+            return a->ts;
+    }
+    return ts;
 }
 
 static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
@@ -663,7 +675,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (is_after(s->tsecr, (uint32_t)y->tsval)) {
-            candidate row = {f->number, before->frame, 0, s->frame, s->ts - before->ts, 0, 0, -1, -1, number,
+            candidate row = {f->number, before->frame, 0, s->frame, s->ts - before->ts, 0, 0, 0, -1, -1, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, 0};
             return table_add(m, CANDIDATE, &row, sizeof row);
         }
@@ -684,7 +696,7 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
         echo = s->tsecr == ack->tsval ? AFTER : s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, ack->ts - trigger->ts, s->ts - ack->ts, ack->idle,
-                     arrived_since(m, ack->ts, s->src, f->number),
+                     s->ts - sent_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, 0};
     return table_add(m, CANDIDATE, &row, sizeof row);
@@ -906,7 +918,8 @@ int machine_follow(machine *m, const segment *s)
         arrival *a = &m->arrivals[m->arrived++ % ARRIVALS];
         a->ts = s->ts;
         a->connection = f->number;
-        memcpy(a->host, s->dst, 16);
+        memcpy(a->hosts, s->src, 16);
+        memcpy(a->hosts + 16, s->dst, 16);
     }
     return --m->until_sweep ? 0 : sweep(m, s->ts);
 }

@@ -26,10 +26,10 @@ typedef struct flow flow; /* a live connection; see machine.c */
 
 enum { ARRIVALS = 64 };
 
-typedef struct { /* data that arrived at a host */
+typedef struct { /* data that one host sent to another */
     int64_t ts;
     int64_t connection;
-    uint8_t host[16];
+    uint8_t hosts[32];
 } arrival;
 
 typedef struct { /* numbers of programs, by address and port */

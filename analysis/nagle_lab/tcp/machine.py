@@ -269,7 +269,8 @@ class Machine:
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
         self._until_sweep = SWEEP
-        self._arrivals: deque[tuple[int, bytes, int]] = deque(maxlen=ARRIVALS)  # times, hosts, connections
+        # The latest data segments: times, hosts that sent and that got them, connections
+        self._arrivals: deque[tuple[int, bytes, bytes, int]] = deque(maxlen=ARRIVALS)
 
     def follow(self, s: Segment) -> None:
         """Take the next segment of the capture."""
@@ -292,7 +293,7 @@ class Machine:
             learn_syn(x, s)
         self._take(x, s)
         if s.length:
-            self._arrivals.append((s.ts, s.dst, connection.number))
+            self._arrivals.append((s.ts, s.src, s.dst, connection.number))
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(s.ts)
@@ -433,7 +434,7 @@ class Machine:
             echo = Echo.BEFORE
             if is_after(s.tsecr, y.tsval):
                 self.tables.candidate.add(
-                    x.connection.number, before.frame, 0, s.frame, s.ts - before.ts, 0, 0, -1, -1,
+                    x.connection.number, before.frame, 0, s.frame, s.ts - before.ts, 0, 0, 0, -1, -1,
                     exchange, before.length, s.length, x.side, True, Echo.AFTER, 0,
                 )  # fmt: skip
                 return
@@ -452,18 +453,27 @@ class Machine:
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, ack.ts - trigger.ts, s.ts - ack.ts, ack.idle,
-            self._arrived_since(ack.ts, s.src, x.connection.number), clock,
+            s.ts - self._sent_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number), clock,
             exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
         """Another connection whose data arrived at the host after that time; -1 none."""
-        for arrived, where, number in reversed(self._arrivals):
+        for arrived, _, where, number in reversed(self._arrivals):
             if arrived <= ts:
                 break
             if where == host and number != connection:
                 return number
         return -1
+
+    def _sent_since(self, ts: int, host: bytes) -> int:
+        """When the host sent its latest data after that time; that time, if it sent none."""
+        for sent, where, _, _ in reversed(self._arrivals):
+            if sent <= ts:
+                break
+            if where == host:
+                return sent
+        return ts
 
     # Exchanges --------------------------------------------------------------------------------------
 

@@ -1,0 +1,65 @@
+"""What a result says, in words that the screen, Markdown and HTML share."""
+
+from nagle_lab.diagnosis.judged import Ground
+from nagle_lab.diagnosis.result import Result, Summary
+
+GROUNDS = {
+    Ground.REPETITION_AT_SENDER: "as soon behind the ACK as only a kernel is, again and again",
+    Ground.PROMPTNESS: "as soon behind the ACK as only a kernel is, but a few times only",
+    Ground.REPETITION_ON_PATH: "one round trip behind the ACK, again and again",
+    Ground.TIMESTAMPS: "as long silent as those, and the timestamp echoes an ACK that the capture lacks",
+    Ground.MERGED_WRITES: "writes were merged until data carried the ACK",
+}
+
+
+def proved_by(result: Result) -> str:
+    """What the stalls are proved by; empty where there is none."""
+    grounds = result.summary.grounds
+    if len(grounds) == 1:
+        return GROUNDS[next(iter(grounds))]
+    return "; ".join(f"{count} times {GROUNDS[ground]}" for ground, count in grounds.items())
+
+
+def findings(result: Result) -> list[tuple[str, str]]:
+    """Names and sentences of what there is besides the verdict: hold, round trips, relays, what is left open."""
+    rows = [
+        ("hold", _hold(result.summary)),
+        ("round trips", _round_trips(result.summary)),
+        ("relayed", _relays(result.summary)),
+        ("cannot tell", _unresolved(result)),
+    ]
+    return [(name, sentence) for name, sentence in rows if sentence]
+
+
+def _hold(s: Summary) -> str:
+    """How much of the wait the data was held, where the capture narrows that down."""
+    hold, wait = s.hold_ms, s.wait_ms
+    if not hold or not wait or hold.high >= wait.p50 - 0.05:
+        return ""
+    return f"{hold.low:.1f} to {hold.high:.1f} ms of the median wait; before that, the program paused"
+
+
+def _round_trips(s: Summary) -> str:
+    """What Nagle's algorithm costs without any delayed ACK."""
+    if not s.round_trips.count:
+        return ""
+    return (
+        f"{s.round_trips.count} times Nagle's algorithm held data until an ACK that was not delayed, "
+        f"{s.round_trips.total_ms:.0f} ms in all; TCP_NODELAY at the sender saves that"
+    )
+
+
+def _relays(s: Summary) -> str:
+    """Which connection to look at instead."""
+    if not s.relays:
+        return ""
+    return (
+        f"{sum(relay.times for relay in s.relays)} times what followed a late ACK only passed on the data of "
+        f"another connection: look at that, connection {s.relays[0].source}"
+    )
+
+
+def _unresolved(result: Result) -> str:
+    """What is left open."""
+    unresolved = result.quality.unresolved
+    return ", ".join(f"{count} × {obstacle.replace('_', ' ')}" for obstacle, count in unresolved.items())

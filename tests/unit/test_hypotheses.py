@@ -1,0 +1,192 @@
+"""What else may follow a late ACK: each explanation with what tells it from a hold, or with what cannot."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Result
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, server_held, talk
+from support.synthetic import MS, US, Conversation, Segment, merge, pcap_bytes
+
+Story = Callable[[Conversation, int], None]
+
+
+@pytest.fixture
+def diagnose(tmp_path):
+    def of(segments: list[Segment], **format_) -> Result:
+        path = tmp_path / "some.pcap"
+        path.write_bytes(pcap_bytes(segments, **format_))
+        return analyze(path)
+
+    return of
+
+
+def reply_in_two(wait: int, after: Callable[[int], int], first: int = HEADER) -> Story:
+    """A reply whose second part leaves ``after`` the ACK, which comes ``wait`` after the first part; ns."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(first, after_ns=200 * US)
+        c.client_acks(after_ns=wait + number % 5 * MS)
+        c.server_sends(BODY, after_ns=after(number))
+        c.client_acks(after_ns=10 * US)
+
+    return exchange
+
+
+@pytest.mark.parametrize("wait", [10 * MS, 15 * MS, 40 * MS, 100 * MS, 200 * MS])
+def test_any_delayed_ack_timer_counts(diagnose, wait):
+    result = diagnose(talk(reply_in_two(wait, lambda _: RELEASE)).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.summary.grounds == {"repetition_at_sender": 19}
+
+
+def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
+    result = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1448)).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):
+    def one_at_a_time(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for size in (c.full_segment, c.full_segment, 600):
+            c.server_sends(size, after_ns=RELEASE)
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+
+    result = diagnose(talk(one_at_a_time).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
+    """It takes as long as a woken program does, and nothing ever leaves without the ACK: that cannot be told."""
+    result = diagnose(talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)).segments)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"like_a_program": 19}
+    assert "capture all connections of the sending host" in result.reason
+
+
+def test_a_pause_as_long_after_an_early_ack_is_the_program_s(diagnose):
+    def early(c: Conversation) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=LATE + 2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 4 == 1:
+            early(c)
+        else:
+            reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)(c, number)
+
+    result = diagnose(talk(exchange, exchanges=24).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert result.quality.rejected["nagle_off"] >= 10
+
+
+def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
+    """The proxy passes its origin's reply on: data arrives at it between the ACK and what it sends."""
+    origin = talk(server_held, client=("10.0.0.2", 50_000), server=("10.0.0.3", 9000)).segments
+    client = talk(reply_in_two(LATE - 100 * US, lambda _: 115 * US), t0_ns=origin[0].ts_ns).segments
+    result = diagnose(merge(origin, client))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert [str(end) for end in result.summary.held_ends] == ["10.0.0.3:9000"]
+    (relay,) = result.summary.relays
+    assert str(result.connections[relay.connection].server) == "10.0.0.2:80"
+    assert str(result.connections[relay.source].server) == "10.0.0.3:9000"
+
+
+def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):
+    def pauses(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda number: 20 * US if number == 7 else (3 + number) * MS)(c, number)
+
+    result = diagnose(talk(pauses, exchanges=30).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert result.quality.unresolved == {"coincidence": 1}
+
+
+def test_what_the_program_wrote_late_was_not_held_so_long(diagnose):
+    """A pause of 20 ms shows where the ACK comes early; of a wait of 42 ms it was held the other 22."""
+
+    def paused(c: Conversation, number: int) -> None:
+        if number % 3 == 0:
+            reply_in_two(10 * US, lambda _: 20 * MS)(c, 0)
+        else:
+            server_held(c, number)
+
+    result = diagnose(talk(paused, exchanges=30).segments)
+    assert result.verdict == "STALL"
+    hold, wait = result.summary.hold_ms, result.summary.wait_ms
+    assert hold is not None and wait is not None
+    assert hold.high == pytest.approx(wait.p50 - 20, abs=0.5)
+    assert f"{hold.high:.1f} ms per stalled exchange" in result.summary.remedy
+
+
+def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
+    """The release's timestamp echoes it. Without timestamps the other stalls stand, too."""
+    c = talk(server_held)
+    late = [i for i, s in enumerate(c.segments) if not s.length and s.flags == "A" and s.sport == 40_000]
+    lost = [s for i, s in enumerate(c.segments) if i not in late[11:15:2]]
+    result = diagnose(lost)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.summary.grounds == {"repetition_at_sender": 17, "timestamps": 2}
+    assert [stall.ack_frame for stall in result.stalls].count(None) == 2
+    bare = diagnose([replace(s, timestamps=None) for s in lost])
+    assert (bare.verdict, bare.summary.stalls) == ("STALL", 17)
+
+
+def test_a_connection_before_and_after_nat_counts_once(diagnose):
+    segments = talk(server_held).segments
+    inside = {"10.0.0.1": "192.0.2.7"}
+    again = [
+        replace(s, src=inside.get(s.src, s.src), dst=inside.get(s.dst, s.dst), ts_ns=s.ts_ns + 20 * US)
+        for s in segments
+    ]  # fmt: skip
+    result = diagnose(merge(segments, again))
+    assert (result.summary.stalls, result.summary.exchanges) == (19, 20)
+
+
+def test_ipv6_packets_captured_on_three_interfaces_count_once(diagnose):
+    segments = talk(server_held, client=("fd00::1", 40_000), server=("fd00::2", 80)).segments
+    copies = [[replace(s, ts_ns=s.ts_ns + later * 2 * US) for s in segments] for later in range(3)]
+    result = diagnose(merge(*copies))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 19, 20)
+
+
+def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
+    segments = talk(reply_in_two(LATE, lambda _: 120 * US), timestamps=False).segments
+    coarse = [replace(s, ts_ns=s.ts_ns // (10 * MS) * 10 * MS) for s in segments]
+    result = diagnose(coarse)
+    assert (result.verdict, result.quality.clock_step_us) == ("INCONCLUSIVE", 10_000)
+    assert "coarse_clock" in result.quality.unresolved
+
+
+def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
+    result = diagnose(talk(prompt, rtt_ns=10 * MS).segments)
+    assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)
+    assert result.summary.round_trips.total_ms == pytest.approx(200, rel=0.05)
+
+
+def test_clients_far_and_near_are_told_apart_at_the_server(diagnose):
+    """A round trip of 40 ms is no delayed ACK beside a client that answers within microseconds."""
+    far = talk(prompt, rtt_ns=40 * MS, client=("10.0.0.8", 999)).seen_at("server")
+    near = talk(server_held, client=("10.0.0.9", 999)).segments
+    result = diagnose(merge(far, near))
+    assert result.summary.stalls == 19
+    assert {str(end) for end in result.summary.delayed_ends} == {"10.0.0.9:999"}
+
+
+def test_both_kinds_of_ends_are_named(diagnose):
+    def client_held(c: Conversation, number: int) -> None:
+        c.client_sends(3)
+        c.server_acks(after_ns=LATE + number % 5 * MS)
+        c.client_sends(3, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=100 * US)
+        c.client_acks(after_ns=10 * US)
+
+    other = talk(client_held, client=("10.0.0.7", 5), server=("10.0.0.4", 99)).segments
+    result = diagnose(merge(talk(server_held).segments, other))
+    assert result.summary.held_by == "both"
+    assert "the server 10.0.0.2:80 (19 times) and the client 10.0.0.7:5 (19 times)" in result.reason
