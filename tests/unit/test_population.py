@@ -198,19 +198,32 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
     wait, release, connection, pure, echo, arrival, size, pace = map(list, zip(*rows, strict=True))
     numbers = list(range(len(rows)))
     ack = [number % 5 + (number % 7 > 0) for number in numbers]
-    columns = [
-        numbers, connection, [number % 2 for number in connection], wait, release, pure, echo,
-        [ns % 100_000 for ns in release], arrival, size, size[::-1], ack,
-        [number % 3 * MS for number in numbers], [1448] * len(rows),
-        [number % 3 for number in numbers], pace,
-    ]  # fmt: skip
+    columns = {
+        "connection": connection,
+        "peer": [number % 2 for number in connection],
+        "wait": wait,
+        "release": release,
+        "pure": pure,
+        "echo": echo,
+        "alone": [ns % 100_000 for ns in release],
+        "arrival": arrival,
+        "trigger_bytes": size,
+        "released_bytes": size[::-1],
+        "ack_frame": ack,
+        "peer_reaction": [number % 3 * MS for number in numbers],
+        "full": [1448] * len(rows),
+        "full_waits": [number % 3 for number in numbers],
+        "pace": pace,
+    }
 
-    def proved(*columns) -> dict[str, Any]:
+    names = list(columns)
+
+    def proved(row, *columns) -> dict[str, Any]:
         judged = Judged()
-        prove(Candidates(*columns), program, Setting(step, disorder), judged)
+        prove(Candidates(dict(zip(names, columns, strict=True)), row), program, Setting(step, disorder), judged)
         return vars(judged)
 
-    said = both(proved, *([int(value) for value in column] for column in columns))
+    said = both(proved, numbers, *([int(value) for value in column] for column in columns.values()))
     stalls = [row for part in said["stalls"] for row in part]
     assert len(stalls) == len(set(stalls))
     assert not set(stalls) & {row for part in said["round_trips"] for row in part}

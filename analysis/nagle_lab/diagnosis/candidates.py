@@ -1,74 +1,91 @@
 """The candidates of one program, as the proof looks at them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups, most, pick, where
 
 
-@dataclass(frozen=True)
 class Candidates:
-    """Candidates of one program; columns (n,), times in ns. See ``candidate`` in tcp/engine.h."""
+    """Some candidates of one program; columns (n,), times in ns.
 
-    row: Column
-    connection: Column
-    peer: Column  # the number of the peer's program
-    wait: Column
-    release: Column
-    pure: Column
-    echo: Column
-    alone: Column
-    arrival: Column
-    trigger_bytes: Column
-    released_bytes: Column
-    ack_frame: Column
-    peer_reaction: Column  # fastest of the peer on that connection; 0 where its handshake is not captured
-    full: Column  # payload of a full segment of the sender; 0 not known
-    full_waits: Column  # full segments of the sender that waited for an ACK
-    pace: Column  # how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
+    Attributes
+    ----------
+    row : their numbers among all candidates looked at, in order
+    connection, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo : ``candidate``
+        in tcp/engine.h
+    peer : the number of the peer's program
+    peer_reaction : the fastest of the peer on that connection; 0 where its handshake is not captured
+    full : payload of a full segment of the sender; 0 not known
+    full_waits : full segments of the sender that waited for an ACK
+    pace : how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
+    """
+
+    def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
+        self._columns = columns
+        self.row = row
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def __getattr__(self, name: str) -> Column:
+        return pick(self._columns[name], self.row)
 
     def only(self, condition: Column) -> "Candidates":
         """Those of which it is true."""
         return self.picked(where(condition))
 
     def picked(self, rows: Column) -> "Candidates":
-        """Those rows."""
-        return Candidates(*(pick(getattr(self, name), rows) for name in self.__dataclass_fields__))
-
-    def late_by(self, fastest: int) -> Column:
-        """How much longer the ACK took than its sender's fastest reaction, which is at least that of all peers."""
-        return each(lambda wait, own: wait - most(own, fastest), self.wait, self.peer_reaction)
+        """Those of these (n,), by number from 0."""
+        return Candidates(self._columns, pick(self.row, rows))
 
     @property
     def since(self) -> Column:
         """From trigger to release."""
         return each(lambda wait, release: wait + release, self.wait, self.release)
 
+    def late_by(self, fastest: int) -> Column:
+        """How much longer the ACK took than its sender's fastest reaction, which is at least that of all peers."""
+        return each(lambda wait, own: wait - most(own, fastest), self.wait, self.peer_reaction)
+
+
+class _Joined(Mapping[str, Column]):
+    """Columns of candidates, and what their connections say of their senders and peers."""
+
+    def __init__(self, rows: Columns, involved: Involved) -> None:
+        side = rows["side"]
+        peer = each(lambda side: 1 - side, side)
+        self._rows = rows
+        self._joined = {
+            "program": involved.of_side("program", side),
+            "again": involved.rows("again"),
+            "peer": involved.of_side("program", peer),
+            "peer_reaction": each(
+                lambda reaction, syns: reaction * syns, involved.reaction(peer), involved.rows("syns")
+            ),
+            "full": involved.of_side("full_segment", side),
+            "full_waits": involved.of_side("full_waits", side),
+            "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
+        }
+
+    def __getitem__(self, name: str) -> Column:
+        return self._joined[name] if name in self._joined else self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._joined)
+
+    def __len__(self) -> int:
+        return len(self._joined)
+
 
 def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candidates]]:
-    """The numbers of the programs that sent them, each with its candidates."""
-    side, peer = rows["side"], each(lambda side: 1 - side, rows["side"])
-    of_all = Candidates(
-        row=range(len(side)) if isinstance(side, tuple | list) else where(each(lambda side: side >= 0, side)),
-        connection=rows["connection"],
-        peer=involved.of_side("program", peer),
-        peer_reaction=each(lambda reaction, syns: reaction * syns, involved.reaction(peer), involved.rows("syns")),
-        full=involved.of_side("full_segment", side),
-        full_waits=involved.of_side("full_waits", side),
-        pace=each(_pace, involved.of_side("ahead", side), rows["clock"]),
-        **{name: rows[name] for name in (
-            "wait", "release", "pure", "echo", "alone", "arrival", "trigger_bytes", "released_bytes", "ack_frame",
-        )},
-    )  # fmt: skip
-    of_all = of_all.only(each(lambda again: again == 0, involved.rows("again")))
-    program = pick(involved.of_side("program", side), of_all.row)
+    """The numbers of the programs that sent them, each with its candidates; none of a connection seen again."""
+    columns = _Joined(rows, involved)
+    first_seen = where(each(lambda again: again == 0, columns["again"]))
+    program = pick(columns["program"], first_seen)
     for group in groups(program):
-        yield int(program[group[0]]), of_all.picked(group)
+        yield int(program[group[0]]), Candidates(columns, pick(first_seen, group))
 
 
 def _pace(ahead: Any, clock: Any) -> Any:

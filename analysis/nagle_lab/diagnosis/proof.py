@@ -23,15 +23,17 @@ from nagle_lab.diagnosis.near import COARSE, HELD, held_near
 from nagle_lab.diagnosis.population import (
     among,
     chosen,
+    counts,
+    distinct,
     each,
-    groups,
     highest,
     lowest,
     percentile,
     pick,
+    ranks,
     total,
     where,
-)
+)  # fmt: skip
 from nagle_lab.diagnosis.programs import Program, at_least
 from nagle_lab.diagnosis.timing import (
     FEW,
@@ -124,16 +126,24 @@ def _hold(held: Candidates, known: Known) -> Hold:
 
 def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     """Without the few of a connection that end where a pause of many others ends: held for next to nothing."""
+    if not len(held):
+        return held
+    numbers = distinct(pure.connection)
+    of_all = counts(ranks(pure.connection, numbers), len(numbers))
+    of_held = counts(ranks(held.connection, numbers), len(numbers))
+    mostly_not = where(
+        each(lambda all_, held: (held < all_ / 2) & (all_ - held >= FEW) & (held > 0), of_all, of_held)
+    )
     dropped: set[int] = set()
-    by_connection = {int(pure.connection[group[0]]): pure.picked(group) for group in groups(pure.connection)}
-    for group in groups(held.connection):
-        same = by_connection[int(held.connection[group[0]])]
-        is_held = among(same.row, held.row)
-        rest = same.picked([row for row, one in enumerate(is_held) if not one])
-        if len(rest) > len(same) / 2 and len(rest) >= FEW and middle_half(rest.since) < 3 * MS:
+    for number in pick(numbers, mostly_not):
+        its_own = pure.only(each(lambda connection: connection == number, pure.connection))  # noqa: B023 - at once
+        is_held = among(its_own.row, held.row)
+        rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
+        if middle_half(rest.since) < 3 * MS:
             earliest = percentile(rest.since, 25) - MS
-            dropped |= {int(row) for row in group if held.since[row] >= earliest}
-    return held.picked([row for row in range(len(held)) if row not in dropped]) if dropped else held
+            some = its_own.only(is_held)
+            dropped |= {int(row) for row, since in zip(some.row, some.since, strict=True) if since >= earliest}
+    return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
 
 
 def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
