@@ -133,3 +133,24 @@ def test_handshakes_are_timed_once():
         made = followed(decoded(segments))
         made.finish()
         assert [row[column] for row in made.tables.connection.rows()] == [expected]
+
+
+def test_of_one_direction_no_more_connections_are_kept_than_of_a_flood(monkeypatch):
+    """They never close, as far as the capture shows; all are counted, and nothing of them could be proved."""
+    monkeypatch.setattr(machine, "MANY", 64)
+    monkeypatch.setattr(machine, "SWEEP", 50)
+    talks = [talk(STALLED[0], 2, client=("10.0.0.1", 1_000 + i), t0_ns=10**18 + i * SECOND) for i in range(300)]
+    made, most = Machine(), 0
+    for segment in decoded([s for one in talks for s in one.segments if s.sport == 80 and "F" not in s.flags]):
+        made.follow(segment)
+        most = max(most, len(made._live))
+    assert most <= 64 + 50
+    made.finish()
+    assert made.connections == len(talks)
+
+
+def test_a_side_alone_is_closed_by_its_own_fin(monkeypatch):
+    monkeypatch.setattr(machine, "SWEEP", 10)
+    first = [s for s in talk(STALLED[0], exchanges=2).segments if s.sport == 80]
+    later = talk(STALLED[0], 4, client=("10.0.0.9", 1), t0_ns=first[-1].ts_ns + 61 * SECOND).segments
+    assert list(followed(decoded([*first, *later]))._live) == [1]

@@ -454,10 +454,13 @@ static flow *open_connection(machine *m, const segment *s)
 
 static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
 
-static inline int is_unanswered(const flow *f)
+static inline int is_over(const flow *f)
 {
-    return f->halves[1].packets == 0 && f->halves[0].payload == 0 && f->halves[0].syn >= 0;
+    const half *one = &f->halves[0], *two = &f->halves[1];
+    return (one->closed || !one->packets) && (two->closed || !two->packets);
 }
+
+static inline int is_one_way(const flow *f) { return !f->halves[0].packets || !f->halves[1].packets; }
 
 static int begins_anew(const flow *f, const segment *s)
 {
@@ -480,7 +483,7 @@ static int sweep(machine *m, int64_t now)
     for (uint32_t i = m->oldest, next; i != NONE; i = next) {
         flow *f = flow_at(m, i);
         next = f->newer;
-        if (is_closed(f) && now - f->last_ts > TIME_WAIT && forget(m, f))
+        if (is_over(f) && now - f->last_ts > TIME_WAIT && forget(m, f))
             return -1;
     }
     int64_t too_many = m->live - MANY, n = 0;
@@ -490,7 +493,7 @@ static int sweep(machine *m, int64_t now)
     if (!idle)
         return -1;
     for (uint32_t i = m->oldest; i != NONE; i = flow_at(m, i)->newer)
-        if (is_closed(flow_at(m, i)) || is_unanswered(flow_at(m, i)))
+        if (is_over(flow_at(m, i)) || is_one_way(flow_at(m, i)))
             idle[n++] = flow_at(m, i);
     qsort(idle, (size_t)n, sizeof *idle, by_age);
     int failed = 0;

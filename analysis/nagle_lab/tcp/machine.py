@@ -45,7 +45,7 @@ LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be s
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
 TIME_WAIT = 60_000 * MS
 # Memory: every SWEEP segments connections that are over are let go; beyond MANY live ones, closed ones and unanswered
-# SYNs (a flood) go early, the oldest first.
+# SYNs (a flood) go early, and what is seen of one side only, the oldest first.
 SWEEP = 1 << 15
 MANY = 1 << 15
 
@@ -228,10 +228,16 @@ class Connection:
         return one.closed and two.closed
 
     @property
-    def is_unanswered(self) -> bool:
-        """A SYN, and nothing came of it."""
+    def is_over(self) -> bool:
+        """It is closed, or the only side that is in the capture has closed."""
         one, two = self.halves
-        return two.packets == 0 and one.payload == 0 and one.syn >= 0
+        return (one.closed or not one.packets) and (two.closed or not two.packets)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Only one side is in the capture: a SYN that nothing came of, or a capture of one direction."""
+        one, two = self.halves
+        return not one.packets or not two.packets
 
 
 NOT_SENT = (NEVER, -1)  # times of the first and the last segment of a request, or of an answer
@@ -589,12 +595,12 @@ class Machine:
     def _sweep(self, now: int) -> None:
         """Let go of connections that nothing more is expected of."""
         self._until_sweep = SWEEP
-        silent = [c for c in self._live.values() if c.is_closed and now - c.last_ts > TIME_WAIT]
+        silent = [c for c in self._live.values() if c.is_over and now - c.last_ts > TIME_WAIT]
         for connection in silent:
             self._forget(connection)
         too_many = len(self._live) - MANY
         if too_many > 0:
-            idle = [c for c in self._live.values() if c.is_closed or c.is_unanswered]
+            idle = [c for c in self._live.values() if c.is_over or c.is_one_way]
             for connection in sorted(idle, key=lambda c: (c.last_ts, c.number))[:too_many]:
                 self._forget(connection)
 
