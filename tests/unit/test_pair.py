@@ -1,6 +1,7 @@
 """Two captures of the same traffic give the ACK's delay and the hold apart."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,14 @@ def test_as_json_it_is_one_line(at):
     assert list(said["ack_delay_ms"]) == ["p50", "p95", "p99", "max"]
     nothing = match(at(talk(nodelay), "server"), at(talk(nodelay), "client"))
     assert (nothing.matched, nothing.hold_ms, nothing.ack_delay_ms, nothing.path_ms) == (0, None, None, None)
+
+
+def test_two_captures_that_disagree_say_so():
+    """A program that waits for the ACK looks held from the other end of its path; from its own it cannot be told."""
+    folder = Path(__file__).parents[2] / "captures" / "families" / "wait-drained-rtt-10"
+    pair = match(analyze(folder / "server.pcap.gz"), analyze(folder / "client.pcap.gz"))
+    assert pair.disagreement.startswith(
+        "server.pcap.gz is INCONCLUSIVE, client.pcap.gz is STALL: believe the capture"
+    )
+    same = match(analyze(folder / "server.pcap.gz"), analyze(folder / "server.pcap.gz"))
+    assert same.disagreement == ""

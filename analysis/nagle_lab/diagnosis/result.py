@@ -132,6 +132,7 @@ class Summary(msgspec.Struct, frozen=True):
     connections: Count
     exchanges: Count
     repeat_exchanges: Count  # those that follow another on their connection
+    seen_exchanges: Count  # in which a stall would have been seen: the others are unresolved
     stalled_exchanges: Count
     stalls: Count
     stalled_share: Share

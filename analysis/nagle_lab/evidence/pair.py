@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 
 SCHEMA = "nagle-lab-pair/1"
@@ -20,11 +21,20 @@ class Pair:
     """What two captures of the same traffic show together; times in ms."""
 
     files: list[str]
+    verdicts: list[Verdict]  # of each capture alone
     matched: int  # stalls that both captures show
     only_in: list[int]  # stalls that only that capture shows, by file
     ack_delay_ms: Spread | None  # trigger's arrival to late ACK, at the capture nearer the delaying end
     hold_ms: Spread | None  # trigger to release: what was held waited at most this long
     path_ms: Spread | None  # how much of the hold is not the ACK's delay: round trip, and reaction of the held end
+
+    @property
+    def disagreement(self) -> str:
+        """What to make of it where the two have different verdicts; empty where they agree."""
+        if len(set(self.verdicts)) == 1:
+            return ""
+        said = ", ".join(f"{file} is {verdict}" for file, verdict in zip(self.files, self.verdicts, strict=True))
+        return f"{said}: believe the capture nearer the end that sent what is said to be held"
 
     def to_json(self) -> str:
         """One line, ending in a newline."""
@@ -50,6 +60,7 @@ def match(one: Result, two: Result) -> Pair:
     hold = [max(a.wait_ms + a.release_us / 1e3, b.wait_ms + b.release_us / 1e3) for a, b in common]
     return Pair(
         files=[one.source.file, two.source.file],
+        verdicts=[one.verdict, two.verdict],
         matched=len(common),
         only_in=[len(left) - len(common), len(right) - len(common)],
         ack_delay_ms=_spread(delay),

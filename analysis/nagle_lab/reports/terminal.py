@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, named
+from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, Summary, named
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
@@ -83,6 +83,8 @@ def show_pair(pair: "Pair", to: Console) -> None:
         ("together", " and ".join(map(printable, pair.files))),
         ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
     ]
+    if pair.disagreement:
+        rows.append(("disagree", printable(pair.disagreement)))
     if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
         delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
         rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
@@ -133,7 +135,7 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
             f"{source.format}, {', '.join(source.link_type)} · {source.packets} packets, {source.tcp_packets} of TCP",
         ),
         ("connections", f"{s.connections}, {q.handshakes} with their handshake"),
-        ("exchanges", f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%})"),
+        ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
         ("wait", _spread(s.wait_ms)),
@@ -173,6 +175,12 @@ def _ladder(stall: Stall, ladder: Ladder, what: str) -> list[RenderableType]:
     file = printable(ladder.file)
     title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
     return [Text(title, "bold"), ladder_text(ladder), Text("")]
+
+
+def _exchanges(s: Summary) -> str:
+    """How many, how many stalled, and in how many that would have been seen."""
+    seen = "" if s.seen_exchanges == s.exchanges else f"; in {s.seen_exchanges} a stall would have been seen"
+    return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
 
 
 def _by_role(counts: dict[Role, int]) -> str:
