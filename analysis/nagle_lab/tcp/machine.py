@@ -612,9 +612,9 @@ def is_copy(x: Half, s: Segment) -> bool:
     within COPY; pure ACKs may be repeated, so they count as copies only where data is copied.
     """
     for before in reversed(x.recent):
-        if (s.seq, s.ack, s.flags, s.length, s.window, s.tsval) != (
-            before.seq, before.ack, before.flags, before.length, before.window, before.tsval
-        ):  # fmt: skip
+        if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
+            continue
+        if (s.flags, s.window, s.tsval) != (before.flags, before.window, before.tsval):
             continue
         if s.ip_id and before.ip_id:
             if s.ip_id == before.ip_id:
