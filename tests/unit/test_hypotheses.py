@@ -190,3 +190,82 @@ def test_both_kinds_of_ends_are_named(diagnose):
     result = diagnose(merge(talk(server_held).segments, other))
     assert result.summary.held_by == "both"
     assert "the server 10.0.0.2:80 (19 times) and the client 10.0.0.7:5 (19 times)" in result.reason
+
+
+@pytest.mark.parametrize("sizes", [(20, 40), (5, 40, 305), (200,)])
+@pytest.mark.parametrize("rtt", [0, 20 * MS])
+def test_question_and_answer_in_one_write_each_are_no_merged_writes(diagnose, sizes, rtt):
+    """The next request carries the ACK of the reply before it, late; what follows it is an answer."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(sizes[number % len(sizes)], after_ns=40 * US)
+        c.pause(20 * MS)
+
+    for position in ("client", "server"):
+        result = diagnose(talk(ask, exchanges=60, rtt_ns=rtt).seen_at(position))
+        assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_another_connection_with_tcp_nodelay_acquits_nobody(diagnose):
+    """One server, one port: a stream that waits for no ACK beside replies that are held."""
+
+    def push(c: Conversation, number: int) -> None:
+        sent = c.server_sends(100 + number, after_ns=30 * MS)
+        if number % 5 == 4:
+            c.client_acks(after_ns=40 * MS)
+            c.server_sends(77, at_ns=sent.ts_ns + 41 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    def streams(c: Conversation, number: int) -> None:
+        c.client_sends(10)
+        for turn in range(8):
+            push(c, turn + number)
+
+    stream = talk(streams, exchanges=20, client=("10.0.0.5", 50_000)).segments
+    result = diagnose(merge(talk(server_held).segments, stream))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+@pytest.mark.parametrize("rtt_us", [200, 400, 600, 900])
+def test_within_a_data_centre_the_client_s_capture_tells_as_well(diagnose, rtt_us):
+    """A round trip of less than a millisecond is a path, too: releases come one of it after the ACK."""
+    c = talk(server_held, exchanges=40, rtt_ns=rtt_us * US)
+    at_client, at_server = (diagnose(c.seen_at(position)) for position in ("client", "server"))
+    assert at_server.summary.stalls == at_client.summary.stalls == 39
+    assert at_client.summary.grounds == {"repetition_on_path": 39}
+
+
+def test_the_slowest_round_trips_of_many_are_no_delayed_acks(diagnose):
+    """Nagle's algorithm waits for 200 clients far away; a few of their ACKs are 10 to 60 ms late on the way."""
+    talks = []
+    for number in range(200):
+        c = Conversation(client=(f"10.0.{number}.1", 40_000), rtt_ns=(20 + number % 60) * MS)
+        c.handshake()
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=(10 + number % 50) * MS if number % 30 == 7 else 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+        c.close()
+        talks.append(c.seen_at("server"))
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert result.quality.unresolved == {"path_varies": 7}
+
+
+def test_a_stream_without_answers_is_clean_where_a_stall_would_have_shown(diagnose):
+    """TCP_NODELAY, and ticks as long as the peer's timer: late ACKs, pauses behind them, and data before them."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        if number % 3:
+            c.client_acks(after_ns=40 * MS)
+            c.server_sends(100, after_ns=5 * MS)
+        else:
+            c.server_sends(100, after_ns=45 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(ticks, exchanges=60).segments)
+    assert result.summary.exchanges < 10
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert "followed a late ACK" in result.reason

@@ -194,7 +194,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
     """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
     program = Program(own, peers, Counter({1: len(unheld)}))
     for echo, since in unheld:
-        program.unheld[echo].add(since)
+        program.unheld[1, since % 4, echo, since // MS] += 1
     wait, release, connection, pure, echo, arrival, size, pace = map(list, zip(*rows, strict=True))
     numbers = list(range(len(rows)))
     ack = [number % 5 + (number % 7 > 0) for number in numbers]

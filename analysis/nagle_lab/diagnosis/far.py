@@ -2,8 +2,8 @@
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import each, percentile, total
-from nagle_lab.diagnosis.timing import FEW, MOST_LOOKED_AT, SOME, US, Known, is_paced
+from nagle_lab.diagnosis.population import each, highest, percentile, total
+from nagle_lab.diagnosis.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
 from nagle_lab.tcp.machine import MS, Echo
 
 SLACK = 300 * US  # by which a path varies at least
@@ -33,7 +33,7 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
     beyond = latest + 4 * (latest - base)
     by_chance = total(each(lambda release: (release > latest) & (release <= beyond), pure.release)) / 4
-    if len(prompt) <= by_chance + 3 * by_chance**0.5 or len(prompt) < FEW:
+    if len(prompt) <= by_chance + 3 * by_chance**0.5 or (len(prompt) < FEW and not _is_a_listing(pure, known)):
         close = total(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
         close = close if close > 0.2 * len(pure) else 0
         judged.leave(close, Obstacle.PATH_VARIES)
@@ -41,6 +41,11 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
+
+
+def _is_a_listing(pure: Candidates, known: Known) -> bool:
+    """A few exchanges from the middle of a connection, as people post them: all releases within a millisecond."""
+    return len(pure) < FEW and not known.program.own.handshake and highest(pure.release) < NEAR
 
 
 def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | None:

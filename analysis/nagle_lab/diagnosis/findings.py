@@ -91,6 +91,11 @@ class Findings:
             self._count_late(late)
         self.sums = Sums(self.connections)
 
+    @property
+    def late_acks(self) -> int:
+        """How often data followed a late ACK and was no stall, by the proof."""
+        return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
+
     def _count_idle(self, gaps: Columns) -> None:
         involved = Involved(self.connections, gaps["connection"])
         idle.add(self.idle, idle.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))

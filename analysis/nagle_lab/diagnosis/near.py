@@ -40,7 +40,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
                 judged.relays[int(connection), int(other)] += 1
         return near.picked([])
     is_kernel = middle <= limit or (known.place != "sender" and middle <= HELD_ALIKE and is_alike)
-    if is_kernel or _is_unknown_path(near, known, middle):
+    if is_kernel:
         return _prompt(pure, near, known, judged, middle)
     queued = _queued(pure, known, limit)
     if queued is not None:
@@ -143,12 +143,6 @@ def _typical(near: Candidates, step: int) -> tuple[float, bool]:
 def _is_relayed(near: Candidates) -> bool:
     """Whether data of other connections arrived at the sender between ACK and release, as it does at a relay."""
     return total(each(lambda arrival: arrival >= 0, near.arrival)) >= max(2, len(near) / 2)
-
-
-def _is_unknown_path(near: Candidates, known: Known, middle: float) -> bool:
-    """No handshake tells the round trip, and the few releases are as fast as that end was ever seen to be."""
-    own = known.program.own
-    return len(near) < FEW and not own.handshake and min([*own.ack, *own.data], default=LATEST) >= middle / 2
 
 
 def _is_slow_stack(known: Known) -> bool:

@@ -5,13 +5,13 @@ A program is an address, with its port where it is the server. Those without can
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups, pick, total, where
-from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.machine import MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
@@ -54,7 +54,8 @@ class Program:
     Attributes
     ----------
     own, peers : how fast it reacts, and how fast its peers do
-    unheld : how long after unacknowledged data it sent more, by what its timestamps say
+    unheld : how often it sent more after unacknowledged data; by its peer's program, connection, what its timestamps
+        say (Echo), and by how many ms after
     nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
         small one
     """
@@ -62,7 +63,15 @@ class Program:
     own: Reactions = field(default_factory=Reactions)
     peers: Reactions = field(default_factory=Reactions)
     nagle_off: Counter[int] = field(default_factory=Counter)
-    unheld: dict[int, Durations] = field(default_factory=lambda: {echo: Durations(MS) for echo in Echo})
+    unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
+
+    def sent_unheld(self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)) -> Counter[tuple[int, int]]:
+        """How often it sent so long (ns) after unacknowledged data, by peer and connection."""
+        counts: Counter[tuple[int, int]] = Counter()
+        for (peer, connection, echo, ms), count in self.unheld.items():
+            if echo in echoes and ms * MS >= at_least:
+                counts[peer, connection] += count
+        return counts
 
 
 class Programs(dict[int, Program]):
@@ -111,13 +120,11 @@ class Programs(dict[int, Program]):
         since, side, echo = rows["since"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
         small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full))
-        program, since, echo = pick(involved.of_side("program", side), small), pick(since, small), pick(echo, small)
-        keys = each(lambda program, echo: program * 4 + echo + 1, program, echo)
-        for group in groups(keys):
-            number, which = divmod(int(keys[group[0]]), 4)
-            durations = self[number].unheld[which - 1]
-            for ns in pick(since, group):
-                durations.add(int(ns))
+        peer = involved.of_side("program", each(lambda side: 1 - side, side))
+        program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
+        columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
+        for number, its_peer, connection, what, ns in zip(*columns, strict=True):
+            self[int(number)].unheld[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
 
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
@@ -137,8 +144,3 @@ def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involve
     for begin, end in table.chunks():
         rows = Columns(table.layout, table.read(begin, end))
         yield rows, Involved(connections, rows["connection"])
-
-
-def at_least(durations: Durations, ns: float) -> int:
-    """How many of them are at least so long."""
-    return sum(count for steps, count in durations.counts.items() if steps * durations.step_ns >= ns)

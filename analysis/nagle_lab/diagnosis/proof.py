@@ -13,6 +13,7 @@ one program are judged together, and what cannot be told is left open, never sil
 hypotheses, the evidence for each, and where the limits were measured.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from nagle_lab.diagnosis.population import (
     counts,
     distinct,
     each,
+    groups,
     highest,
     lowest,
     percentile,
@@ -34,7 +36,7 @@ from nagle_lab.diagnosis.population import (
     total,
     where,
 )  # fmt: skip
-from nagle_lab.diagnosis.programs import Program, at_least
+from nagle_lab.diagnosis.programs import Program
 from nagle_lab.diagnosis.timing import (
     FEW,
     LATE_NEAR,
@@ -52,6 +54,7 @@ from nagle_lab.diagnosis.timing import (
 from nagle_lab.tcp.machine import MS, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing
+OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 
 
@@ -67,7 +70,11 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         judged.leave(total(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
         return
     usual = percentile(late.wait, 50)
-    known = replace(known, sent_before=_sent_before(late, known, usual))
+    unheld = program.sent_unheld(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
+    late = _without_nagle_off(late, unheld, judged)
+    if not len(late):
+        return
+    known = replace(known, sent_before=_sent_before(late, known, unheld))
     late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
     pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     if _is_blind(pure, known):
@@ -76,8 +83,8 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
     held = _without_pauses(held, pure)
     if len(held):
-        at_sender = Ground.REPETITION_AT_SENDER if len(held) >= FEW else Ground.PROMPTNESS
-        judged.accept(held, Ground.REPETITION_ON_PATH if known.is_far else at_sender, _hold(held, known))
+        repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
+        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, known))
     _judge_unseen(unseen, held, known, judged, usual)
     _judge_ridden(ridden, known, judged)
 
@@ -89,17 +96,38 @@ def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
 
 
-def _sent_before(late: Candidates, known: Known, usual: float) -> int:
+def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judged: Judged) -> Candidates:
+    """Without the connections that are seen not to wait for ACKs: they acquit themselves, and nobody else."""
+    by_connection: Counter[int] = Counter()
+    for (_, connection), count in unheld.items():
+        by_connection[connection] += count
+    held = {int(late.connection[group[0]]): len(group) for group in groups(late.connection)}
+    off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
+    others = (
+        late.only(each(lambda is_off: is_off < 1, [1 * one for one in among(late.connection, off)])) if off else late
+    )
+    judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
+    return others
+
+
+def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]]) -> int:
     """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
 
-    Without what may have become of ACKs that the capture lost or swapped.
+    To the same peers; where connections are long, on them. Without what may have become of ACKs that the capture lost
+    or swapped.
     """
-    unheld, disorder = known.program.unheld, known.setting.disorder
+    peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
+    are_long = len(late) >= FEW * len(connections)
     count = total(each(lambda echo: echo == Echo.BEFORE, late.echo))
-    count += sum(at_least(unheld[echo], usual / 2) for echo in (Echo.BEFORE, Echo.UNKNOWN))
+    count += sum(
+        times
+        for (peer, connection), times in unheld.items()
+        if (connection in connections if are_long else peer in peers)
+    )
+    disorder = known.setting.disorder
     if not disorder:
         return count
-    if len(unheld[Echo.BEFORE]):  # timestamps tell most of the lost ones
+    if known.program.sent_unheld():  # timestamps tell most of the lost ones
         return count if count > disorder * (len(late) + count) else 0
     return count if count > max(0.3 * len(late), 3 * disorder * (len(late) + count) + 1) else 0
 
@@ -108,7 +136,7 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
     """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
     early, base = known.early, known.own if known.is_far and known.own else 0
     prompt = where(each(lambda release: (release - base <= 300 * US) & (release - base >= -300 * US), early.release))
-    if len(early) >= MANY and at_least(known.program.unheld[Echo.BEFORE], 0) <= len(early) / 10:
+    if len(early) >= MANY and known.program.sent_unheld().total() <= len(early) / 10:
         judged.round_trips.append(pick(early.row, prompt))
 
 
@@ -179,12 +207,18 @@ def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
 
 
 def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
-    """Late ACKs that came with data: what follows may be an answer, unless writes were merged in it meanwhile."""
+    """Late ACKs that came with data: what follows may be an answer, unless writes were merged in it meanwhile.
+
+    That takes a sender that was seen to hold data until an early ACK, and never to send without one.
+    """
+    own = known.program.own
+    releases = [*own.release, *map(int, known.early.release[:MOST_LOOKED_AT])]
+    holds = any(known.is_far or release <= HELD for release in releases)
+    if len(ridden) < SOME or not holds or known.program.nagle_off or known.sent_before:
+        return
     limit = (known.own or 0) * 9 // 8 + 300 * US if known.is_far else 2 * HELD
     prompt = ridden.only(each(lambda release: release <= limit, ridden.release))
-    if len(ridden) < SOME or len(prompt) <= 0.7 * len(ridden):
-        return
-    if len(_merged_writes(prompt, known)) < max(FEW, 0.3 * len(ridden)):
+    if len(prompt) <= 0.7 * len(ridden) or len(_merged_writes(prompt, known)) <= 0.8 * len(prompt):
         return
     if known.is_far:
         judged.leave(len(prompt), Obstacle.ACK_ON_DATA)
@@ -193,12 +227,9 @@ def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
 
 
 def _merged_writes(c: Candidates, known: Known) -> Candidates:
-    """Those whose size is a sum of sizes that the program sends apart elsewhere, if it sends only a few sizes."""
-    pieces = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
-    if len(pieces) > MOST_SIZES:
+    """Those as large as two writes that the program sent apart at first, and then no more."""
+    sizes = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
+    if len(sizes) > MOST_SIZES:
         return c.picked([])
-    sums = {
-        size for size in pieces
-        if any(piece < size and (size - piece in pieces or size % piece == 0) for piece in pieces)
-    }  # fmt: skip
+    sums = {size for size in sizes if any(size - piece in sizes for piece in sizes)}
     return c.only(among(c.released_bytes, sorted(sums)))

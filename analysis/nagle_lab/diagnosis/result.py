@@ -5,6 +5,7 @@ with. The same file gives the same result, byte for byte, wherever and whenever 
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -102,12 +103,18 @@ class NamedEnd(msgspec.Struct, frozen=True):
 
 
 def named(ends: Sequence[NamedEnd]) -> str:
-    """ "the server (10.0.0.2:80)" for one end; the two with the most stalls, and how many more there are."""
+    """ "the server (10.0.0.2:80)" for one end; both of two; of more, how many, and which most often; "" of none."""
     if len(ends) == 1:
         return f"the {ends[0].role} ({ends[0]})"
-    some = [f"the {end.role} {end} ({end.stalls} times)" for end in ends[:2]]
-    more = len(ends) - len(some)
-    return f"{', '.join(some)} and {more} more" if more else " and ".join(some)
+    if len(ends) <= 2:
+        return " and ".join(f"the {end.role} {end} ({_times(end.stalls)})" for end in ends)
+    counts = Counter(end.role for end in ends)
+    roles = " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
+    return f"{roles} (most often {ends[0]}, {_times(ends[0].stalls)})"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 class Relay(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
     verdict, reason = decide(
         totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
         one_way=not findings.sums.both_ways, astray=findings.astray, unresolved=findings.obstacles,
+        late_acks=findings.late_acks,
     )  # fmt: skip
     return Result(
         schema=SCHEMA,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.population import Column, each, percentile, total
-from nagle_lab.diagnosis.programs import Program
+from nagle_lab.diagnosis.programs import Program, Reactions
 from nagle_lab.tcp.machine import MS
 
 US = 1_000  # ns
@@ -21,6 +21,9 @@ TIMER_SPREAD = 12 * MS
 
 # An end that reacts faster than this is at the capture point, or next to it.
 NEAR = 1 * MS
+
+# From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
+AWAY = 150 * US
 
 FEW, SOME, MANY = 3, 5, 10  # candidates, or samples
 MOST_LOOKED_AT = 1_000  # of those, where all of them would say no more
@@ -56,7 +59,7 @@ class Known:
     @property
     def is_far(self) -> bool:
         """Whether the capture was taken away from the program's host."""
-        return self.own is None or self.own >= NEAR
+        return self.own is None or self.own >= AWAY
 
     @property
     def place(self) -> str | None:
@@ -92,10 +95,19 @@ def know(program: Program, setting: Setting, c: Candidates) -> Known:
     return Known(
         program,
         setting,
-        own=fastest(own.handshake, [*own.ack, *own.data, *map(int, c.release[:MOST_LOOKED_AT])]),
+        own=_own(own, c),
         peer=peer,
         early=early,
     )
+
+
+def _own(own: Reactions, c: Candidates) -> int | None:
+    """The fastest reaction of the program's host; by its releases, too, where it is near."""
+    by_itself = fastest(own.handshake, [*own.ack, *own.data])
+    releases = [int(release) for release in c.release[:MOST_LOOKED_AT]]
+    if by_itself is not None and by_itself >= NEAR and own.handshake:
+        return by_itself
+    return min([by_itself, *releases]) if by_itself is not None else min(releases, default=None)
 
 
 def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
@@ -108,7 +120,7 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     others = peers.handshake if is_known else [*peers.handshake, *peers.data]
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
-    if len(late) and is_away and _is_the_path(late, peer, more):
+    if len(late) and is_away and (_is_the_path(late, peer, more) or _is_a_tail(late, c, peer)):
         judged.leave(total(late.pure), Obstacle.PATH_VARIES)
         return late.picked([])
     return late
@@ -127,6 +139,13 @@ def _is_the_path(late: Candidates, peer: int, more: list[int]) -> bool:
         return varies
     varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+
+
+def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether the late ones are the few slowest of a path's many: a timer's are alike, or many."""
+    waits = late.late_by(peer)
+    is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    return len(late) <= 0.1 * total(c.pure) and not is_alike
 
 
 def is_paced(c: Candidates) -> bool:

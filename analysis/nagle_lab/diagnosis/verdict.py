@@ -32,6 +32,7 @@ def decide(
     one_way: bool = False,
     astray: float = 0.0,
     unresolved: Mapping[Obstacle, int] | None = None,
+    late_acks: int = 0,
 ) -> tuple[Verdict, str]:
     """The verdict on one capture and, for all but STALL, what a person can do about it.
 
@@ -43,6 +44,8 @@ def decide(
     one_way : every connection is seen in one direction only
     astray : share of the data segments that the capture lacks, or has after their acknowledgement
     unresolved : how often it could not be told whether an ACK released what followed, and why
+    late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
+        would have shown in
     """
     if not tcp_packets:
         return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
@@ -50,9 +53,14 @@ def decide(
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)
-    reason = _what_hinders(exchanges, one_way=one_way, astray=astray, unresolved=unresolved or {})
+    reason = _what_hinders(max(exchanges, late_acks), one_way=one_way, astray=astray, unresolved=unresolved or {})
     if reason:
         return Verdict.INCONCLUSIVE, reason
+    if exchanges < ENOUGH_EXCHANGES:
+        return (
+            Verdict.CLEAN,
+            f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it",
+        )
     return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
 
 
