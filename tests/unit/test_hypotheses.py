@@ -167,6 +167,14 @@ def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
     result = diagnose(talk(prompt, rtt_ns=10 * MS).segments)
     assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)
     assert result.summary.round_trips.total_ms == pytest.approx(200, rel=0.05)
+    assert result.connections[0].round_trips_ms == result.summary.round_trips.total_ms
+
+
+def test_what_each_connection_lost_adds_up(diagnose):
+    other = talk(server_held, exchanges=7, client=("10.0.0.7", 5)).segments
+    result = diagnose(merge(talk(server_held).segments, other))
+    assert result.connections[0].held_ms > result.connections[1].held_ms > 6 * 40
+    assert sum(c.held_ms for c in result.connections) == pytest.approx(result.summary.lost_ms_total, abs=0.01)
 
 
 def test_clients_far_and_near_are_told_apart_at_the_server(diagnose):

@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups
 
 
 class Candidates:
-    """Some candidates of one program; columns (n,), times in ns.
+    """Some candidates of one program; columns (n,), times in ns, made at each access: keep what is used in a loop.
 
     Attributes
     ----------

@@ -31,6 +31,7 @@ from nagle_lab.diagnosis.population import (
     lowest,
     pick,
     replaced,
+    tally,
     total,
     where,
 )
@@ -115,11 +116,14 @@ class Findings:
         for these, cause in ((rows, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
             gaps = pick(candidates["idle"], these)
             idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, these), cause))
-        add_all(self.round_trips, pick(candidates["wait"], round_trips))
+        waits = pick(candidates["wait"], round_trips)
+        add_all(self.round_trips, waits)
+        _sum_up(involved, "round_trips", pick(involved.of, round_trips), waits)
         if not len(rows):
             return
         self._keep(packed, rows)
         wait = pick(candidates["wait"], rows)
+        _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
         add_all(self.ack_timer, each(_less, wait, pick(peer_reaction, rows)))
@@ -178,6 +182,13 @@ def _increase(involved: Involved, name: Any, connections: Column) -> None:
     """Add one for each of those of the connections involved, which may repeat."""
     more = counts(connections, len(involved.numbers))
     involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
+
+
+def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> None:
+    """Add times to those of the connections involved, which may repeat."""
+    sums = tally(connections, ns)
+    before = involved.column(name)
+    involved.fill_in(name, [int(old) + sums.get(number, (0, 0))[1] for number, old in enumerate(before)])
 
 
 @dataclass

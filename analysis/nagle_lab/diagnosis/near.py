@@ -109,8 +109,9 @@ def _held_among_others(
 ) -> Candidates:  # fmt: skip
     """Most releases took as long as a program does; single connections may still be held clearly."""
     held = []
+    of_all = near.release
     for group in groups(near.connection):
-        releases = pick(near.release, group)
+        releases = pick(of_all, group)
         if (
             SOME < len(group) < len(near)
             and known.setting.step <= COARSE

@@ -101,11 +101,12 @@ def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judge
     by_connection: Counter[int] = Counter()
     for (_, connection), count in unheld.items():
         by_connection[connection] += count
-    held = {int(late.connection[group[0]]): len(group) for group in groups(late.connection)}
+    if not by_connection:
+        return late
+    connections = late.connection
+    held = {int(connections[group[0]]): len(group) for group in groups(connections)}
     off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
-    others = (
-        late.only(each(lambda is_off: is_off < 1, [1 * one for one in among(late.connection, off)])) if off else late
-    )
+    others = late.only(each(lambda is_off: is_off < 1, among(connections, off)))
     judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
     return others
 

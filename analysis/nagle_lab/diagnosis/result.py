@@ -197,6 +197,8 @@ class Connection(msgspec.Struct, frozen=True):
     stalled_exchanges: Count
     stalls: Count
     first_stalled_exchange: Frame | None  # counted from 1
+    held_ms: Number  # how long its data waited for delayed ACKs, behind its own
+    round_trips_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, Sent]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
 

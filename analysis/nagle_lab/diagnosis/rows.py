@@ -82,6 +82,8 @@ class ConnectionRows(_Rows[Connection]):
                 role: Sent(*(of[name, side] for name in _SENT))
                 for role, side in zip(ROLES, (client, server), strict=True)
             },
+            held_ms=round(of["held"] / 1e6, 3),
+            round_trips_ms=round(of["round_trips"] / 1e6, 3),
             handshake_us=round(of["handshake"] / 1e3, 1) if of["syns"] and of["handshake"] >= 0 else None,
         )
 

@@ -48,6 +48,8 @@ CONNECTION_COLUMNS: Sequence[Column] = (
     ("stalled_exchanges", int, lambda c: c.stalled_exchanges),
     ("stalls", int, lambda c: c.stalls),
     ("first_stalled_exchange", int, lambda c: c.first_stalled_exchange),
+    ("held_ms", float, lambda c: c.held_ms),
+    ("round_trips_ms", float, lambda c: c.round_trips_ms),
     *(
         (f"{role}_{name}", int, lambda c, role=role, name=name: getattr(c.sent[role], name))
         for role in ("client", "server")

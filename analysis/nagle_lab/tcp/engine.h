@@ -91,6 +91,8 @@ typedef struct {
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
+    int64_t held;            /* filled in by the diagnosis: how long data waited for delayed ACKs, and */
+    int64_t round_trips;     /* for others */
     int32_t nagle_off[2];    /* small segments sent behind unacknowledged small ones */
     int32_t fin_acks[2];     /* ACKs of bare FINs from a delayed-ACK timer of zero */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
