@@ -277,3 +277,22 @@ def test_a_stream_without_answers_is_clean_where_a_stall_would_have_shown(diagno
     assert result.summary.exchanges < 10
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
     assert "followed a late ACK" in result.reason
+
+
+@pytest.mark.parametrize("chunk", [16, 1 << 16])
+def test_however_long_it_goes_on_a_share_of_data_without_ack_acquits_nobody(diagnose, monkeypatch, chunk):
+    """TCP_NODELAY for one reply in twelve: candidates are compared with what was sent among them, not with all."""
+    monkeypatch.setattr("nagle_lab.tcp.tables.CHUNK", chunk)
+
+    def flushed(c: Conversation, number: int) -> None:
+        if number % 12 == 5:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(300, after_ns=20 * US)
+            c.server_sends(BODY, after_ns=30 * MS)
+            c.client_acks(after_ns=10 * US)
+        else:
+            server_held(c, number)
+
+    result = diagnose(talk(flushed, exchanges=240).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 219)

@@ -84,9 +84,11 @@ class Findings:
             self._count_idle(gaps)
         mark_seen_again(tables.connection)
         self.astray = astray(tables.connection)
-        programs, setting = Programs(tables), Setting(step, self.astray)
+        programs, count, done = Programs(tables), len(tables.candidate), 0
         for candidates, packed in _chunks(tables.candidate):
-            self._prove(candidates, packed, programs, setting)
+            done += len(candidates)
+            programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
+            self._prove(candidates, packed, programs, Setting(step, self.astray, len(candidates) / count))
         self.stalls.cut(self._kept)
         for late, _ in _chunks(tables.late_ack):
             self._count_late(late)

@@ -80,7 +80,8 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
     if len(prompt) == 1 and pauses >= SOME:
         judged.leave(1, Obstacle.COINCIDENCE)
         return nothing
-    if 2 * sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) >= len(prompt):
+    nagle_off = sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) * known.setting.part
+    if 2 * nagle_off >= len(prompt):
         judged.leave(len(prompt), Obstacle.NAGLE_OFF_ELSEWHERE)
         return nothing
     return prompt

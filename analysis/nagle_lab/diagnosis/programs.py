@@ -16,6 +16,7 @@ from nagle_lab.tcp.machine import MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
 MOST_SAMPLES = 4096  # of one kind, of one program
+AT_ONCE = 1 << 16  # rows
 
 
 @dataclass
@@ -79,12 +80,31 @@ class Programs(dict[int, Program]):
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()
+        self._unheld, self._connections = tables.unheld, tables.connection
+        self._looked_at = 0  # rows of the former
         for rows, involved in _chunks(tables.reaction, tables.connection):
             self._add_reactions(rows, involved)
-        for rows, involved in _chunks(tables.unheld, tables.connection):
-            self._add_unheld(rows, involved)
         for begin, end in tables.connection.chunks():
             self._add_nagle_off(Columns(tables.connection.layout, tables.connection.read(begin, end)))
+
+    def look_at_unheld(self, until: int | None) -> None:
+        """Have in ``unheld`` what was sent up to that frame (None: the last), and after the one given before.
+
+        So candidates are compared with what was sent among them, however many there are before and after.
+        """
+        for program in self.values():
+            program.unheld.clear()
+        table, connections = self._unheld, self._connections
+        while self._looked_at < len(table):
+            begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
+            frames = Columns(table.layout, table.read(begin, end))["release_frame"]
+            count = len(frames) if until is None else total(each(lambda frame: frame <= until, frames))
+            if count:
+                rows = Columns(table.layout, table.read(begin, begin + count))
+                self._add_unheld(rows, Involved(connections, rows["connection"]))
+                self._looked_at += count
+            if count < len(frames):
+                return
 
     def __missing__(self, number: int) -> Program:
         self[number] = Program()

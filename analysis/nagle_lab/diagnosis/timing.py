@@ -35,6 +35,7 @@ class Setting:
 
     step: int  # of the clock that stamped it, ns
     disorder: float  # share of the data segments that it lacks, or that come after their ACKs
+    part: float = 1.0  # share of its candidates that are judged at once
 
 
 @dataclass(frozen=True)
