@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import IntEnum
 
 
@@ -40,4 +41,5 @@ def printable(text: str) -> str:
 
 def tell(message: str) -> None:
     """One line on stderr, whatever is in it."""
-    print(f"nagle-lab: {printable(message)}", file=sys.stderr)
+    with suppress(OSError):  # nowhere to say it: the exit code does
+        print(f"nagle-lab: {printable(message)}", file=sys.stderr, flush=True)

@@ -279,7 +279,7 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nagle_lab.cli.analyze.analyze", interrupt)
+    monkeypatch.setattr("nagle_lab.cli.analyze.Analysis", interrupt)
     files = ["--junit", captures / "o.xml", "--csv", captures / "o.csv", "--markdown", captures / "o.md"]
     before = sorted(captures.iterdir())
     assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED

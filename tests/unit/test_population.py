@@ -228,7 +228,10 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
     assert len(stalls) == len(set(stalls))
     assert not set(stalls) & {row for part in said["round_trips"] for row in part}
     assert sum(said["grounds"].values()) == len(stalls) == sum(hold.stalls for hold in said["holds"])
-    assert all(count > 0 for count in [*said["rejected"].values(), *said["obstacles"].values()])
+    assert all(count > 0 for count in said["rejected"].values())
+    unsure = [row for _, part in said["unresolved"] for row in part]
+    assert len(unsure) == len(set(unsure)) and not set(unsure) & set(stalls)
+    assert all(len(part) for _, part in said["unresolved"])
 
 
 GAP = st.tuples(

@@ -160,9 +160,12 @@ def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
 
 def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0, exchanges: int = 20) -> Connection:
     """A connection whose client sent 30 packets in 31 segments, and whose server sent 20 with 19 delayed ACKs."""
-    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1, 0), "server": Sent(20, 20, 2000, 900, 19, 0, 2)}
+    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1, 0, 0), "server": Sent(20, 20, 2000, 900, 19, 0, 2, 0)}
     ends = Endpoint(client, 40000 + id_, "client"), Endpoint(server, port, "server")
-    return Connection(id_, *ends, 1, 50, True, 1448, exchanges, stalls, stalls, 2 if stalls else None, 0, 0, sent)
+    first_stalled, repeated = 2 if stalls else None, exchanges - 1
+    return Connection(
+        id_, *ends, 1, 50, True, 1448, exchanges, repeated, stalls, stalls, stalls, 0, first_stalled, 0, 0, sent
+    )
 
 
 def test_a_proxys_namespace_is_server_of_one_connection_and_client_of_another():

@@ -110,6 +110,10 @@ class Capture:
         """What a person must know about the input before believing a result; each says its `kind`."""
         return self._facts.trouble
 
+    def was_interrupted(self) -> None:
+        """Its user ended it: a last record that is not whole is no damage."""
+        self._facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
+
     @property
     def set_back(self) -> bool:
         """Whether the clock was seen set back: no time in the capture can be believed."""

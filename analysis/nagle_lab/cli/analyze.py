@@ -5,8 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nagle_lab.capture.stored import STDIN
+from nagle_lab.cli.ctrl_c import CtrlC
 from nagle_lab.cli.exports import Exports
-from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.evidence.examples import examples
@@ -26,8 +28,8 @@ def command(
         if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
             raise NagleLabError("--same-traffic takes two capture files, one from each end")
         _show_pair(paths, as_json)
-    with Exports(files) as exports:
-        return worst([_analyze_or_tell(capture, expected, as_json, exports) for capture in captures])
+    with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
+        return worst([_analyze_or_tell(capture, expected, as_json, exports, ctrl_c) for capture in captures])
 
 
 # Parameters of mallopt(3), and values.
@@ -51,7 +53,9 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
         show_pair(pair, console())
 
 
-def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
+def _analyze_or_tell(
+    paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
+) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
@@ -60,16 +64,21 @@ def _analyze_or_tell(paths: Sequence[Path], expected: Verdict | None, as_json: b
 
             if is_run(paths[0]):
                 return report(judge(paths[0]), as_json, exports, expected)
-        return _analyze(paths, expected, as_json, exports)
+        return _analyze(paths, expected, as_json, exports, ctrl_c)
     except NagleLabError as error:
         tell(str(error))
         exports.unusable(" ".join(path.name for path in paths), error)
         return error.exit_code
 
 
-def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports) -> Exit:
+def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC) -> Exit:
     sha256 = as_json or bool(exports.files)
-    result = analyze([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
+    analysis = Analysis([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
+    for _ in analysis:
+        pass
+    if ctrl_c.pressed:
+        analysis.was_interrupted()
+    result = analysis.result()
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     to_draw = paths if readable and (exports.with_packets or not as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)

@@ -154,11 +154,15 @@ def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]
             write_whole(file, content())
 
 
+_DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+
+
 def write_whole(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
     content = text.encode("utf-8", "backslashreplace")
-    if file.exists() and not file.is_file():
-        file.write_bytes(content)
+    if file.exists() and (not file.is_file() or file.parent in _DEVICES):
+        with file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
+            stream.write(content)
         return
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.findings import Findings, Wanted
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
@@ -12,7 +12,7 @@ from nagle_lab.tcp import make_engine
 Paths = str | Path | Sequence[str | Path]
 
 
-def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True) -> Result:
+def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: Wanted | None = None) -> Result:
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
 
     Parameters
@@ -20,13 +20,15 @@ def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True) -> Resu
     path : the file, or files in order of time
     exchanges : whether the result lists each exchange
     sha256 : whether its source has a checksum, which the JSON needs
+    only : which connections are to be judged, by address and port of client and server; the others still tell how
+        fast their ends are, and what arrived where
 
     Raises
     ------
     NagleLabError
         The input is missing, empty or not a capture.
     """
-    analysis = Analysis(path, exchanges=exchanges, sha256=sha256)
+    analysis = Analysis(path, exchanges=exchanges, sha256=sha256, only=only)
     for _ in analysis:
         pass
     return analysis.result()
@@ -46,7 +48,10 @@ class Analysis:
     Parameters, and what is raised: see :func:`analyze`.
     """
 
-    def __init__(self, path: Paths, *, exchanges: bool = True, sha256: bool = True) -> None:
+    def __init__(
+        self, path: Paths, *, exchanges: bool = True, sha256: bool = True, only: Wanted | None = None
+    ) -> None:
+        self._only = only
         self._capture = open_capture(path, sha256=sha256)
         self._engine = make_engine(exchanges=exchanges)
         self._result: Result | None = None
@@ -56,6 +61,10 @@ class Analysis:
             self._engine.drain()
             yield self._engine.frames
 
+    def was_interrupted(self) -> None:
+        """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
+        self._capture.was_interrupted()
+
     def result(self) -> Result:
         """What the packets so far show; none are taken after it."""
         if self._result is None:
@@ -64,6 +73,9 @@ class Analysis:
                 tables = self._engine.tables
                 listed = tables.exchange if self._engine.lists_exchanges else None
                 self._result = summarize(
-                    self._capture, self._engine.totals(), Findings(tables, self._engine.totals().step), listed
+                    self._capture,
+                    self._engine.totals(),
+                    Findings(tables, self._engine.totals().step, self._only),
+                    listed,
                 )
         return self._result

@@ -59,7 +59,7 @@ class _Joined(Mapping[str, Column]):
         self._rows = rows
         self._joined = {
             "program": involved.of_side("program", side),
-            "again": involved.rows("again"),
+            "left_out": involved.rows("left_out"),
             "peer": involved.of_side("program", peer),
             "peer_reaction": each(
                 lambda reaction, syns: reaction * syns, involved.reaction(peer), involved.rows("syns")
@@ -80,12 +80,12 @@ class _Joined(Mapping[str, Column]):
 
 
 def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candidates]]:
-    """The numbers of the programs that sent them, each with its candidates; none of a connection seen again."""
+    """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out."""
     columns = _Joined(rows, involved)
-    first_seen = where(each(lambda again: again == 0, columns["again"]))
-    program = pick(columns["program"], first_seen)
+    counting = where(each(lambda left_out: left_out == 0, columns["left_out"]))
+    program = pick(columns["program"], counting)
     for group in groups(program):
-        yield int(program[group[0]]), Candidates(columns, pick(first_seen, group))
+        yield int(program[group[0]]), Candidates(columns, pick(counting, group))
 
 
 def _pace(ahead: Any, clock: Any) -> Any:

@@ -21,7 +21,7 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     answers = sorted([*known.program.own.ack, *known.program.own.data])
     base = _round_trip(pure, known, answers)
     if base is None:
-        judged.leave(len(pure), Obstacle.ROUND_TRIP_UNKNOWN)
+        judged.leave(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
     slack = max(SLACK, base // 8)
     soonest, latest = base - slack, _latest_release(pure, answers, base, slack)
@@ -34,10 +34,11 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     beyond = latest + 4 * (latest - base)
     by_chance = total(each(lambda release: (release > latest) & (release <= beyond), pure.release)) / 4
     if len(prompt) <= by_chance + 3 * by_chance**0.5 or (len(prompt) < FEW and not _is_a_listing(pure, known)):
-        close = total(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
-        close = close if close > 0.2 * len(pure) else 0
+        close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
+        if len(close) <= 0.2 * len(pure):
+            close = nothing
         judged.leave(close, Obstacle.PATH_VARIES)
-        judged.reject(len(pure) - close, Rejected.LATER_RELEASE)
+        judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt

@@ -6,7 +6,7 @@ it waits for acknowledgements at all. Every step takes a chunk of rows, so memor
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +39,14 @@ from nagle_lab.diagnosis.programs import Programs
 from nagle_lab.diagnosis.proof import prove
 from nagle_lab.diagnosis.result import Role, Roles
 from nagle_lab.diagnosis.timing import Setting
+from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.machine import COPY
 from nagle_lab.tcp.tables import Table, Tables
 
 ROLES: tuple[Role, Role] = ("client", "server")
+# Whether a connection is to be judged, by address and port of its client and of its server.
+Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
 
 
 class Findings:
@@ -67,7 +70,7 @@ class Findings:
     sums : over all connections
     """
 
-    def __init__(self, tables: Tables, step: int = 1) -> None:
+    def __init__(self, tables: Tables, step: int = 1, only: Wanted | None = None) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
         self._kept = 0
@@ -83,6 +86,8 @@ class Findings:
         for gaps, _ in _chunks(tables.idle_gap):
             self._count_idle(gaps)
         mark_seen_again(tables.connection)
+        if only:
+            _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
         for candidates, packed in _chunks(tables.candidate):
@@ -105,13 +110,16 @@ class Findings:
 
     def _prove(self, candidates: Columns, packed: bytes, programs: Programs, setting: Setting) -> None:
         involved, side = Involved(self.connections, candidates["connection"]), candidates["side"]
+        _increase(involved, "followed", pick(involved.of, where(candidates["pure"])))
         judged = Judged()
         for program, of_one in by_program(candidates, involved):
             prove(of_one, programs[program], setting, judged)
         self.rejected.update(judged.rejected)
         self.holds += judged.holds
         self.grounds += judged.grounds
-        self.obstacles += judged.obstacles
+        for obstacle, unsure in judged.unresolved:
+            self.obstacles[obstacle] += len(unsure)
+            _increase(involved, "unresolved", pick(involved.of, unsure))
         self.relays += judged.relays
         peer_reaction = involved.reaction(each(lambda side: 1 - side, side))
         rows, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
@@ -232,7 +240,7 @@ class Sums:
 
     Attributes
     ----------
-    whole : by name; a connection that is seen twice counts once
+    whole : by name; a connection that is seen twice counts once, one that is not wanted does not
     both_ways : connections of which both ends are seen to send
     by_role : by name and role, of what each side has its own
     round_trip : from the capture point to the ends of a role and back, where a handshake shows it
@@ -247,7 +255,9 @@ class Sums:
         for rows, _ in _chunks(connections):
             client = rows["client"]
             for name in self.whole:
-                self.whole[name] += total(each(lambda number, again: number * (1 - again), rows[name], rows["again"]))
+                self.whole[name] += total(
+                    each(lambda number, left_out: number * (1 - left_out), rows[name], rows["left_out"])
+                )
             self.both_ways += total(each(lambda one, two: (one > 0) & (two > 0), *by_client(rows, "packets", client)))
             for name in sided:
                 for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
@@ -265,6 +275,19 @@ def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]
     return of_clients, of_servers
 
 
+def _leave_out_others(connections: Table, wanted: Wanted) -> None:
+    """Mark those that are not wanted: what they show of programs counts, what happens on them does not."""
+    columns = connections.layout.columns
+    for row in connections.rows():
+        client = row[columns["client"]]
+        ends = []
+        for side in (client, 1 - client):
+            address = row[columns["address"]][16 * side : 16 * side + 16]
+            ends.append((address_text(address), row[columns["port", side]]))
+        if not wanted(*ends):
+            connections.fill_in(row[columns["number"]], "left_out", 1)
+
+
 def mark_seen_again(connections: Table) -> None:
     """Mark those that are another one seen elsewhere, before or after NAT: the same SYNs at once, the same data."""
     found = array("q")
@@ -280,7 +303,7 @@ def mark_seen_again(connections: Table) -> None:
         number, at = row[columns["number"]], row[columns["first_ts"]]
         first, began = seen.setdefault(same, (number, at))
         if syns >= 0 and number != first and abs(at - began) <= COPY:
-            connections.fill_in(number, "again", 1)
+            connections.fill_in(number, "left_out", 1)
 
 
 def _syns(one: Any, two: Any) -> Any:

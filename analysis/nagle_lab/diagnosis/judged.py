@@ -60,7 +60,8 @@ class Judged:
     Attributes
     ----------
     stalls, round_trips : numbers of rows; the latter were held until an ACK that was not delayed
-    rejected, grounds, obstacles : how many, by why
+    rejected, grounds : how many, by why
+    unresolved : numbers of rows of which it cannot be told, by why
     holds : of each program with stalls
     relays : how often data of a connection followed that of another one, by both
     """
@@ -69,7 +70,7 @@ class Judged:
     round_trips: list[Column] = field(default_factory=list)
     rejected: Counter[Rejected] = field(default_factory=Counter)
     grounds: Counter[Ground] = field(default_factory=Counter)
-    obstacles: Counter[Obstacle] = field(default_factory=Counter)
+    unresolved: list[tuple[Obstacle, Column]] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     relays: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -79,10 +80,10 @@ class Judged:
         self.grounds[ground] += len(held)
         self.holds.append(hold)
 
-    def leave(self, count: int, obstacle: Obstacle) -> None:
-        """Of so many it cannot be told."""
-        if count > 0:
-            self.obstacles[obstacle] += count
+    def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
+        """Of these it cannot be told."""
+        if len(unsure):
+            self.unresolved.append((obstacle, unsure.row))
 
     def reject(self, count: int, why: Rejected) -> None:
         """So many are no stalls."""

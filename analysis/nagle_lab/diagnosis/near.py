@@ -2,7 +2,18 @@
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import distinct, each, groups, highest, in_order, percentile, pick, total, where
+from nagle_lab.diagnosis.population import (
+    among,
+    distinct,
+    each,
+    groups,
+    highest,
+    in_order,
+    percentile,
+    pick,
+    total,
+    where,
+)
 from nagle_lab.diagnosis.timing import FEW, LATEST, NEAR, SOME, US, Known, is_paced, middle_half
 from nagle_lab.tcp.machine import MS
 
@@ -78,11 +89,11 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     if len(prompt) == 1 and pauses >= SOME:
-        judged.leave(1, Obstacle.COINCIDENCE)
+        judged.leave(prompt, Obstacle.COINCIDENCE)
         return nothing
     nagle_off = sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) * known.setting.part
     if 2 * nagle_off >= len(prompt):
-        judged.leave(len(prompt), Obstacle.NAGLE_OFF_ELSEWHERE)
+        judged.leave(prompt, Obstacle.NAGLE_OFF_ELSEWHERE)
         return nothing
     return prompt
 
@@ -121,11 +132,12 @@ def _held_among_others(
         ):
             held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
     some = near.picked(in_order(held) if held else [])
-    rest, middle = len(near) - len(some), percentile(near.release, 50)
+    rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
+    middle = percentile(near.release, 50)
     if known.sent_before >= max(1, 0.01 * len(near)) or _pauses_anyway(near, known):
-        judged.reject(rest, Rejected.NAGLE_OFF)
+        judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif len(near) < len(pure) / 2 and is_paced(pure) and middle_half(near.release) > middle / 2:
-        judged.reject(rest, Rejected.LATER_RELEASE)
+        judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
         judged.leave(rest, Obstacle.LIKE_A_PROGRAM)
     return some

@@ -67,7 +67,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     _find_round_trips(known, judged)
     late = late_ones(c, known, judged)
     if not len(late):
-        judged.leave(total(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
+        judged.leave(unseen.only(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
         return
     usual = percentile(late.wait, 50)
     unheld = program.sent_unheld(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
@@ -183,8 +183,9 @@ def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Ju
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, known))
         return
-    count = total(each(lambda wait: wait >= usual / 2, unseen.wait))
-    judged.leave(count if count >= FEW else 0, Obstacle.CAPTURE_INCOMPLETE)
+    late = unseen.only(each(lambda wait: wait >= usual / 2, unseen.wait))
+    if len(late) >= FEW:
+        judged.leave(late, Obstacle.CAPTURE_INCOMPLETE)
 
 
 def _is_blind(pure: Candidates, known: Known) -> bool:
@@ -199,12 +200,12 @@ def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
     """The ends' own clocks, in their timestamps, still tell pauses from what might be releases."""
     paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
-        unsure = total(each(lambda pace: pace < 2, paces))
+        unsure = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
     else:
         limit = (known.own or 0) + 2 * known.setting.step + MS
-        unsure = total(each(lambda release: release <= limit, pure.release))
+        unsure = pure.only(each(lambda release: release <= limit, pure.release))
     judged.leave(unsure, Obstacle.COARSE_CLOCK)
-    judged.reject(len(pure) - unsure, Rejected.LATER_RELEASE)
+    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
 
 def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
@@ -222,7 +223,7 @@ def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
     if len(prompt) <= 0.7 * len(ridden) or len(_merged_writes(prompt, known)) <= 0.8 * len(prompt):
         return
     if known.is_far:
-        judged.leave(len(prompt), Obstacle.ACK_ON_DATA)
+        judged.leave(prompt, Obstacle.ACK_ON_DATA)
     else:
         judged.accept(prompt, Ground.MERGED_WRITES, _hold(prompt, known))
 

@@ -181,6 +181,7 @@ class Sent(msgspec.Struct, frozen=True):
     delayed_acks: Count
     fin_acks_by_timer: Count  # ACKs of bare FINs that the timer sent without delay
     acks_before_timer: Count  # of the delayed ones, those that came sooner than a timer can fire
+    not_held: Count  # small segments sent behind unacknowledged small ones: its Nagle's algorithm was off
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -194,8 +195,11 @@ class Connection(msgspec.Struct, frozen=True):
     handshake: bool
     mss: Count  # payload bytes of a full segment
     exchanges: Count
+    repeat_exchanges: Count  # those that follow another
     stalled_exchanges: Count
     stalls: Count
+    followed: Count  # how often data followed a pure ACK of the data before it: a second write
+    unresolved: Count  # how often it could not be told whether an ACK released what followed
     first_stalled_exchange: Frame | None  # counted from 1
     held_ms: Number  # how long its data waited for delayed ACKs, behind its own
     round_trips_ms: Number  # and for ACKs that were not delayed

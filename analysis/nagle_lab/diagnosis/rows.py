@@ -19,7 +19,7 @@ _AT_ONCE = 1 << 12  # rows
 
 _COLUMNS = LAYOUTS["connection"].columns
 # In the order of Sent's fields.
-_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks")
+_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks", "nagle_off")
 
 
 class _Rows(Sequence[Row], Generic[Row]):
@@ -75,8 +75,11 @@ class ConnectionRows(_Rows[Connection]):
             handshake=bool(of["syns"]),
             mss=of["full_size"],
             exchanges=of["answered"],
+            repeat_exchanges=of["repeat"],
             stalled_exchanges=of["stalled"],
             stalls=of["stalls"],
+            followed=of["followed"],
+            unresolved=of["unresolved"],
             first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
             sent={
                 role: Sent(*(of[name, side] for name in _SENT))

@@ -122,7 +122,7 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
     if len(late) and is_away and (_is_the_path(late, peer, more) or _is_a_tail(late, c, peer)):
-        judged.leave(total(late.pure), Obstacle.PATH_VARIES)
+        judged.leave(late.only(late.pure), Obstacle.PATH_VARIES)
         return late.picked([])
     return late
 

@@ -1,6 +1,6 @@
 """The screen: one diagnosed capture, at 100 columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,17 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
     return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
 
 
-def show_capture(result: Result, ladder: Ladder | None, to: Console) -> None:
-    """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe."""
-    to.print(headline(result.verdict, result.source.file, result.reason))
-    to.print(facts(_capture_facts(result)))
+def show_capture(
+    result: Result, ladder: Ladder | None, to: Console, *, title: str = "", about: Sequence[tuple[str, str]] = ()
+) -> None:
+    """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
+
+    ``title`` stands for the file's name; names and values of what else is to be said of it come first.
+    """
+    to.print(headline(result.verdict, title or result.source.file, result.reason))
+    if result.source.tcp_packets or not about:
+        about = [*about, *_capture_facts(result)]
+    to.print(facts(about))
     if result.stalls:
         to.print(facts(who(result)))
         if ladder:
@@ -117,7 +124,7 @@ def ruled_table(*headings: str, words: int = 99) -> Table:
     return table
 
 
-def facts(rows: list[tuple[str, str]]) -> RenderableType:
+def facts(rows: Iterable[tuple[str, str]]) -> RenderableType:
     """Names and values, one below the other."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=12)

@@ -108,16 +108,19 @@ typedef struct {
     int32_t open;            /* number of an exchange without an answer; -1 none */
     int32_t stalls;          /* from here on filled in by the diagnosis; the engine writes 0, and -1 for `…_stalled` */
     int32_t stalled;         /* exchanges with a stall */
+    int32_t unresolved;      /* candidates of which it cannot be told */
     int32_t first_stalled;   /* number of the first exchange with one; -1 none */
     int32_t last_stalled;
     int32_t delayed_acks[2];
     int32_t early_acks[2];   /* of these, sent sooner than a delayed-ACK timer fires */
+    int32_t followed;        /* data that followed a pure ACK within SHORT; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
     uint8_t greeted;         /* exchange 0 has no request: the server spoke first */
-    uint8_t again;           /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT */
+    uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
+                                one that nobody asked for */
 } connection;
 
 /* What an engine has counted so far. */

@@ -369,7 +369,7 @@ static int close_connection(machine *m, flow *f)
         .full_waits = {one->full_waits, two->full_waits}, .full_segment = {full_segment(one), full_segment(two)},
         .full_size = f->full_size,
         .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
-        .last_stalled = -1, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
+        .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]), .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
     };
     memcpy(row.address, f->address, 32);

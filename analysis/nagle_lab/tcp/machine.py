@@ -572,6 +572,7 @@ class Machine:
                 for kind in Reaction:
                     for ns in (half.reactions or {}).get(kind, ()):
                         self.tables.reaction.add(connection.number, ns, half.side, kind)
+        followed = sum((half.reacted or {}).get(Reaction.RELEASE, 0) for half in connection.halves)
         self.tables.connection.put(
             connection.number,
             (
@@ -585,7 +586,7 @@ class Machine:
                 one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
                 full_segment(one), full_segment(two),
                 connection.full_size, connection.answered, connection.repeat,
-                -1 if is_full else number, 0, 0, -1, -1, 0, 0, 0, 0, sport, dport, src + dst,
+                -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, followed, sport, dport, src + dst,
                 client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0,
             ),
         )  # fmt: skip

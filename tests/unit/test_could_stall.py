@@ -1,0 +1,109 @@
+"""Nothing of one's own is CLEAN that could not have been a STALL."""
+
+import msgspec
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.could_stall import Missing, of_own_software, what_is_missing
+from nagle_lab.diagnosis.verdict import Verdict
+from support.stories import (
+    BODY,
+    HEADER,
+    REQUEST,
+    full_segment_first,
+    nodelay,
+    pauses_a_little_longer_than_the_timer,
+    server_held,
+    talk,
+    thinks_then_one_write,
+)
+from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
+
+
+def slow_one_write(c: Conversation, _: int) -> None:
+    """The server takes 3 ms; its answer carries the ACK, and the next request follows at once."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER + BODY, after_ns=3 * MS)
+
+
+def only(story, exchanges: int) -> Conversation:
+    """A connection of that story alone, from its first exchange on."""
+    conversation = Conversation()
+    conversation.handshake()
+    for number in range(exchanges):
+        story(conversation, number)
+        conversation.pause(2 * MS)
+    conversation.close()
+    return conversation
+
+
+def acked_at_once(c: Conversation, _: int) -> None:
+    """Two writes, the second behind an ACK that comes at once: held for microseconds."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=10 * US)
+    c.server_sends(BODY, after_ns=15 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def diagnosed(tmp_path, segments, **options):
+    path = tmp_path / "some.pcap"
+    path.write_bytes(pcap_bytes(segments))
+    return analyze(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("story", "exchanges", "missing"),
+    [
+        (nodelay, 20, None),
+        (pauses_a_little_longer_than_the_timer, 20, None),
+        (acked_at_once, 20, None),
+        (thinks_then_one_write, 20, Missing.SECOND_WRITE),
+        (slow_one_write, 20, Missing.SECOND_WRITE),
+        (full_segment_first, 20, Missing.SECOND_WRITE),
+        (nodelay, 5, Missing.EXCHANGES),
+        (nodelay, 1, Missing.SECOND_EXCHANGE),
+    ],
+)
+def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
+    result = diagnosed(tmp_path, only(story, exchanges).segments)
+    assert what_is_missing(result, result.connections) is missing
+    own = of_own_software(result, result.connections, "")
+    assert (own.verdict is Verdict.CLEAN) is (missing is None)
+    assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
+
+
+def test_many_connections_of_one_exchange_could_not_have_stalled(tmp_path):
+
+    connections = [talk(nodelay, 1, client=("10.0.0.7", 50_000 + i)).segments for i in range(20)]
+    result = diagnosed(tmp_path, merge(*connections))
+    assert what_is_missing(result, result.connections) is Missing.SECOND_EXCHANGE
+
+
+def test_loss_is_invalid_and_takes_no_stall_back(tmp_path):
+    clean = diagnosed(tmp_path, talk(nodelay).segments)
+    lost = of_own_software(clean, clean.connections, "7 segments were lost")
+    assert (lost.verdict, lost.reason) == (Verdict.INVALID, "7 segments were lost")
+    stalled = diagnosed(tmp_path, talk(server_held).segments)
+    assert of_own_software(stalled, stalled.connections, "7 segments were lost").verdict is Verdict.STALL
+
+
+def test_nothing_recorded_is_no_verdict(tmp_path):
+    result = diagnosed(tmp_path, talk(nodelay).segments)
+    empty = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, tcp_packets=0))
+    assert of_own_software(empty, [], "").verdict is Verdict.INCONCLUSIVE
+    assert of_own_software(empty, [], "the kernel sent 9 segments").verdict is Verdict.INVALID
+
+
+def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(tmp_path):
+    """A stall on one of two connections; only the other is wanted."""
+
+    stalls = talk(server_held, client=("10.0.0.7", 50_001), server=("10.0.0.2", 81)).segments
+    clean = talk(nodelay, client=("10.0.0.7", 50_002), t0_ns=1_700_000_000 * SECOND + 5 * US).segments
+    whole = diagnosed(tmp_path, merge(stalls, clean))
+    assert whole.verdict is Verdict.STALL
+    for port, verdict, count in ((50_001, Verdict.STALL, 19), (50_002, Verdict.CLEAN, 0)):
+        part = diagnosed(tmp_path, merge(stalls, clean), only=lambda client, _, port=port: client[1] == port)
+        assert (part.verdict, part.summary.stalls, len(part.stalls)) == (verdict, count, count)
+        assert part.summary.exchanges == 20
+        assert part.summary.connections == 2
