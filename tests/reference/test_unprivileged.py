@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import stat
 import subprocess
 import sys
 import tempfile
@@ -10,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.rights import AS_ROOT, mount_refused
+from support.rights import AS_ROOT, NOBODY, REPOSITORY, mount_refused, reachable
 
-REPOSITORY = Path(__file__).parents[2]
 CAPTURE = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-NOBODY = "65534"
 PROGRAM = "from nagle_lab.cli.main import main; main()"
 LOOK = (  # what the process that analyses is, and what it can reach
     "import socket; s = dict(line.split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line);"
@@ -26,22 +23,6 @@ LOOK = (  # what the process that analyses is, and what it can reach
     "try: socket.create_connection(('127.0.0.1', 9), 1)\n"
     "except OSError as e: print(e.strerror)\n"
 )
-
-
-def reachable() -> list[str]:
-    """Shell lines that let another user reach Python and this repository where they lie in somebody's closed home."""
-    needed = [Path(sys.base_prefix), REPOSITORY]
-    closed = {str(parent) for path in needed for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
-    outermost = sorted(path for path in closed if not any(Path(other) in Path(path).parents for other in closed))
-    if not outermost:
-        return []
-    lines = ["mount -t tmpfs -o mode=755 tmpfs /mnt"]
-    lines += [f"mkdir /mnt/{i} && mount --bind {shlex.quote(str(path))} /mnt/{i}" for i, path in enumerate(needed)]
-    lines += [f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(path)}" for path in outermost]
-    for i, path in enumerate(needed):
-        if any(Path(home) in path.parents for home in outermost):
-            lines.append(f"mkdir -p {shlex.quote(str(path))} && mount --bind /mnt/{i} {shlex.quote(str(path))}")
-    return lines
 
 
 def as_nobody() -> bool:

@@ -1,10 +1,16 @@
 """What this user may do here: what some tests can only do as root is skipped, with the reason, where nobody may."""
 
 import os
+import shlex
 import shutil
+import stat
 import subprocess
+import sys
+from pathlib import Path
 
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
+REPOSITORY = Path(__file__).parents[2]
+NOBODY = "65534"
 CAP_SYS_ADMIN = 1 << 21  # what mount(2) and unshare(2) ask for; root in an ordinary container has not got it
 
 
@@ -25,3 +31,19 @@ def mount_refused() -> str | None:
     status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
     (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return None if int(effective, 16) & CAP_SYS_ADMIN else "root here may not mount: it has no CAP_SYS_ADMIN"
+
+
+def reachable() -> list[str]:
+    """Shell lines that let another user reach Python and this repository where they lie in somebody's closed home."""
+    needed = [Path(sys.base_prefix), REPOSITORY]
+    closed = {str(parent) for path in needed for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
+    outermost = sorted(path for path in closed if not any(Path(other) in Path(path).parents for other in closed))
+    if not outermost:
+        return []
+    lines = ["mount -t tmpfs -o mode=755 tmpfs /mnt"]
+    lines += [f"mkdir /mnt/{i} && mount --bind {shlex.quote(str(path))} /mnt/{i}" for i, path in enumerate(needed)]
+    lines += [f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(path)}" for path in outermost]
+    for i, path in enumerate(needed):
+        if any(Path(home) in path.parents for home in outermost):
+            lines.append(f"mkdir -p {shlex.quote(str(path))} && mount --bind /mnt/{i} {shlex.quote(str(path))}")
+    return lines

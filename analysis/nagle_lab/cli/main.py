@@ -137,6 +137,82 @@ def analyze_(**options: Any) -> Exit:
     return _command("analyze", options)
 
 
+@cli.command("guard", context_settings={"allow_interspersed_args": False})
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
+@click.option(
+    "--port", "ports", multiple=True, type=click.IntRange(1, 65535), help="Judge only connections to it. Repeatable."
+)
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="IP:PORT",
+    help="Do not judge this server; IP may be left out.",
+)
+@click.option(
+    "--expect", type=click.Choice(["clean", "stall"]), default="clean", help="Exit 0 on it, 1 on the other."
+)
+@click.option(
+    "--both-sides", is_flag=True, help="Unless it stalls, run it without TCP_NODELAY, too; say what protects it."
+)
+@click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m or 1h, with exit code 124.")
+@click.option("--network", is_flag=True, help="Let COMMAND reach the network, by pasta; not as root.")
+@click.option("--pid", type=click.IntRange(1), help="Record the network namespace of a running process.")
+@click.option("--container", metavar="NAME", help="Record a container, by a sidecar in its network namespace.")
+@click.option("--compose-service", "service", metavar="S", help="The same, of a service of Docker Compose.")
+@click.option("--interface", metavar="IF", help="Record an interface of this machine; with --port, that alone.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Record so long; without it, until Ctrl-C.")
+@click.option("--keep", type=_PATH, metavar="DIR", help="Keep capture and guard.json in DIR.")
+@click.option("--json", type=_FILE, metavar="F", help="Write verdict, run and result to F, as JSON.")
+@junit_option
+@markdown_option
+@html_option
+def guard_(**options: Any) -> Exit:
+    """Run COMMAND in a network namespace of its own, record every TCP segment on its loopback, and judge.
+
+    COMMAND is a program or a test suite that makes TCP connections to itself. It needs no root where users may make
+    namespaces. Its output is its own; the report goes to stderr, and the capture is kept unless all is as expected.
+    Without COMMAND: record a container, process or interface until Ctrl-C, and report.
+
+    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. When COMMAND
+    fails, its own code; 126 or 127 when it cannot be started.
+    """
+    return _command("guard", options)
+
+
+@cli.command("museum")
+@click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
+@click.option("--quick", is_flag=True, help="Only those that take a few seconds.")
+@click.option("--list", "list_only", is_flag=True, help="Name them and what each is, and run none.")
+@markdown_option
+@click.option("--cache", type=_PATH, metavar="DIR", help="Where they are installed; else .cache/museum.")
+def museum_(**options: Any) -> Exit:
+    """Run released software that stalls, and the release or setting of it that does not, under the guard.
+
+    EXHIBIT is a name such as pypi/hypercorn, or an ecosystem; else all of them. Exit codes: 0 all as expected,
+    1 one is not, 3 one could not run here.
+    """
+    return _command("museum", options)
+
+
+@cli.command("bisect", context_settings={"allow_interspersed_args": False})
+@click.argument("package", metavar="pypi:NAME|npm:NAME")
+@click.argument("between", metavar="A..B")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
+@click.option("--port", "ports", multiple=True, type=click.IntRange(1, 65535), help="Judge connections to it alone.")
+@click.option("--allow", multiple=True, metavar="IP:PORT", help="A server not judged; :PORT on any address.")
+@click.option("--both-sides", is_flag=True, help="Run each release without TCP_NODELAY, too.")
+@click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m, 1h.")
+@click.option("--json", type=_FILE, metavar="F", help="Write every release and change to F, as JSON.")
+def bisect_(**options: Any) -> Exit:
+    """Install the releases of a package from A to B in turn, guard COMMAND with each; where does the verdict change?
+
+    COMMAND finds the release first: in PYTHONPATH, or NODE_PATH and PATH. Exit codes: 0, 2 none could be tried,
+    3 some say nothing.
+    """
+    return _command("bisect", options)
+
+
 @cli.command("show")
 @click.argument("path", type=_PATH, metavar="FILE|RUN")
 @click.option("--stall", "number", type=int, help="Which one, from 1 in order of the release; else a typical one.")
@@ -204,6 +280,9 @@ def demo_(**options: Any) -> Exit:
 
 def main(command: click.Command = cli) -> None:
     """Entry point of ``command``: every way to end has its exit code and at most one line on stderr."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us: what is said is lost, and nothing else
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
     gc.set_threshold(50_000)  # what is imported would be gone through for garbage a hundred times
     if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
         sys.stdout.reconfigure(errors="backslashreplace")

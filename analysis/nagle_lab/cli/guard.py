@@ -1,0 +1,174 @@
+"""nagle-lab guard: a user's own software under the proof."""
+
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nagle_lab.cli.exports import Exports, require_writable, write_whole
+from nagle_lab.diagnosis.could_stall import Missing
+from nagle_lab.diagnosis.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.examples import examples
+from nagle_lab.experiments.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
+from nagle_lab.guard.job import CAPTURE, OUTCOME
+from nagle_lab.reports.guard import guard_json, show_guarded, title
+from nagle_lab.reports.terminal import console
+
+REPORT = "guard.json"
+TIMED_OUT = 124  # as timeout(1) has it
+LONGEST_S = 365 * 24 * 3600
+_OURS = {CAPTURE, OUTCOME, REPORT, WITHOUT}
+
+
+def command(
+    command_line: Sequence[str],
+    ports: Sequence[int],
+    allowed: Sequence[str],
+    expect: str,
+    limit: str | None,
+    both_sides: bool,
+    network: bool,
+    keep: Path | None,
+    json: Path | None,
+    seconds: float | None,
+    **more: Any,
+) -> int:
+    """Run or record, judge, show, and write the files asked for."""
+    attached = {name: more.pop(name) for name in ("pid", "container", "service", "interface")}
+    _check_usage(command_line, attached, limit=limit, both_sides=both_sides, network=network, seconds=seconds)
+    selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
+    require_writable({"json": json})
+    if json and json in more.values():
+        raise NagleLabError("two outputs have the same name: name a file for each")
+    with Exports(more) as exports:
+        folder = _folder(keep)
+        try:
+            if command_line:
+                limit_s = duration_s(limit) if limit else None
+                run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
+            else:
+                run = _record(folder, selection, attached, seconds)
+        except BaseException:
+            _forget(folder, keep)
+            raise
+        outcome = run.guarded.outcome
+        if command_line and outcome.status and not outcome.started:
+            _forget(folder, keep)
+            tell(f"{command_line[0]}: {outcome.problem}: name a command that is there, or its path")
+            return outcome.status
+        return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
+
+
+def _record(folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None) -> Run:
+    """Record what runs already."""
+    from nagle_lab.guard.attach import attach  # noqa: PLC0415 - only for this
+
+    until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
+    tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
+    ports = sorted(selection.ports) if what["interface"] else []
+    guarded = attach(folder, ports=ports, seconds=seconds, **{name: value for name, value in what.items() if value})
+    return Run(guarded, judge(guarded.capture, lost(guarded.outcome), selection), selection)
+
+
+def _report(
+    run: Run,
+    command_line: Sequence[str],
+    expected: Verdict,
+    exports: Exports,
+    json: Path | None,
+    keep: Path | None,
+    network: bool,
+) -> int:
+    result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
+    code = exit_code(result.verdict, expected)
+    packets = examples([run.guarded.capture], result, typical_only=exports.typical_only) if result.stalls else None
+    show_guarded(run, command_line, packets.typical if packets else None, screen)
+    named = msgspec.structs.replace(
+        result, source=msgspec.structs.replace(result.source, file=title(run, command_line))
+    )
+    exports.capture(named, packets or examples([], result), code, expected)
+    report = guard_json(run, command_line, expected)
+    if json:
+        write_whole(json, report)
+    if keep:
+        write_whole(run.guarded.folder / REPORT, report)
+    if outcome.timed_out:
+        tell("the command was ended: it ran longer than --time-limit")
+    elif outcome.status:
+        more = "" if network or result.source.tcp_packets else "; if it needs the network, --network lets it out"
+        tell(f"the command's own exit code, {outcome.status}, is passed on; the verdict is {result.verdict}{more}")
+    elif command_line and not run.both_sides and run.missing is Missing.SECOND_WRITE:
+        tell("run it with --both-sides: that says whether one write is what protects it")
+    elif code is Exit.CONTRADICTED:
+        tell(f"expected {expected}, found {result.verdict}")
+    if keep or (code is not Exit.OK and outcome.captured):
+        tell(f"the capture is {run.guarded.capture}")
+    else:
+        _forget(run.guarded.folder, keep)
+    return TIMED_OUT if outcome.timed_out else outcome.status or code
+
+
+def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **only_one: Any) -> None:
+    named = [f"--{name}" for name, value in attached.items() if value]
+    if not command_line and not named:
+        raise NagleLabError(
+            "guard what? nagle-lab guard -- COMMAND…, or --container, --compose-service, --pid, --interface"
+        )
+    if command_line and named:
+        raise NagleLabError(f"{named[0]} records what runs already: leave out the command, or {named[0]}")
+    if len(named) > 1:
+        raise NagleLabError(f"{' and '.join(named)}: name one of them")
+    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "network": "--network"}
+    for name, option in for_commands.items():
+        if named and only_one[name]:
+            raise NagleLabError(f"{option} is for a command, and {named[0]} starts none")
+    if only_one["seconds"] and not 0 < only_one["seconds"] <= LONGEST_S:
+        raise NagleLabError(f"--seconds {only_one['seconds']:g}: at most {LONGEST_S:,}, a year")
+    if command_line and only_one["seconds"]:
+        raise NagleLabError("--seconds is for what runs already; for a command it is --time-limit")
+
+
+def allowed_server(text: str) -> tuple[str, int]:
+    """A server that may stall, as --allow names it. Raises NagleLabError."""
+    try:
+        return allowed_end(text)
+    except ValueError as error:
+        raise NagleLabError(f"--allow {error}") from None
+
+
+def duration_s(text: str) -> float:
+    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not found or not float(found[1]):
+        raise NagleLabError(f"--time-limit {shlex.quote(text)} is no duration: write it as 90s, 2m or 1h")
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    if seconds > LONGEST_S:
+        raise NagleLabError(f"--time-limit {text} is longer than a year: leave it out")
+    return seconds
+
+
+def _folder(keep: Path | None) -> Path:
+    """Where the recording goes: a folder of its own, or the one to keep."""
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="nagle-lab-guard-"))
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        if others := sorted(path.name for path in keep.iterdir() if path.name not in _OURS):
+            raise NagleLabError(f"{keep} holds other files ({others[0]}): name a new folder, or an empty one")
+    except OSError as error:
+        raise NagleLabError(f"{keep}: {error.strerror}: name a folder that can be made and is yours") from None
+    shutil.rmtree(keep / WITHOUT, ignore_errors=True)
+    for name in _OURS - {WITHOUT}:
+        (keep / name).unlink(missing_ok=True)
+    return keep.resolve()
+
+
+def _forget(folder: Path, keep: Path | None) -> None:
+    if keep is None:
+        shutil.rmtree(folder, ignore_errors=True)

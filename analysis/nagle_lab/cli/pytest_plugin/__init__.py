@@ -1,0 +1,90 @@
+"""The pytest plugin: ``pytest --nagle`` puts each test under the proof.
+
+This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
+pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py); the workers of
+pytest-xdist get a namespace each (workers.py). What came of all tests is said at the end (summary.py).
+"""
+
+import os
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from nagle_lab.cli.pytest_plugin.judge import Judge, SoFar  # noqa: F401 - in quotes below
+
+# Where this pytest is recorded; empty where it is not. Not for what a test starts: that may be another pytest.
+FOLDER = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.parts.FOLDER, without importing it
+JUDGE = pytest.StashKey["Judge"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("nagle-lab", "TCP's Nagle × delayed-ACK stall")
+    group.addoption(
+        "--nagle",
+        action="store_true",
+        help="run in a network namespace, record each test's TCP, and fail those that stall",
+    )
+    group.addoption("--nagle-keep", metavar="DIR", help="keep every test's capture in DIR; else those of failures")
+    group.addoption(
+        "--nagle-port", metavar="PORT", type=int, action="append", default=[], help="judge this server port only"
+    )
+    group.addoption(
+        "--nagle-allow", metavar="ADDRESS:PORT", action="append", default=[], help="a server that may stall; or :PORT"
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
+    """Be in the namespace before any plugin has begun anything. Whether there are workers may not be known yet."""
+    options = early_config.known_args_namespace
+    if _wanted(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
+        from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
+
+        start_again()
+    return (yield)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Workers are in namespaces of their own, and this process in none."""
+    if not _wanted(config.option):
+        return None
+    if config.getoption("dist", "no") != "no" and config.getoption("tx", None):
+        from nagle_lab.cli.pytest_plugin import workers  # noqa: PLC0415 - only with --nagle
+
+        return workers.prepare(config)
+    from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
+
+    config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
+    start_again()
+    return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker is known without --nagle, too."""
+    config.addinivalue_line(
+        "markers",
+        'nagle(expect=, one_write=, port=, ports=, allow=): with --nagle, what is expected of the test ("clean", '
+        '"stall" or "any"), and of which of its connections. See docs/pytest.md of nagle-lab.',
+    )
+    if FOLDER and config.option.nagle:
+        from nagle_lab.cli.pytest_plugin.judge import register  # noqa: PLC0415 - only with --nagle
+
+        register(config, FOLDER)
+
+
+@pytest.fixture
+def nagle(request: pytest.FixtureRequest) -> "SoFar":
+    """What passed so far in this test, judged: ``nagle.result()``. Without --nagle the test is skipped."""
+    judge = request.config.stash.get(JUDGE, None)
+    if judge is None:
+        pytest.skip("its fixture nagle needs pytest --nagle")
+    return judge.so_far()
+
+
+def _wanted(options: object) -> bool:
+    """Whether a namespace has yet to be made."""
+    not_run = any(getattr(options, name, False) for name in ("help", "version", "collectonly"))
+    return bool(getattr(options, "nagle", False)) and not FOLDER and not not_run

@@ -1,0 +1,105 @@
+"""What the marker of a test says: ``@pytest.mark.nagle(expect="clean", port=8000)``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from nagle_lab.diagnosis.could_stall import Missing
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.experiments.guarded import Selection, allowed_end
+
+NO_STALL, CLEAN, STALL, ANY = "", "clean", "stall", "any"  # without a marker: NO_STALL
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of a test, and on which connections."""
+
+    expect: str
+    one_write: bool
+    selection: Selection
+    marked: bool  # whether there is a marker
+
+    def complaint(self, verdict: Verdict, reason: str, result: Result | None, missing: Missing | None) -> str:
+        """Why a test with this verdict fails; empty where it passes. ``result`` is None where nothing passed."""
+        found = f"{verdict}: {reason}"
+        if self.expect == ANY:
+            return ""
+        if self.expect == STALL:
+            return "" if verdict is Verdict.STALL else f"expected STALL, found {found}"
+        if verdict in (Verdict.STALL, Verdict.INVALID):
+            return found
+        if self.expect == CLEAN and verdict is Verdict.INCONCLUSIVE:
+            each_in_one = missing is Missing.SECOND_WRITE and result is not None and not result.quality.unresolved
+            if each_in_one and self.one_write:
+                return ""
+            return f"expected CLEAN, found {found}{_THAT_IS_MEANT if each_in_one else ''}"
+        return ""
+
+
+_THAT_IS_MEANT = " (if that is what is meant to protect it, say so: one_write=True)"
+
+
+def options_of(config: pytest.Config) -> Selection:
+    """Which connections the command line says are judged. Raises pytest.UsageError."""
+    try:
+        ports, allowed = _ports(config.option.nagle_port), _allowed(config.option.nagle_allow)
+    except ValueError as error:
+        raise pytest.UsageError(f"--nagle-port, --nagle-allow: {error}") from None
+    return Selection(ports, allowed)
+
+
+def expected_of(item: pytest.Item, options: Selection) -> Expected:
+    """By the markers of the test, its class and its module; the nearest counts. Raises pytest.UsageError."""
+    markers = list(item.iter_markers("nagle"))
+    said: dict[str, Any] = {}
+    try:
+        for marker in reversed(markers):
+            if marker.args:
+                raise ValueError(f"{marker.args[0]!r} has no name: write expect={marker.args[0]!r}")
+            said |= _read(marker.kwargs)
+        if said.get("one_write") and said.get("expect") != CLEAN:
+            raise ValueError('one_write=True says how a test is clean: it takes expect="clean"')
+    except ValueError as error:
+        raise pytest.UsageError(f"{item.nodeid}: marker nagle: {error}") from None
+    selection = Selection(said.get("ports") or options.ports, options.allowed | said.get("allow", frozenset()))
+    return Expected(said.get("expect", NO_STALL), said.get("one_write", False), selection, bool(markers))
+
+
+def _read(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """One marker's arguments. Raises ValueError."""
+    said: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name == "expect":
+            if value not in (CLEAN, STALL, ANY):
+                raise ValueError(f"expect={value!r} is none of {CLEAN!r}, {STALL!r}, {ANY!r}")
+            said[name] = value
+        elif name == "one_write":
+            if not isinstance(value, bool):
+                raise ValueError(f"one_write={value!r} is neither True nor False")
+            said[name] = value
+        elif name in ("port", "ports"):
+            said["ports"] = _ports([value] if name == "port" else value) | said.get("ports", frozenset())
+        elif name == "allow":
+            said[name] = _allowed([value] if isinstance(value, str) else value)
+        else:
+            raise ValueError(f"it has no argument {name}, but expect, one_write, port, ports and allow")
+    return said
+
+
+def _ports(values: object) -> frozenset[int]:
+    if not isinstance(values, list | tuple | set | frozenset):
+        raise ValueError(f"ports={values!r} is no list")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
+            raise ValueError(f"{value!r} is no port: it is a number from 1 to 65535")
+    return frozenset(values)
+
+
+def _allowed(values: object) -> frozenset[tuple[str, int]]:
+    if not isinstance(values, list | tuple | set | frozenset):
+        raise ValueError(f"allow={values!r} is no list")
+    return frozenset(allowed_end(value if isinstance(value, str) else repr(value)) for value in values)

@@ -1,0 +1,332 @@
+"""In the namespace: each test is judged at its end, on the connections it opened; the session on all others."""
+
+import os
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from nagle_lab.cli.pytest_plugin import JUDGE
+from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, Expected, expected_of, options_of
+from nagle_lab.cli.pytest_plugin.recording import Mark, Recording, read, remove, write
+from nagle_lab.cli.pytest_plugin.summary import Session, Summary
+from nagle_lab.diagnosis.could_stall import Missing, what_is_missing
+from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments.guarded import Selection, judge
+
+End = tuple[str, int]
+_EXPECTED = pytest.StashKey[Expected]()
+_NOTHING = "no TCP segment passed"
+
+
+def register(config: pytest.Config, folder: str) -> None:
+    """Judge this session, which is recorded in that folder. Raises pytest.UsageError."""
+    judge_ = config.stash[JUDGE] = Judge(config, Path(folder))
+    if not hasattr(config, "workerinput"):  # a worker's is the process that hands out tests
+        config.pluginmanager.register(Summary(config), "nagle-lab-summary")
+    config.pluginmanager.register(judge_, "nagle-lab-judge")  # after it: what is registered last is asked first
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What passed in a test, or in a part of it."""
+
+    verdict: Verdict
+    reason: str
+    capture: Path | None = None  # None: nothing passed
+    result: Result | None = None  # what nagle_lab.analyze gives, on the connections judged
+    missing: Missing | None = field(default=None, repr=False)
+
+    @property
+    def exchanges(self) -> int:
+        """Requests that were answered."""
+        return self.result.summary.exchanges if self.result else 0
+
+    @property
+    def stalled(self) -> int:
+        """Those of them that waited for a delayed ACK."""
+        return self.result.summary.stalled_exchanges if self.result else 0
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """Each of them, with its frames in the capture."""
+        return list(self.result.stalls) if self.result else []
+
+    def ladder(self) -> str:
+        """A typical stall; empty where there is none."""
+        from nagle_lab.reports.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
+
+        return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
+
+
+@dataclass(frozen=True)
+class _OfTest(Selection):
+    """Without the connections that were there before the test."""
+
+    inherited: frozenset[tuple[End, End]] = frozenset()
+
+    def wants(self, client: End, server: End) -> bool:
+        return (client, server) not in self.inherited and super().wants(client, server)
+
+
+@dataclass(frozen=True)
+class _These(Selection):
+    """Some connections."""
+
+    ends: frozenset[tuple[End, End]] = frozenset()
+
+    def wants(self, client: End, server: End) -> bool:
+        return (client, server) in self.ends
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The segments up to ``end`` are of this test, or between tests."""
+
+    end: int
+    test: str = ""
+    expected: Expected | None = None
+    verdict: Verdict | None = None
+
+
+class SoFar:
+    """The fixture ``nagle``."""
+
+    def __init__(self, of: "Judge") -> None:
+        self._judge = of
+
+    def result(self) -> Judged:
+        """Judge what passed in this test until now."""
+        return self._judge.now()
+
+
+class Judge:
+    """The plugin in the process that runs tests."""
+
+    def __init__(self, config: pytest.Config, folder: Path) -> None:
+        self._config, self._folder = config, folder
+        self._options = options_of(config)
+        self._keep_all = config.option.nagle_keep is not None
+        # In the folder's folder only what is kept is left when all is over.
+        self._kept = Path(config.option.nagle_keep).absolute() if self._keep_all else folder.parent
+        try:
+            self._kept.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
+        self._recording = Recording(folder)
+        self._spans: list[_Span] = []
+        self._begin = Mark()
+        self._now: tuple[str, Expected] = ("", Expected("", False, self._options, False))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Wrong markers are told before any test has run; by a worker, in its test."""
+        if not hasattr(self._config, "workerinput"):
+            for item in items:
+                item.stash[_EXPECTED] = expected_of(item, self._options)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """What passed since the test before belongs to neither."""
+        self._begin = self._recording.take()
+        self._add(_Span(self._begin.segments))
+        outcome = yield
+        wrong = ""
+        try:
+            expected = item.stash.get(_EXPECTED, None) or expected_of(item, self._options)
+            self._now = (item.nodeid, expected)
+        except pytest.UsageError as error:
+            wrong = str(error)
+        if wrong:
+            _fail(wrong)
+        return outcome
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Judge it at its end, whatever that is."""
+        try:
+            outcome = yield
+        except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
+            raise
+        except BaseException as error:
+            self._end(item, failed=not isinstance(error, pytest.skip.Exception))
+            raise
+        if text := self._end(item):
+            _fail(text)
+        return outcome
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Judge the connections that no test was judged on."""
+        end, loss = self._recording.end()
+        self._add(_Span(end.segments))
+        session = Session(self._recording.way, end.segments, end.dropped, loss, *self._left_over())
+        summary = self._config.pluginmanager.getplugin("nagle-lab-summary")
+        if summary:
+            summary.sessions.append(session)
+        else:
+            self._config.workeroutput["nagle"] = session.plain()  # type: ignore[attr-defined]
+
+    def so_far(self) -> SoFar:
+        """For the fixture."""
+        return SoFar(self)
+
+    def now(self) -> Judged:
+        """The test that runs, up to now."""
+        nodeid, expected = self._now
+        return self._judge(nodeid, expected.selection, self._recording.take())
+
+    def _judge(self, nodeid: str, selection: Selection, end: Mark) -> Judged:
+        begin = self._begin
+        loss = self._recording.loss(begin, end)
+        if begin.segments == end.segments:
+            return Judged(
+                Verdict.INVALID if loss else Verdict.INCONCLUSIVE, loss or _NOTHING, missing=Missing.TRAFFIC
+            )
+        capture = self._folder / f"{file_name(nodeid)}.pcapng"
+        try:
+            self._recording.write(begin, end, capture)
+            return _judged(capture, loss, selection)
+        except Exception as error:  # a test may have put anything of its own in the place of what this takes
+            return Judged(Verdict.INVALID, f"what was recorded cannot be judged: {type(error).__name__}: {error}")
+
+    def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
+        """What is to be said of a test that fails by this; of one that has ``failed``, as a section of its report."""
+        (nodeid, expected), end = self._now, self._recording.take()
+        judged = self._judge(nodeid, expected.selection, end)
+        self._add(_Span(end.segments, nodeid, expected, judged.verdict))
+        complaint = expected.complaint(judged.verdict, judged.reason, judged.result, judged.missing)
+        _add_properties(item, judged, always=expected.marked or bool(complaint))
+        path = None
+        if judged.capture:
+            path = self._keep(judged.capture, bool(complaint) or failed)
+        if not complaint and not (failed and path):
+            return ""
+        from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
+
+        text = shown_test(complaint or f"{judged.verdict}: {judged.reason}", judged.result, path)
+        if failed:
+            item.add_report_section("call", "nagle", text)
+        return text
+
+    def _keep(self, capture: Path, for_evidence: bool) -> Path | None:
+        """Where it is kept from now on; None where it is not."""
+        if not for_evidence and not self._keep_all:
+            remove(capture)
+            return None
+        return _moved(capture, self._kept)
+
+    def _add(self, span: _Span) -> None:
+        if span.end > (self._spans[-1].end if self._spans else 0):
+            self._spans.append(span)
+
+    def _left_over(self) -> tuple[str, Path | None]:
+        """Stalls for which no test was failed: what to say of them, and the capture they are in."""
+        capture = self._recording.file
+        if not self._spans:
+            return "", None
+        try:
+            result = judge(capture, "", self._options, sha256=False)
+            found = list(self._uncovered(result))
+            if not found:
+                return "", _moved(capture, self._kept, self._session_name()) if self._keep_all else None
+            ends = frozenset(_ends(result.connections[stall.connection]) for _, stall in found)
+            of_these = judge(capture, "", _These(ends=ends), sha256=False)
+            capture = _moved(capture, self._kept, self._session_name())
+        except (NagleLabError, OSError) as error:
+            return f"INVALID: what was recorded of the session cannot be judged: {error}", None
+        from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
+
+        tests = Counter(f"in {test}" if test else "between tests" for test, _ in found)
+        where = [f"{stalls} {test}" for test, stalls in tests.most_common(_MOST_NAMED)]
+        more = [f"and in {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
+        said = (
+            f"STALL on connections that outlived the test that opened them, or that one test alone did not prove: "
+            f"{of_these.reason}"
+        )
+        return shown_test(said, of_these, capture, about=[("stalls", ", ".join([*where, *more]))]), capture
+
+    def _uncovered(self, result: Result) -> Iterator[tuple[str, Stall]]:
+        """The stalls for which no test was failed and that none allows, each with the test it was in."""
+        ends = [span.end for span in self._spans]
+        for stall in result.stalls:
+            connection = result.connections[stall.connection]
+            span = self._spans[bisect_left(ends, stall.release_frame)]
+            if span.expected is None:
+                yield "", stall
+                continue
+            opened_here = self._spans[bisect_left(ends, connection.first_frame)] is span
+            told = span.verdict is Verdict.STALL and opened_here and connection.handshake
+            if told or span.expected.expect in (ANY, STALL) or not span.expected.selection.wants(*_ends(connection)):
+                continue
+            yield span.test, stall
+
+    def _session_name(self) -> str:
+        return "-".join(["session", *filter(None, [os.environ.get("PYTEST_XDIST_WORKER", "")])]) + ".pcapng"
+
+
+_MOST_NAMED = 10
+
+
+def _judged(capture: Path, loss: str, selection: Selection) -> Judged:
+    """A test's capture, on the connections that were opened in it."""
+    name = str(capture)  # a file system of the test's own has Paths of its own
+    result = judge(name, loss, selection, sha256=False)
+    inherited = frozenset(_ends(one) for one in selection.of(result) if not one.handshake)
+    if inherited:
+        selection = _OfTest(selection.ports, selection.allowed, inherited)
+        result = judge(name, loss, selection, sha256=False)
+    missing = what_is_missing(result, selection.of(result))
+    reason = result.reason
+    if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
+        reason = "it opened no connection that is to be judged; those that others opened are judged with the session"
+    return Judged(result.verdict, reason, capture, result, missing)
+
+
+def _ends(one: Connection) -> tuple[End, End]:
+    return (one.client.ip, one.client.port), (one.server.ip, one.server.port)
+
+
+def _add_properties(item: pytest.Item, judged: Judged, *, always: bool) -> None:
+    """For its reports, which JUnit XML and the summary are made of; without traffic only where that matters."""
+    item.user_properties[:] = [one for one in item.user_properties if not one[0].startswith("nagle.")]  # run again
+    if judged.capture or always:
+        item.user_properties += [
+            ("nagle.verdict", str(judged.verdict)),
+            ("nagle.reason", judged.reason),
+            ("nagle.exchanges", judged.exchanges),
+            ("nagle.stalled", judged.stalled),
+        ]
+
+
+def _fail(text: str) -> NoReturn:
+    __tracebackhide__ = True
+    pytest.fail(text, pytrace=False)
+
+
+def file_name(nodeid: str) -> str:
+    """A test's name as a file may be named."""
+    return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
+
+
+def _moved(capture: Path, folder: Path, name: str = "") -> Path:
+    """It in that folder, under a name that is free."""
+    name = name or capture.name
+    stem = name.removesuffix(".pcapng")
+    content = read(capture)  # it may be on another file system
+    for number in count(1):
+        to = folder / (name if number == 1 else f"{stem}-{number}.pcapng")
+        with suppress(FileExistsError):
+            write(to, content, "x")
+            break
+    remove(capture)
+    return to

@@ -1,0 +1,100 @@
+"""What is recorded of the session, from inside: one file that grows a part at a time.
+
+A test may have put something of its own in the place of open(), or have a whole file system of its own (pyfakefs):
+here and in :mod:`nagle_lab.capture` files are opened as io.FileIO, below all that.
+"""
+
+import io
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.experiments.guarded import lost
+from nagle_lab.guard.job import JOB, Outcome, read_job
+from nagle_lab.guard.namespace import segments_sent
+from nagle_lab.guard.parts import Cuts
+
+_SETTLE_S = 1.0  # for what was sent and has not arrived yet
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of the recording: what there was up to it."""
+
+    at: int = 0  # bytes of the file
+    segments: int = 0
+    dropped: int = 0
+
+
+class Recording:
+    """The file, with frames numbered as they came.
+
+    Attributes
+    ----------
+    file : all of it up to the last :meth:`take`
+    way : how the namespace was come by
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.way = read_job(folder / JOB).way
+        self.file = folder / "session.pcapng"
+        self._cuts = Cuts(folder)
+        self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))
+        self._now, self._problem = Mark(), ""
+        self._one_at_a_time = threading.Lock()  # a test may ask in another thread
+
+    def take(self) -> Mark:
+        """Have all that passed until now in the file."""
+        with self._one_at_a_time:
+            part = self._cuts.cut()
+            self._problem = part.problem
+            at = self._now.at
+            if part.captured > self._now.segments:
+                content = read(part.path)
+                self._to.write(content)
+                self._to.flush()
+                at += len(content)
+            remove(part.path)
+            self._now = Mark(at, part.captured, part.dropped)
+            return self._now
+
+    def write(self, begin: Mark, end: Mark, to: Path) -> None:
+        """What passed between two moments, to a file of its own."""
+        write(to, read(self.file, begin.at, end.at - begin.at), "w")
+
+    def loss(self, begin: Mark, end: Mark) -> str:
+        """What is missing between two moments; empty where nothing is."""
+        return lost(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
+
+    def end(self) -> tuple[Mark, str]:
+        """The last moment, and what is missing in all, by the count of the kernel that sent the segments."""
+        sent = segments_sent()
+        until = time.monotonic() + _SETTLE_S
+        end = self.take()
+        while sent is not None and end.segments < sent and time.monotonic() < until:
+            time.sleep(0.02)
+            end = self.take()
+        self._cuts.close()
+        self._to.close()
+        return end, lost(Outcome(problem=self._problem, captured=end.segments, dropped=end.dropped, sent=sent))
+
+
+def read(path: Path, at: int = 0, size: int = -1) -> bytes:
+    """Bytes of a file."""
+    with io.BufferedReader(io.FileIO(str(path))) as file:
+        file.seek(at)
+        return file.read(size)
+
+
+def write(path: Path, content: bytes, mode: str) -> None:
+    """A file with that content: "w" whatever is there, "x" only where nothing is (FileExistsError)."""
+    with io.BufferedWriter(io.FileIO(str(path), mode)) as file:
+        file.write(content)
+
+
+def remove(path: Path) -> None:
+    """Remove it now, or with its folder."""
+    with suppress(OSError):
+        path.unlink()

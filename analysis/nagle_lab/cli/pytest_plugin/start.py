@@ -1,0 +1,54 @@
+"""Start this very program again, as a guarded command, and end as it does."""
+
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from nagle_lab.errors import Exit, NagleLabError, tell
+
+PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
+
+
+def start_again() -> NoReturn:
+    """In place of this process, as exec would: nothing that has been begun here, such as coverage, may end here."""
+    base = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        code = _run(base)
+    except NagleLabError as error:
+        tell(f"--nagle: {error}")
+        code = error.exit_code
+    finally:
+        forget(base)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(base: Path) -> int:
+    require_linux()
+    from nagle_lab.guard.run import run  # noqa: PLC0415 - Linux only
+    from nagle_lab.guard.worker import PREFIX as GUARD  # noqa: PLC0415 - Linux only
+
+    folder = Path(tempfile.mkdtemp(prefix=GUARD, dir=base))
+    outcome = run([sys.executable, *sys.orig_argv[1:]], folder, parts=True).outcome
+    if outcome.status is None:
+        raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
+    return outcome.status
+
+
+def require_linux() -> None:
+    """Raises NagleLabError elsewhere."""
+    if sys.platform != "linux":
+        raise NagleLabError("network namespaces are Linux's: leave --nagle away here", Exit.UNUSABLE)
+
+
+def forget(base: Path) -> None:
+    """Remove all but the captures that were kept."""
+    for folder in base.glob(".*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        base.rmdir()

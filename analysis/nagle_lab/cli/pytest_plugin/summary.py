@@ -1,0 +1,88 @@
+"""What came of all tests, said once: at the end, by the process that reports."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nagle_lab.diagnosis.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Session:
+    """What was recorded by one process that ran tests."""
+
+    way: str
+    segments: int
+    dropped: int
+    loss: str  # what is missing; empty where nothing is
+    stalls: str = ""  # what is to be said of stalls that no test was failed for; empty where there are none
+    capture: Path | None = None  # that these are in
+
+    def plain(self) -> dict[str, Any]:
+        """As pytest-xdist can pass it on."""
+        return {**asdict(self), "capture": str(self.capture or "")}
+
+
+class Summary:
+    """Counts verdicts, and fails the session by what no test was failed for."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self.sessions: list[Session] = []
+        self._verdicts: Counter[str] = Counter()
+        self._kept: set[Path] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test."""
+        if report.when == "call":
+            self._verdicts[str(dict(report.user_properties).get("nagle.verdict", ""))] += 1
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker recorded. One that was killed says nothing; its test has failed by that."""
+        output = getattr(node, "workeroutput", None)
+        if output is None:
+            return
+        said = output.get("nagle") or Session("nowhere", 0, 0, f"worker {node.gateway.id} recorded nothing").plain()
+        self.sessions.append(Session(**{**said, "capture": Path(said["capture"]) if said["capture"] else None}))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A test of its own for what belongs to none: so it is counted, and in every report."""
+        for nodeid, text in self._failures():
+            place = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
+            report = pytest.TestReport(nodeid, place, {}, "failed", text, "call")
+            session.testscollected += 1  # or 101% of the tests would have run
+            self._config.hook.pytest_runtest_logreport(report=report)
+            self._verdicts[""] -= 1  # it is no test
+            if remembers := self._config.pluginmanager.getplugin("lfplugin"):
+                remembers.lastfailed.pop(nodeid, None)  # nobody can run it again
+            if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
+        """One section."""
+        terminalreporter.section("nagle")
+        if not self.sessions:
+            terminalreporter.line("the workers were stopped before they told what they recorded")
+            return
+        ways = ", ".join(sorted({one.way for one in self.sessions}))
+        segments, dropped = (sum(getattr(one, name) for one in self.sessions) for name in ("segments", "dropped"))
+        places = f"{len(self.sessions)} namespaces, " if len(self.sessions) > 1 else ""
+        terminalreporter.line(f"ran in {places}{ways}; {segments:,} TCP segments recorded, {dropped:,} lost")
+        counts = [f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict if self._verdicts[verdict]]
+        if self._verdicts[""] > 0:
+            counts.append(f"{self._verdicts['']} without TCP")
+        terminalreporter.line("tests: " + (", ".join(counts) or "none"))
+
+    def _failures(self) -> Iterator[tuple[str, str]]:
+        for number, one in enumerate(self.sessions, 1):
+            which = f"[{number}]" if len(self.sessions) > 1 else ""
+            if one.loss:
+                yield f"nagle::recording{which}", f"INVALID: {one.loss}"
+            if one.stalls:
+                yield f"nagle::session{which}", one.stalls

@@ -1,0 +1,58 @@
+"""pytest-xdist: each worker runs in a namespace of its own, and the process that hands out tests in none."""
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nagle_lab.cli.pytest_plugin.expected import options_of
+from nagle_lab.cli.pytest_plugin.start import PREFIX, forget, require_linux
+from nagle_lab.cli.pytest_plugin.summary import Summary
+from nagle_lab.errors import Exit, NagleLabError, printable, tell
+
+
+def prepare(config: pytest.Config) -> int | None:
+    """Have the workers start in namespaces; an exit code where that is not possible, which is said."""
+    try:
+        require_linux()
+        from nagle_lab.guard.ways import program  # noqa: PLC0415 - Linux only
+    except NagleLabError as error:
+        tell(f"--nagle: {error}")
+        return error.exit_code
+    options_of(config)  # raises pytest.UsageError once, and not in each worker
+    base = Path(tempfile.mkdtemp(prefix=PREFIX))
+    stand_in = program("worker", base)
+    done = subprocess.run([*stand_in, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        forget(base)
+        said = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        print(f"nagle-lab: --nagle: {printable(said.removeprefix('nagle-lab: '))}", file=sys.stderr)
+        return Exit.UNUSABLE
+    config.pluginmanager.register(Workers(stand_in, base), "nagle-lab-workers")
+    config.pluginmanager.register(Summary(config), "nagle-lab-summary")
+    return None
+
+
+class Workers:
+    """The plugin in the process that hands out tests."""
+
+    def __init__(self, stand_in: list[str], base: Path) -> None:
+        self._stand_in, self._base = stand_in, base
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
+        """Where execnet would start an interpreter, it starts one that starts that in a namespace."""
+        for spec in specs:
+            if not spec.popen:
+                raise pytest.UsageError(f"--nagle: the worker {spec} is not on this machine: leave --nagle away")
+            interpreter = shlex.split(spec.python) if spec.python else [sys.executable]
+            spec.python = shlex.join([*self._stand_in, *interpreter])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave nothing but what was kept."""
+        forget(self._base)

@@ -1,0 +1,105 @@
+"""Record what already runs, from outside: a process, a container, a service of Compose, an interface."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard import attached, processes
+from nagle_lab.guard import job as jobs
+from nagle_lab.guard.attached import REQUEST, Request
+from nagle_lab.guard.job import OUTCOME, Outcome
+from nagle_lab.guard.namespace import has_sys_admin
+from nagle_lab.guard.run import Guarded
+from nagle_lab.guard.ways import Way, docker_with_folders, program, sudo_works
+
+
+def attach(
+    folder: Path,
+    *,
+    pid: int | None = None,
+    container: str = "",
+    service: str = "",
+    interface: str = "",
+    ports: Sequence[int] = (),
+    seconds: float | None = None,
+) -> Guarded:
+    """Record to ``folder``, which is there and is empty, for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
+
+    One of ``pid``, ``container``, ``service`` and ``interface`` says what. Raises NagleLabError where it is not
+    there, or may not be recorded.
+    """
+    if service:
+        container = _container_of(service)
+    elif container:
+        _docker("inspect", "--type=container", "--format={{.Id}}", container)
+    request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid())
+    (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+    way = _way(pid, container)
+    outcome = _run(way, folder)
+    (folder / REQUEST).unlink(missing_ok=True)
+    (folder / attached.READY).unlink(missing_ok=True)
+    if outcome.problem and outcome.status is None:
+        raise NagleLabError(f"{_what(pid, container, interface)} cannot be recorded ({outcome.problem}){_todo(way)}")
+    return Guarded(folder, way.name, outcome)
+
+
+def _way(pid: int | None, container: str) -> Way:
+    if container:
+        return docker_with_folders("a capture sidecar beside the container", f"--network=container:{container}")
+    if pid is not None and not Path(f"/proc/{pid}").is_dir():
+        raise NagleLabError(f"there is no process {pid}: ss -tlnp names those that listen")
+    if has_sys_admin() or not sudo_works():
+        return Way("as root" if has_sys_admin() else "without root")
+    return Way("sudo", ("sudo", "-n", "--"))
+
+
+def _run(way: Way, folder: Path) -> Outcome:
+    child = processes.Child([*way.before, *program("attached", folder)], os.environ, str(Path.cwd()), os.setsid)
+    try:
+        child.start()
+        ended = child.wait_or_end()
+    except processes.NotStartedError as error:
+        return Outcome(problem=f"{way.before[0]}: {error}")
+    finally:
+        child.unblock()
+    try:
+        return jobs.read_outcome(folder / OUTCOME)
+    except (OSError, ValueError):
+        return Outcome(problem=f"{way.name} ended with {ended.status}")
+
+
+def _what(pid: int | None, container: str, interface: str) -> str:
+    return (
+        f"container {container}" if container else f"process {pid}" if pid is not None else f"interface {interface}"
+    )
+
+
+def _todo(way: Way) -> str:
+    return "" if has_sys_admin() or "docker" in way.before else ": run this as root"
+
+
+def _container_of(service: str) -> str:
+    """The container of a service of the Compose project in the working directory."""
+    for compose in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(compose[0]):
+            done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip():
+                return done.stdout.split()[0]
+    raise NagleLabError(
+        f"service {service} does not run here: docker compose ps lists what does, in the project's folder"
+    )
+
+
+def _docker(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise NagleLabError("--container needs Docker: docker is not in PATH") from None
+    if done.returncode:
+        raise NagleLabError(f"{(done.stderr.strip() or 'docker failed').splitlines()[-1]}: docker ps lists what runs")
+    return done.stdout.strip()

@@ -1,0 +1,69 @@
+"""What is to be run in a namespace, and what came of it: two files, for it may take sudo or Docker to get there."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
+
+
+class Namespace(StrEnum):
+    """Where the program inside finds itself."""
+
+    TO_MAKE = "to_make"  # in no namespace of its own yet
+    THERE = "there"  # in one, as root
+    PASTA = "pasta"  # in one, with a user namespace in which it is root and knows no other user
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A command, and where and as whom it runs."""
+
+    command: list[str]
+    folder: str  # of these files
+    cwd: str
+    environment: dict[str, str]
+    uid: int
+    gid: int
+    groups: list[int]
+    mtu: int = 1500  # of loopback: with its usual 65,536 most messages fit one segment, and nothing is held
+    limit_s: float | None = None
+    namespace: Namespace = Namespace.TO_MAKE
+    way: str = ""  # how that was come by, as a screen says it
+    without_nodelay: bool = False  # whether the option is taken away from the command
+    output: str = ""  # a file for what the command prints
+    parts: bool = False  # whether the capture is cut into parts on request (see parts.Cuts)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How the command ended, and what was recorded meanwhile."""
+
+    status: int | None = None  # as a shell says it: its exit code, or 128 and the signal; None: it never ran
+    timed_out: bool = False
+    started: bool = False  # whether the command began
+    problem: str = ""  # why it never ran, or why the recording is not whole
+    is_namespace: bool = True  # whether that was for want of a namespace: another way may work
+    captured: int = 0  # TCP segments
+    dropped: int = 0  # that the kernel could not hand over
+    sent: int | None = None  # TCP segments that the kernel of the namespace sent, by its own count; None: not known
+    took_s: float = 0.0
+    ended_by_us: list[str] = []  # processes that were left when the command had ended
+
+
+def write(record: Job | Outcome, path: Path) -> None:
+    """Write it whole or not at all."""
+    part = path.with_suffix(".part")
+    # What is no UTF-8 in it (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
+    part.write_text(json.dumps(msgspec.to_builtins(record)))
+    part.replace(path)
+
+
+def read_job(path: Path) -> Job:
+    """A job. Raises OSError, ValueError."""
+    return msgspec.convert(json.loads(path.read_text()), Job)
+
+
+def read_outcome(path: Path) -> Outcome:
+    """An outcome. Raises OSError, ValueError."""
+    return msgspec.convert(json.loads(path.read_text()), Outcome)

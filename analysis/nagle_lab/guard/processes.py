@@ -1,0 +1,194 @@
+"""Run a command and wait for it: signals reach it once, and none of its processes is left when it has ended."""
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_FROM_KERNEL = 128  # SI_KERNEL: the terminal sends its signals to every process in the foreground
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+TAKEN = {signal.SIGCHLD, *FORWARDED}
+GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    status: int  # as a shell says it: its exit code, or 128 and the signal
+    timed_out: bool = False
+
+
+class NotStartedError(Exception):
+    """The command could not be started."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(os.strerror(number))
+        self.status = 127 if number == errno.ENOENT else 126  # as env, timeout and the shells have it
+
+
+def adopt_orphans() -> None:
+    """Be the parent of what the command leaves behind (PR_SET_CHILD_SUBREAPER)."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever started us may have had it ignored: nothing to wait for
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent has died, however that came."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+class Child:
+    """A process of ours that waits for :meth:`start`, and then becomes the command.
+
+    Fork it before there are threads. Signals are blocked in this process until :meth:`unblock`, for :meth:`wait`.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: str, prepare: Callable[[], None]
+    ) -> None:
+        before = self._before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
+        go, self._go = os.pipe()
+        self._failed, failed = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(go)
+            os.close(failed)
+            return
+        try:  # in the child
+            end_with_parent()
+            os.close(self._go)
+            if not os.read(go, 1):  # nobody is there any more
+                os._exit(1)
+            prepare()
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.chdir(cwd)
+            os.execvpe(command[0], list(command), dict(environment))
+        except OSError as error:
+            os.write(failed, str(error.errno).encode())
+        finally:
+            os._exit(127)
+
+    def start(self) -> None:
+        """Have it become the command. Raises NotStartedError."""
+        os.write(self._go, b"!")
+        os.close(self._go)
+        with os.fdopen(self._failed, "rb") as failed:
+            number = failed.read()
+        if number:
+            with suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            raise NotStartedError(int(number))
+
+    def wait(self, limit_s: float | None = None) -> Ended:
+        """Until it has ended. Passes signals on to it, but for those of the terminal, which it has got itself."""
+        end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
+        parent, orphaned = os.getppid(), False
+        while True:
+            status = self._reap()
+            if status is not None:
+                return Ended(status, timed_out)
+            if os.getppid() != parent and not orphaned:  # nobody waits for it any more
+                end, orphaned = time.monotonic(), True
+            left = 60.0 if end is None else max(end - time.monotonic(), 0.0)
+            info = signal.sigtimedwait(TAKEN, left)
+            if info is None and end is not None and time.monotonic() >= end:
+                self._signal(signal.SIGKILL if timed_out else signal.SIGTERM)
+                end, timed_out = time.monotonic() + GRACE_S, True
+            elif info and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
+                self._signal(info.si_signo)
+
+    def wait_or_end(self) -> Ended:
+        """Until it has ended by itself, or after the first signal. It has a session of its own: none reaches it."""
+        asked = 0.0
+        while True:
+            status = self._reap()
+            if status is not None:
+                return Ended(status)
+            info = signal.sigtimedwait(TAKEN, 60.0)
+            if info and info.si_signo != signal.SIGCHLD and time.monotonic() - asked > GRACE_S:
+                self._signal(signal.SIGTERM)
+                asked = time.monotonic()
+
+    def unblock(self) -> None:
+        """Signals are for this process again."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def _reap(self) -> int | None:
+        """Take what has ended, orphans too; the status of the command, if it was among it."""
+        status = None
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self.pid:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    status = code if code >= 0 else 128 - code
+        return status
+
+
+def end_the_rest(but: Container[int] = (), grace_s: float = 1.0) -> list[str]:
+    """End all that descends from this process, politely and then not, but for some; the names of what was there."""
+    names: dict[int, str] = {}
+    for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 1.0)):
+        until = time.monotonic() + seconds
+        asked: set[int] = set()
+        while time.monotonic() < until:
+            left = {pid: name for pid, name in descendants(os.getpid()).items() if pid not in but}
+            if not left:
+                break
+            for pid in left:
+                if pid not in asked:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+            asked |= left.keys()
+            names |= left
+            _reap_all()
+            time.sleep(0.005)
+    _reap_all()
+    return list(names.values())
+
+
+def _reap_all() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def descendants(of: int) -> dict[int, str]:
+    """The living processes that descend from that one, with their names."""
+    if str(Path("/proc/self").readlink()) != str(os.getpid()):
+        return {}  # we are the first of a PID namespace (pasta's), with which all of them end; /proc is another's
+    parents: dict[int, tuple[int, str]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError, ValueError):
+                head, _, rest = (folder / "stat").read_bytes().rpartition(b")")
+                state, its_parent = rest.split()[:2]
+                if state != b"Z":
+                    parents[int(folder.name)] = (int(its_parent), head.partition(b"(")[2].decode(errors="replace"))
+    found: dict[int, str] = {}
+    grown = True
+    while grown:
+        grown = False
+        for pid, (parent, name) in parents.items():
+            if pid not in found and (parent == of or parent in found):
+                found[pid] = name
+                grown = True
+    return found

@@ -1,0 +1,282 @@
+"""A recorder of TCP segments that needs no other program: a ring of packets shared with the kernel, → pcapng.
+
+packet(7), and Documentation/networking/packet_mmap.rst of Linux, TPACKET_V2. The ring is emptied now and then instead
+of at every packet, so that recording does not disturb what is recorded.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from struct import Struct, pack, unpack
+from typing import BinaryIO, NamedTuple
+
+SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
+EVERY_S = 0.02  # how often the ring is emptied
+FRAME_BYTES = 256
+BLOCK_BYTES = 1 << 16
+RING_BYTES = 64 << 20  # 262,144 packets
+AT_ONCE = 1 << 14  # packets
+MOST_WAITING = 1 << 30  # bytes of frames that wait to be written
+
+_SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
+_TPACKET_V2 = 1
+_ETH_P_ALL = 3
+_SO_ATTACH_FILTER = 26
+_FRAME = Struct("=IIIHHII")  # struct tpacket2_hdr: status, length, snapped length, where MAC and IP begin, s, ns
+_STEP = FRAME_BYTES // 4  # from one status to the next, in words
+_TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * AT_ONCE)).cast("I")
+
+_SIOCGIFHWADDR, _ARPHRD_ETHER, _ARPHRD_LOOPBACK = 0x8927, 1, 772
+_AD = 0xFFFFF000  # SKF_AD_OFF: what the kernel knows of a packet besides its bytes
+_LOAD_WORD, _LOAD_HALF, _LOAD_BYTE, _LOAD_HALF_AFTER, _IP_HEADER = 0x20, 0x28, 0x30, 0x48, 0xB1
+_GO, _IF_EQUAL, _RETURN = 0x05, 0x15, 0x06
+
+
+def _filter(ports: Sequence[int]) -> bytes:
+    """A classic BPF program: TCP over IPv4 and IPv6, from or to one of the ports, or all of it.
+
+    On loopback each packet passes twice, out and in: the filter takes it once, in.
+    """
+    taken, none = (_RETURN, 0, 0, SNAPLEN), (_RETURN, 0, 0, 0)
+
+    def one_of(load: int, source: int) -> list[tuple[int, int, int, int]]:
+        """Whether one of the ports is the source's or the destination's; falls through to the end if not."""
+        if not ports:
+            return [taken]
+        tests = []
+        for at in (source, source + 2):
+            tests += [(load, 0, 0, at)] + [step for port in ports for step in ((_IF_EQUAL, 0, 1, port), taken)]
+        return [*tests, none]
+
+    ipv4 = [(_IP_HEADER, 0, 0, 14), *one_of(_LOAD_HALF_AFTER, 14)]
+    ipv6 = one_of(_LOAD_HALF, 54)
+    program = [
+        (_LOAD_WORD, 0, 0, _AD + 28), (_IF_EQUAL, 0, 3, _ARPHRD_LOOPBACK),  # SKF_AD_HATYPE
+        (_LOAD_WORD, 0, 0, _AD + 4), (_IF_EQUAL, 0, 1, 4), none,  # SKF_AD_PKTTYPE is PACKET_OUTGOING
+        (_LOAD_HALF, 0, 0, 12), (_IF_EQUAL, 1, 0, 0x86DD), (_GO, 0, 0, 3 + len(ipv6)),
+        (_LOAD_BYTE, 0, 0, 20), (_IF_EQUAL, 1, 0, 6), none, *ipv6,
+        (_IF_EQUAL, 1, 0, 0x0800), none,
+        (_LOAD_BYTE, 0, 0, 23), (_IF_EQUAL, 1, 0, 6), none, *ipv4,
+    ]  # fmt: skip
+    return b"".join(pack("HBBI", *instruction) for instruction in program)
+
+
+class Packet(NamedTuple):
+    """A packet of the ring."""
+
+    ts: int  # ns since 1970
+    interface: int  # its number
+    length: int  # on the wire, bytes
+    kept: bytes
+
+
+class Ring:
+    """What one interface of this network namespace receives and sends. Raises OSError: CAP_NET_RAW is needed."""
+
+    def __init__(self, interface: str, number: int = 0, ports: Sequence[int] = ()) -> None:
+        self._number = number
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        try:
+            self._attach_filter(_filter(ports))
+            self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+            ring = pack("IIII", BLOCK_BYTES, RING_BYTES // BLOCK_BYTES, FRAME_BYTES, RING_BYTES // FRAME_BYTES)
+            self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, ring)
+            self._memory = mmap.mmap(self._socket.fileno(), RING_BYTES)
+            self._words = memoryview(self._memory).cast("I")
+            self._at = 0  # number of the next frame
+            self._socket.bind((interface, _ETH_P_ALL))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _attach_filter(self, program: bytes) -> None:
+        buffer = ctypes.create_string_buffer(program)
+        of = pack("HP", len(program) // 8, ctypes.addressof(buffer))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, of)
+
+    def take(self) -> bytes:
+        """Some of the frames that are there, as they are, in one piece: the ring is free for others at once."""
+        at, end = self._at, min(self._at + AT_ONCE, RING_BYTES // FRAME_BYTES)
+        statuses = self._words[at * _STEP : end * _STEP : _STEP]
+        ready = next((n for n, status in enumerate(statuses.tolist()) if not status & _TO_USER), end - at)
+        frames = self._memory[at * FRAME_BYTES : (at + ready) * FRAME_BYTES]
+        statuses[:ready] = _TO_KERNEL[:ready]
+        self._at = (at + ready) % (RING_BYTES // FRAME_BYTES)
+        return frames
+
+    def packets(self, frames: bytes) -> Iterator[Packet]:
+        """What is in frames that were taken."""
+        for at in range(0, len(frames), FRAME_BYTES):
+            _, length, kept, mac, _, seconds, ns = _FRAME.unpack_from(frames, at)
+            yield Packet(seconds * 10**9 + ns, self._number, length, frames[at + mac : at + mac + kept])
+
+    def dropped(self) -> int:
+        """How many the kernel had no room for, since this was asked last."""
+        counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        _received, lost = unpack("II", counts)
+        return int(lost)
+
+    def close(self) -> None:
+        """Receive no more."""
+        self._words.release()
+        self._memory.close()
+        self._socket.close()
+
+
+class Pcapng:
+    """A pcapng file of one section, times in nanoseconds (draft-ietf-opsawg-pcapng)."""
+
+    _EPB = Struct("<IIIIIII")
+
+    def __init__(self, path: Path, interfaces: Sequence[str]) -> None:
+        self._file: BinaryIO = path.open("wb", buffering=1 << 18)
+        self._file.write(_block(0x0A0D0D0A, pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
+        for name in interfaces:
+            options = _option(2, name.encode()) + _option(9, b"\x09") + _option(0, b"")
+            self._file.write(_block(1, pack("<HHI", 1, 0, SNAPLEN) + options))
+
+    def add(self, packet: Packet) -> None:
+        """Write a packet."""
+        ts, interface, length, kept = packet
+        size = 32 + (len(kept) + 3) // 4 * 4
+        head = self._EPB.pack(6, size, interface, ts >> 32, ts & 0xFFFFFFFF, len(kept), length)
+        self._file.write(head + kept + bytes(-len(kept) % 4) + size.to_bytes(4, "little"))
+
+    def flush(self) -> None:
+        """Have all of it in the file."""
+        self._file.flush()
+
+    def close(self, dropped: Sequence[int]) -> None:
+        """End it, saying how many packets of each interface were lost."""
+        for number, lost in enumerate(dropped):
+            options = _option(5, pack("<Q", lost)) + _option(0, b"")
+            self._file.write(_block(5, pack("<III", number, 0, 0) + options))
+        self._file.close()
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    size = 12 + len(body)
+    return pack("<II", kind, size) + body + pack("<I", size)
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+class Recorder(threading.Thread):
+    """Writes what the rings bring until it is stopped; in its own thread.
+
+    Attributes
+    ----------
+    captured, dropped : TCP segments written, and lost
+    problem : why it stopped early, such as a full disk; empty where it did not
+    """
+
+    def __init__(self, path: Path, interfaces: Sequence[str], ports: Sequence[int] = ()) -> None:
+        super().__init__(name="recorder", daemon=True)
+        self.captured = self.dropped = 0
+        self.problem = ""
+        self._interfaces = interfaces
+        self._rings: list[Ring] = []
+        self._ending, self._wake = threading.Event(), threading.Event()
+        self._cuts: list[tuple[Path, threading.Event]] = []
+        self._waiting: deque[list[bytes]] = deque()  # frames of each ring
+        try:
+            for number, interface in enumerate(interfaces):
+                self._rings.append(Ring(interface, number, ports))
+            self._file = Pcapng(path, interfaces)
+        except BaseException:
+            self._close_rings()
+            raise
+
+    def run(self) -> None:
+        """Empty the rings now and then, and once more at the end."""
+        try:
+            while not self._ending.is_set():
+                if not self._waiting:
+                    self._wake.wait(EVERY_S)
+                    self._wake.clear()
+                self._empty()
+                self._write_some()
+                while self._cuts:
+                    path, done = self._cuts.pop(0)
+                    self._write_all()  # what came before this one was asked for
+                    self._cut(path)
+                    done.set()
+            self._write_all()
+            self._end_file()
+        except OSError as error:
+            self.problem = f"the capture could not be written ({error.strerror})"
+        finally:
+            self._close_rings()
+
+    def cut(self, path: Path) -> None:
+        """End the file, and write what comes from now on to another one; returns when that is so."""
+        done = threading.Event()
+        self._cuts.append((path, done))
+        self._wake.set()
+        while self.is_alive() and not done.wait(1):
+            pass
+
+    def stop(self) -> None:
+        """Record no more; returns when all is in the file."""
+        self._ending.set()
+        self._wake.set()
+        self.join()
+
+    def _empty(self) -> None:
+        """Take all that the rings hold; writing it may wait."""
+        while sum(map(len, (frames for taken in self._waiting for frames in taken))) < MOST_WAITING:
+            taken = [ring.take() for ring in self._rings]
+            if not any(taken):
+                return
+            self._waiting.append(taken)
+
+    def _write_some(self) -> None:
+        """Write what was taken first."""
+        if not self._waiting:
+            return
+        taken = self._waiting.popleft()
+        of_each = [ring.packets(frames) for ring, frames in zip(self._rings, taken, strict=True)]
+        for packet in of_each[0] if len(of_each) == 1 else sorted(chain(*of_each)):
+            self._file.add(packet)
+            self.captured += 1
+        self._file.flush()
+
+    def _write_all(self) -> None:
+        self._empty()
+        while self._waiting:
+            self._write_some()
+            self._empty()
+
+    def _cut(self, path: Path) -> None:
+        self._end_file()
+        self._file = Pcapng(path, self._interfaces)
+
+    def _end_file(self) -> None:
+        lost = [ring.dropped() for ring in self._rings]
+        self.dropped += sum(lost)
+        self._file.close(lost)
+
+    def _close_rings(self) -> None:
+        for ring in self._rings:
+            ring.close()
+
+
+def interfaces() -> list[str]:
+    """Those of this network namespace that have an Ethernet header and may carry TCP, loopback first."""
+    names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name != "lo")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        return [name for name in names if _hardware(any_socket, name) in (_ARPHRD_ETHER, _ARPHRD_LOOPBACK)]
+
+
+def _hardware(any_socket: socket.socket, name: str) -> int:
+    answer = fcntl.ioctl(any_socket, _SIOCGIFHWADDR, pack("16s24s", name.encode(), b""))
+    return int.from_bytes(answer[16:18], sys.byteorder)

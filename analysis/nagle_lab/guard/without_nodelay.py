@@ -1,0 +1,46 @@
+"""Take TCP_NODELAY away from a program and all it starts: setsockopt(2) succeeds and does nothing.
+
+A seccomp filter (seccomp(2)) does that for every program, also one that is linked statically or, as Go's are, calls
+the kernel by itself: it answers the call with errno 0, and nothing is set.
+"""
+
+import ctypes
+import os
+import platform
+from struct import pack
+
+# Machine: AUDIT_ARCH_… and the number of setsockopt.
+_CALLS = {"x86_64": (0xC000003E, 54), "aarch64": (0xC00000B7, 208)}
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
+_ALLOW, _SUCCEED = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with errno 0
+_IPPROTO_TCP, _TCP_NODELAY = 6, 1
+_LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_NUMBER, _ARCHITECTURE, _LEVEL, _OPTION = 0, 4, 24, 32  # offsets in struct seccomp_data; of arguments the low half
+
+
+def is_possible() -> bool:
+    """Whether this kind of processor is known."""
+    return platform.machine() in _CALLS
+
+
+def take_away() -> None:
+    """From this process on, and from what it becomes. Raises OSError."""
+    architecture, number = _CALLS[platform.machine()]
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 0, 7, architecture),
+        (_LOAD, 0, 0, _NUMBER), (_IF_EQUAL, 0, 5, number),
+        (_LOAD, 0, 0, _LEVEL), (_IF_EQUAL, 0, 3, _IPPROTO_TCP),
+        (_LOAD, 0, 0, _OPTION), (_IF_EQUAL, 0, 1, _TCP_NODELAY),
+        (_RETURN, 0, 0, _SUCCEED),
+        (_RETURN, 0, 0, _ALLOW),
+    ]  # fmt: skip
+    instructions = ctypes.create_string_buffer(b"".join(pack("HBBI", *one) for one in program))
+    argument = ctypes.create_string_buffer(pack("HP", len(program), ctypes.addressof(instructions)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    nothing = ctypes.c_ulong(0)
+    # Without the right to change the machine a filter is only for those who gain no rights later (setuid programs).
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), nothing, nothing, nothing)
+    address = ctypes.c_ulong(ctypes.addressof(argument))
+    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), address, nothing, nothing):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))

@@ -1,0 +1,114 @@
+"""A guarded command: its screen, and its JSON ``nagle-lab-guard/1``."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from rich.console import Console
+
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.experiments.guarded import Protection, Run
+from nagle_lab.guard.job import Outcome
+from nagle_lab.reports.terminal import show_capture
+
+SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
+_LONGEST = 60  # characters of a command in a headline
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded of TCP."""
+
+    captured: int
+    dropped: int
+    sent_by_kernel: int | None  # segments, by the count of the namespace's kernel; None: not known
+
+
+class OtherSide(msgspec.Struct, frozen=True):
+    """The same command without TCP_NODELAY."""
+
+    protection: Protection
+    sentence: str
+    status: int | None
+    verdict: Verdict
+    reason: str
+    exchanges: int
+    stalled_exchanges: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A guarded command, or a recording of what ran already."""
+
+    schema: Literal["nagle-lab-guard/1"]
+    command: list[str]
+    verdict: Verdict
+    reason: str
+    expected: Verdict
+    status: int | None  # of the command, as a shell says it
+    timed_out: bool
+    took_s: float
+    way: str
+    recorded: Recorded
+    both_sides: OtherSide | None
+    result: msgspec.Raw  # nagle-lab/1, of the capture
+
+
+def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
+    """The JSON object, on one line."""
+    outcome, sides = run.guarded.outcome, run.both_sides
+    other = None
+    if sides:
+        s = sides.result.summary
+        other = OtherSide(
+            sides.protection, sides.sentence, sides.run.outcome.status, sides.result.verdict, sides.result.reason,
+            s.exchanges, s.stalled_exchanges,
+        )  # fmt: skip
+    report = Report(
+        schema=SCHEMA,
+        command=[part.encode("utf-8", "backslashreplace").decode() for part in command],
+        verdict=run.result.verdict,
+        reason=run.result.reason,
+        expected=expected,
+        status=outcome.status,
+        timed_out=outcome.timed_out,
+        took_s=outcome.took_s,
+        way=run.guarded.way,
+        recorded=Recorded(outcome.captured, outcome.dropped, outcome.sent),
+        both_sides=other,
+        result=msgspec.Raw(run.result.to_json().encode()),
+    )
+    return msgspec.json.encode(report).decode() + "\n"
+
+
+def show_guarded(run: Run, command: Sequence[str], ladder: Ladder | None, to: Console) -> None:
+    """The verdict on it, and what it rests on."""
+    outcome = run.guarded.outcome
+    about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
+    if not command:
+        about[0] = ("recorded", f"{run.guarded.way}, for {outcome.took_s:.1f} s")
+    judged = run.selection.of(run.result)
+    if len(judged) < len(run.result.connections):
+        about.append(("judged", f"{len(judged)} of {len(run.result.connections)} connections"))
+    if run.both_sides:
+        other = run.both_sides.result
+        about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
+    if outcome.ended_by_us:
+        about.append(("ended with it", ", ".join(outcome.ended_by_us)))
+    show_capture(run.result, ladder, to, title=title(run, command), about=about)
+
+
+def title(run: Run, command: Sequence[str]) -> str:
+    """What was guarded, in a few words."""
+    return shown_command(command) or run.guarded.way
+
+
+def shown_command(command: Sequence[str]) -> str:
+    """As a shell would have it, cut where it is long."""
+    text = shlex.join(command)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _segments(outcome: Outcome) -> str:
+    sent = "" if outcome.sent is None else f", {outcome.sent:,} sent by the namespace's kernel"
+    return f"{outcome.captured:,} of TCP recorded{sent}, {outcome.dropped:,} lost"

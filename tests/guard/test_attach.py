@@ -1,0 +1,118 @@
+"""What already runs, recorded and judged: a process, an interface, a pipe; until Ctrl-C, which reports."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from support.guarded import GUARD
+from support.rights import mount_refused
+
+ASKED_FOREVER = textwrap.dedent("""
+    import socket, sys, threading
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+
+    def serve():
+        while True:
+            peer, _ = listener.accept()
+            while peer.recv(4096):
+                peer.sendall(bytes(200))
+                peer.sendall(bytes(600))
+
+    threading.Thread(target=serve, daemon=True).start()
+    print("ready", flush=True)
+    while True:
+        with socket.create_connection(listener.getsockname()) as s:
+            for _ in range(20):
+                s.sendall(bytes(100))
+                got = 0
+                while got < 800:
+                    got += len(s.recv(4096))
+""")
+PORT = 18081
+
+
+@pytest.fixture(autouse=True)
+def may_record(tmp_path, monkeypatch):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.fixture
+def elsewhere():
+    """A stalling pair in a network namespace of its own; the process's number."""
+    command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
+    command += [sys.executable, "-c", ASKED_FOREVER, str(PORT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.kill()
+
+
+def recorded(*options: str, interrupt_after: float | None = None) -> tuple[int, str]:
+    process = subprocess.Popen([*GUARD, *options], stderr=subprocess.PIPE, text=True)
+    if interrupt_after:
+        time.sleep(interrupt_after)
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_a_process_for_some_seconds(elsewhere):
+    code, err = recorded(f"--pid={elsewhere}", "--seconds=2")
+    assert code == 1
+    assert " exchanges waited for a delayed ACK: the server (127.0.0.1:18081)" in err
+
+
+def test_ctrl_c_ends_the_recording_and_reports(elsewhere):
+    code, err = recorded(f"--pid={elsewhere}", interrupt_after=3)
+    assert code == 1
+    assert "recording pid" in err and "until Ctrl-C" in err
+    assert " exchanges waited for a delayed ACK" in err
+
+
+def test_an_interface_and_one_port_of_it(elsewhere):
+    """Only the port is recorded."""
+    enter = ["nsenter", f"--net=/proc/{elsewhere}/ns/net"]
+    for port, code, says in ((PORT, 1, "STALL"), (PORT + 1, 3, "no TCP segment passed")):
+        whole = [*enter, *GUARD, "--interface=lo", f"--port={port}", "--seconds=1.5"]
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
+def test_an_interface_that_is_not_there():
+    code, err = recorded("--interface=nowhere0", "--seconds=1")
+    assert code == 2
+    assert "interface nowhere0 cannot be recorded (there is no interface nowhere0, but lo" in err
+
+
+@pytest.mark.parametrize("writer", ["ends", "goes on"])
+def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
+    """`tcpdump -w - | nagle-lab analyze -`: the terminal interrupts both, and one of them may not care."""
+    capture = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+    # All but the end of the last packet, and then it waits: what a reader sees of a recorder that is cut off.
+    program = "import sys, time; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()[:-9]); sys.stdout.flush()\n"
+    program += "try: time.sleep(30)\nexcept KeyboardInterrupt: pass\n"
+    if writer == "goes on":
+        program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + program
+    with (
+        subprocess.Popen([sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE) as recorder,
+        subprocess.Popen(
+            [sys.executable, "-m", "nagle_lab", "analyze", "-"], stdin=recorder.stdout, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        ) as analyzer,
+    ):  # fmt: skip
+        recorder.stdout.close()
+        time.sleep(2)
+        for process in (recorder, analyzer):
+            process.send_signal(signal.SIGINT)
+        out, err = analyzer.communicate(timeout=20)
+        recorder.kill()
+    assert (analyzer.returncode, err) == (0, "")
+    assert " of 100 exchanges waited for a delayed ACK" in out
+    assert "damage" not in out

@@ -1,0 +1,405 @@
+"""nagle-lab guard on real programs in real namespaces: verdicts, exit codes, and all that can go wrong."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support.guarded import GUARD, guard, server
+from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch):
+    """What the guard keeps goes where pytest cleans up."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "verdict", "reason"),
+    [
+        ("two-writes", 1, "STALL", " of 30 exchanges waited for a delayed ACK: the server"),
+        ("two-writes ipv6", 1, "STALL", " of 30 exchanges waited for a delayed ACK: the server"),
+        ("nodelay", 0, "CLEAN", "30 answered exchanges, none held"),
+        ("one-write", 3, "INCONCLUSIVE", "fit one write"),
+        ("no-keepalive", 3, "INCONCLUSIVE", "no connection had two exchanges"),
+    ],
+)
+def test_the_verdict_on_a_program(tmp_path, temporary, how, code, verdict, reason):
+    ended = guard(tmp_path, command=server(how))
+    assert (ended.code, ended.report["verdict"]) == (code, verdict), ended.err
+    assert reason in ended.report["reason"]
+    assert ended.out == "done\n"
+    assert (ended.report["result"]["summary"]["stalled_exchanges"] >= 25) is (verdict == "STALL")
+    recorded = ended.report["recorded"]
+    assert recorded["captured"] == recorded["sent_by_kernel"] > 30
+    assert recorded["dropped"] == 0
+    assert bool(list(temporary.iterdir())) is (code != 0), "the evidence of what is not as expected is kept"
+    assert ("held by" in ended.err) is (verdict == "STALL")
+
+
+@pytest.mark.parametrize(
+    ("how", "protection", "verdict"),
+    [
+        ("nodelay", "option", "CLEAN"),
+        ("one-write", "one_write", "CLEAN"),
+        ("no-keepalive nodelay", "nothing_needed", "INCONCLUSIVE"),
+    ],
+)
+def test_what_protects_a_clean_program(tmp_path, how, protection, verdict):
+    ended = guard(tmp_path, "--both-sides", command=server(how))
+    assert ended.report["both_sides"]["protection"] == protection
+    assert ended.report["verdict"] == verdict
+    assert ended.report["reason"] == ended.report["both_sides"]["sentence"]
+
+
+def test_a_program_that_stalls_is_not_run_again(tmp_path):
+    ended = guard(tmp_path, "--both-sides", command=server("two-writes"))
+    assert (ended.code, ended.out, ended.report["both_sides"]) == (1, "done\n", None)
+
+
+def test_an_ordinary_user_needs_no_root(tmp_path):
+    """As nobody: in a user namespace, where it still is who it was, and may listen on any port."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    program = "import os, socket; socket.create_server(('127.0.0.1', 80)); print(os.getuid())"
+    script = "; ".join(
+        [
+            *reachable(),
+            shlex.join(
+                ["exec", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env",
+                 "HOME=/nowhere", f"TMPDIR={tmp_path}", *GUARD, "--", "sh", "-c",
+                 shlex.join([sys.executable, "-c", program]) + "; exec " + shlex.join(server("two-writes"))]
+            ),
+        ]
+    )  # fmt: skip
+    done = subprocess.run(
+        [*AS_ROOT, "unshare", "--mount", "sh", "-ec", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, f"{NOBODY}\ndone\n"), done.stderr
+    assert "a user namespace, without root" in done.stderr
+
+
+def test_which_connections_are_judged(tmp_path):
+    """Two servers in one namespace; one of them stalls, and is allowed to, or is on another port."""
+    script = """
+        import socket, threading
+        def serve(listener, nodelay):
+            peer, _ = listener.accept()
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
+            while peer.recv(4096):
+                peer.sendall(bytes(200)); peer.sendall(bytes(600))
+        def ask(port):
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                for _ in range(20):
+                    s.sendall(bytes(100)); got = 0
+                    while got < 800: got += len(s.recv(4096))
+        for port, nodelay in ((8001, 0), (8002, 1)):
+            listener = socket.create_server(("127.0.0.1", port))
+            threading.Thread(target=serve, args=(listener, nodelay), daemon=True).start()
+            ask(port)
+    """
+    command = [sys.executable, "-c", "if 1:\n" + script]
+    expected = {
+        (): (1, "STALL"),
+        ("--port=8001",): (1, "STALL"),
+        ("--port=8002",): (0, "CLEAN"),
+        ("--port=8001", "--port=8002"): (1, "STALL"),
+        ("--allow=127.0.0.1:8001",): (0, "CLEAN"),
+        ("--allow=:8001",): (0, "CLEAN"),
+        ("--allow=127.0.0.2:8001",): (1, "STALL"),
+        ("--allow=:8001", "--allow=:8002"): (3, "INCONCLUSIVE"),
+        ("--port=8002", "--expect=stall"): (1, "CLEAN"),
+    }
+    found = {}
+    for options in expected:
+        ended = guard(tmp_path, *options, command=command)
+        found[options] = (ended.code, ended.report["verdict"])
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        (["no-such-command"], 127, "no-such-command: No such file or directory: name a command that is there"),
+        ([__file__], 126, f"{__file__}: Permission denied: name a command that is there"),
+        (["sh", "-c", "exit 7"], 7, "the command's own exit code, 7, is passed on; the verdict is INCONCLUSIVE"),
+        (["sh", "-c", "kill -9 $$"], 137, "the command's own exit code, 137, is passed on"),
+        (["true"], 3, ""),
+    ],
+)
+def test_how_the_command_ends(tmp_path, command, code, says):
+    ended = guard(tmp_path, command=command)
+    assert ended.code == code
+    assert says in ended.err
+    assert "Traceback" not in ended.err
+    ours = [line for line in ended.err.splitlines() if line.startswith("nagle-lab:")]
+    assert len(ours) == bool(says)
+
+
+def test_a_failing_command_that_stalls_says_both(tmp_path):
+    ended = guard(tmp_path, command=["sh", "-c", shlex.join(server("two-writes")) + "; exit 9"])
+    assert (ended.code, ended.report["verdict"], ended.report["status"]) == (9, "STALL", 9)
+    assert "the command's own exit code, 9, is passed on; the verdict is STALL" in ended.err
+
+
+def test_output_passes_through_untouched(tmp_path):
+    """Bytes that are no text, on both streams, and input."""
+    whole = [*GUARD, "--", "sh", "-c", r"printf '\377\000\376' >&2; cat"]
+    done = subprocess.run(whole, capture_output=True, input=b"\xfe\x00in", timeout=60, check=False)
+    assert done.stdout == b"\xfe\x00in"
+    assert done.stderr.startswith(b"\xff\x00\xfe")
+
+
+def test_a_time_limit(tmp_path):
+    """What ignores SIGTERM is killed; the verdict is still said."""
+    started = time.monotonic()
+    ended = guard(tmp_path, "--time-limit=1s", command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+    assert (ended.code, ended.report["timed_out"]) == (124, True)
+    assert "it ran longer than --time-limit" in ended.err
+    assert time.monotonic() - started < 60
+
+
+def is_running(marker: str) -> bool:
+    """Whether a process with that in its command line lives."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ends while we look
+            if path.parent.name != str(os.getpid()) and marker.encode() in path.read_bytes():
+                return True
+    return False
+
+
+def wait_for(condition, seconds: float = 30) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_nothing_is_left_behind(tmp_path):
+    """Servers in the background, daemons with a session of their own: ended with the command, and named."""
+    long = f"4711.{os.getpid()}"
+    script = f"sleep {long}1 & setsid sleep {long}2 & (sleep {long}3 &) ; exit 0"
+    ended = guard(tmp_path, command=["sh", "-c", script])
+    assert ended.code == 3
+    assert re.search(r"ended with it  \w+, \w+, \w+ *\n", ended.err), (
+        "by name; on a busy machine still that of a shell"
+    )
+    assert not is_running(f"sleep\0{long}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_command_once(tmp_path, number):
+    """It ends as it likes, and what was recorded is judged."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import pathlib, signal, sys, time\n"
+        "got = []\n"
+        f"signal.signal({int(number)}, lambda *_: got.append(1))\n"
+        f"pathlib.Path({str(tmp_path / 'ready')!r}).touch()\n"
+        "while not got: time.sleep(0.05)\n"
+        "time.sleep(0.3); print(len(got)); sys.exit(5)\n"
+    )
+    process = subprocess.Popen([*GUARD, "--", sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert wait_for((tmp_path / "ready").exists)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (5, "1\n")
+
+
+def test_nothing_is_left_when_the_guard_is_killed(tmp_path):
+    long = f"4712.{os.getpid()}"
+    process = subprocess.Popen([*GUARD, "--", "sh", "-c", f"sleep {long}1 & sleep {long}2"])
+    assert wait_for(lambda: is_running(f"sleep\0{long}2"))
+    process.kill()
+    process.wait(30)
+    assert wait_for(lambda: not is_running(f"sleep\0{long}"))
+
+
+def test_two_guards_at_once(tmp_path):
+    """The same port in both: each has its own."""
+    script = "import socket, time; s = socket.create_server(('127.0.0.1', 8080)); time.sleep(1)"
+    both = [subprocess.Popen([*GUARD, "--", sys.executable, "-c", script], stderr=subprocess.PIPE) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [3, 3]
+    for process in both:
+        process.stderr.close()
+
+
+def test_a_guard_in_a_guard(tmp_path):
+    """The inner one sees the traffic; the outer one passes its code on, and has seen none."""
+    ended = guard(tmp_path, command=[*GUARD, "--", *server("two-writes")])
+    assert (ended.code, ended.report["verdict"]) == (1, "INCONCLUSIVE")
+    assert "STALL" in ended.err and "no TCP segment passed" in ended.err
+
+
+def test_lost_segments_are_invalid(tmp_path):
+    """A recorder that is stopped while more passes than its ring holds: never CLEAN, and it says how many."""
+    script = (
+        "import os, signal, subprocess, sys\n"
+        "os.kill(os.getppid(), signal.SIGSTOP)\n"
+        "try: subprocess.run(sys.argv[1:], check=True)\n"
+        "finally: os.kill(os.getppid(), signal.SIGCONT)\n"
+    )
+    ended = guard(tmp_path, command=[sys.executable, "-c", script, *server("nodelay", "150000")])
+    assert (ended.code, ended.report["verdict"]) == (2, "INVALID"), ended.err
+    assert ended.report["recorded"]["dropped"] > 0
+    assert "TCP segments were lost while recording" in ended.report["reason"]
+
+
+def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
+    keep = tmp_path / "a" / "new one"
+    for _ in range(2):  # the second time over the first
+        ended = guard(tmp_path, f"--keep={keep}", command=server("nodelay"))
+        assert ended.code == 0
+        assert sorted(path.name for path in keep.iterdir()) == ["capture.pcapng", "guard.json", "outcome.json"]
+    (keep / "mine.txt").touch()
+    assert guard(tmp_path, f"--keep={keep}", command=["true"]).code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "guard what?"),
+        (["--pid", "1", "true"], "--pid records what runs already"),
+        (["--pid", "1", "--container", "x"], "name one of them"),
+        (["--time-limit", "soon", "true"], "--time-limit soon is no duration"),
+        (["--allow", "here", "true"], "--allow 'here' is not an address and a port"),
+        (["--seconds", "1", "true"], "for a command it is --time-limit"),
+        (["--interface", "lo", "--seconds", "nan"], "--seconds nan: at most"),
+        (["--time-limit", "99999999999h", "true"], "is longer than a year"),
+        (["--allow", "localhost:80", "true"], "localhost is no IP address; :80 allows that port on any address"),
+        (["--allow", "0.0.0.0:80", "true"], "no connection is to 0.0.0.0"),
+        (["--pid", "1", "--network"], "--network is for a command"),
+        (["--pid", "99999999"], "there is no process 99999999"),
+        (["--json", "/no/such/folder/x.json", "true"], "cannot be written"),
+    ],
+)
+def test_wrong_usage_is_one_line(options, says):
+    done = subprocess.run([*GUARD, *options], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("nagle-lab: recording")]
+    assert line.startswith("nagle-lab: ") and says in line
+
+
+def test_both_runs_are_kept_over_those_before(tmp_path):
+    keep = tmp_path / "kept runs"
+    for _ in range(2):
+        assert guard(tmp_path, f"--keep={keep}", "--both-sides", command=server("nodelay")).code == 0
+    assert sorted(path.name for path in (keep / "without-nodelay").iterdir()) == ["capture.pcapng", "outcome.json"]
+
+
+def test_bytes_that_are_no_text_reach_the_command(tmp_path):
+    """In its environment and its arguments."""
+    environment = {**os.environb, b"NAME": b"caf\xe9"}
+    command = [*GUARD, f"--json={tmp_path / 'report.json'}", "--", "sh", "-c", 'printf "$NAME$1"', "sh", b"t\xe9"]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, b"caf\xe9t\xe9"), done.stderr
+    assert json.loads((tmp_path / "report.json").read_text())["command"][-1] == r"t\udce9"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_change_no_verdict(tmp_path, closed):
+    line = shlex.join([*GUARD, "--", *server("nodelay")])
+    done = subprocess.run(["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_removed_by_the_command_is_said(temporary):
+    command = [*GUARD, "--", "sh", "-c", f"rm -rf {shlex.quote(str(temporary))}/nagle*"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and "was removed while it was recorded to" in line
+
+
+def test_a_recording_that_breaks_off_keeps_the_commands_code(tmp_path):
+    """No room for more than 10 kB in a file."""
+    line = shlex.join([*GUARD, "--", "sh", "-c", shlex.join(server("two-writes", "100")) + "; exit 3"])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 10; {line}"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "done\n"), done.stderr
+    assert "3, is passed on; the verdict is" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_killed_guard_ends_what_ignores_signals():
+    long = f"4713.{os.getpid()}"
+    ignores = f"trap '' TERM INT HUP; while :; do sleep {long}; done"
+    process = subprocess.Popen([*GUARD, "--", "sh", "-c", ignores])
+    assert wait_for(lambda: is_running(f"sleep\0{long}"))
+    process.kill()
+    process.wait(30)
+    assert wait_for(lambda: not is_running(f"sleep {long}") and not is_running(f"sleep\0{long}"))
+
+
+def test_one_connection_without_the_option_among_many_is_not_clean(tmp_path):
+    """What cannot be told of a few connections is not outvoted by the others."""
+    script = """
+        import socket, threading
+        listener = socket.create_server(("127.0.0.1", 0))
+        def serve():
+            for number in range(100):
+                peer, _ = listener.accept()
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, number != 50)
+                while peer.recv(4096):
+                    peer.sendall(bytes(200)); peer.sendall(bytes(600))
+        threading.Thread(target=serve, daemon=True).start()
+        for _ in range(100):
+            with socket.create_connection(listener.getsockname()) as s:
+                for _ in range(10):
+                    s.sendall(bytes(100)); got = 0
+                    while got < 800: got += len(s.recv(4096))
+    """
+    ended = guard(tmp_path, command=[sys.executable, "-c", "if 1:\n" + script])
+    assert ended.report["verdict"] in ("INCONCLUSIVE", "STALL"), ended.err
+    assert ended.code in (1, 3)
+
+
+def test_quick_acks_are_not_one_write(tmp_path):
+    """Two writes without TCP_NODELAY, and a client that acknowledges at once."""
+    script = """
+        import socket, threading
+        listener = socket.create_server(("127.0.0.1", 0))
+        def serve():
+            peer, _ = listener.accept()
+            while peer.recv(4096):
+                peer.sendall(bytes(200)); peer.sendall(bytes(600))
+        threading.Thread(target=serve, daemon=True).start()
+        with socket.create_connection(listener.getsockname()) as s:
+            for _ in range(30):
+                s.sendall(bytes(100)); got = 0
+                while got < 800:
+                    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                    got += len(s.recv(4096))
+    """
+    ended = guard(tmp_path, "--both-sides", command=[sys.executable, "-c", "if 1:\n" + script])
+    assert ended.report["both_sides"]["protection"] != "one_write", ended.err
+
+
+def test_the_files_for_ci(tmp_path):
+    junit, page = tmp_path / "junit.xml", tmp_path / "page.html"
+    ended = guard(tmp_path, f"--junit={junit}", f"--html={page}", command=server("two-writes"))
+    assert ended.code == 1
+    assert 'failures="1"' in junit.read_text() and "STALL" in junit.read_text()
+    assert f'<testcase name="{shlex.quote(sys.executable)}' in junit.read_text(), "named for the command"
+    assert "<svg" in page.read_text()

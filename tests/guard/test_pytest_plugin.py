@@ -1,0 +1,564 @@
+"""pytest --nagle on suites of somebody else: in real namespaces, with and without pytest-xdist."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+import nagle_lab
+from nagle_lab.cli.pytest_plugin.expected import expected_of
+from nagle_lab.experiments.guarded import Selection
+from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
+from support.suites import Suite
+
+FORBID = Path(__file__).parents[1] / "support" / "forbid.py"
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+EVERYTHING = """
+    import asyncio, subprocess, sys, unittest
+    import pytest
+    from net import *
+
+    def test_without_traffic(): pass
+    def test_stalls(): talk()
+    def test_clean(): talk("nodelay")
+    def test_one_write(): talk("one-write")
+    def test_too_few(): talk("nodelay", times=3)
+    def test_fails_by_itself(): talk(); assert False, "its own"
+    def test_skips(): talk("nodelay"); pytest.skip("no")
+
+    clean = pytest.mark.nagle(expect="clean")
+
+    @clean
+    def test_clean_as_expected(): talk("nodelay")
+    @clean
+    def test_clean_without_traffic(): pass
+    @clean
+    def test_clean_one_write(): talk("one-write")
+    @pytest.mark.nagle(expect="clean", one_write=True)
+    def test_clean_one_write_meant(): talk("one-write")
+    @pytest.mark.nagle(expect="clean", one_write=True)
+    def test_clean_one_write_and_too_few(): talk("one-write", times=3)
+    @clean
+    def test_clean_stalls(): talk()
+
+    @pytest.mark.nagle(expect="stall")
+    def test_stall_as_expected(): talk()
+    @pytest.mark.nagle(expect="stall")
+    def test_stall_missing(): talk("nodelay")
+    @pytest.mark.nagle(expect="any")
+    def test_any(): talk()
+
+    @pytest.mark.nagle(port=8001)
+    def test_the_other_port_stalls(): talk(port=8002); talk("nodelay", port=8001)
+    @pytest.mark.nagle(ports=[8003, 8004])
+    def test_one_of_the_ports_stalls(): talk(port=8003); talk("nodelay", port=8004)
+    @pytest.mark.nagle(allow=["127.0.0.1:8005"])
+    def test_allowed(): talk(port=8005); talk("nodelay")
+    @pytest.mark.nagle(allow=":8006")
+    def test_allowed_is_another(): talk()
+
+    @pytest.mark.nagle(expect="any", ports=[8007, 8009])
+    class TestNearest:
+        @pytest.mark.nagle(expect="clean")
+        def test_the_nearer_marker_counts(self): talk("nodelay", times=3, port=8007)
+        def test_the_class_counts(self): talk(port=8008); talk("nodelay", port=8009)
+
+    @pytest.mark.xfail(strict=True)
+    def test_known_to_stall(): talk()
+
+    class TestOfUnittest(unittest.TestCase):
+        def test_case(self): talk()
+
+    def test_in_asyncio():
+        async def answer(reader, writer):
+            while await reader.read(4096):
+                for size in (200, 600):
+                    writer.write(bytes(size)); await writer.drain()
+            writer.close()
+        async def main():
+            server = await asyncio.start_server(answer, "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            # asyncio sets TCP_NODELAY: take it away at the server's end
+            for _ in range(12):
+                writer.write(bytes(100)); await reader.readexactly(800)
+            writer.close()
+        asyncio.run(main())
+
+    def test_of_a_server_that_is_a_process():
+        with subprocess.Popen([sys.executable, "net.py", "two-writes"], stdout=subprocess.PIPE) as server:
+            with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as s: ask(s)
+            server.terminate()
+
+    def test_fixture(nagle):
+        assert (nagle.result().verdict, nagle.result().reason) == ("INCONCLUSIVE", "no TCP segment passed")
+        talk("nodelay")
+        before = nagle.result()
+        assert (before.verdict, before.exchanges, before.stalled, before.ladder()) == ("CLEAN", 12, 0, "")
+        talk()
+        now = nagle.result()
+        assert (now.verdict, now.exchanges) == ("STALL", 24) and now.stalled == len(now.stalls) > 8, now
+        assert {stall.held_by.role for stall in now.stalls} == {"server"}
+        assert "late ACK" in now.ladder()
+
+    @pytest.mark.parametrize("silent", [True, False])
+    def test_that_replaces_open(monkeypatch, silent):
+        def refuse(*_, **__): raise OSError("no files here")
+        names = ("builtins.open", "io.open", "os.open", "os.unlink", "os.stat")
+        if not silent: talk()
+        for name in names: monkeypatch.setattr(name, refuse)
+"""
+
+# Outcome, verdict, and what its failure says.
+IN_EVERYTHING = {
+    "test_without_traffic": ("passed", "", ""),
+    "test_stalls": ("failure", "STALL", "exchanges waited for a delayed ACK: the server (127.0.0.1:"),
+    "test_clean": ("passed", "CLEAN", ""),
+    "test_one_write": ("passed", "INCONCLUSIVE", ""),
+    "test_too_few": ("passed", "INCONCLUSIVE", ""),
+    "test_fails_by_itself": ("failure", "STALL", "AssertionError: its own"),
+    "test_skips": ("skipped", "CLEAN", "no"),
+    "test_clean_as_expected": ("passed", "CLEAN", ""),
+    "test_clean_without_traffic": ("failure", "INCONCLUSIVE", "expected CLEAN, found INCONCLUSIVE: no TCP segment"),
+    "test_clean_one_write": (
+        "failure",
+        "INCONCLUSIVE",
+        "fit one write, so Nagle's algorithm had nothing to hold (if",
+    ),
+    "test_clean_one_write_meant": ("passed", "INCONCLUSIVE", ""),
+    "test_clean_one_write_and_too_few": ("failure", "INCONCLUSIVE", "10 are needed to say so"),
+    "test_clean_stalls": ("failure", "STALL", "STALL: "),
+    "test_stall_as_expected": ("passed", "STALL", ""),
+    "test_stall_missing": ("failure", "CLEAN", "expected STALL, found CLEAN: 12 answered exchanges"),
+    "test_any": ("passed", "STALL", ""),
+    "test_the_other_port_stalls": ("passed", "CLEAN", ""),
+    "test_one_of_the_ports_stalls": ("failure", "STALL", "127.0.0.1:8003"),
+    "test_allowed": ("passed", "CLEAN", ""),
+    "test_allowed_is_another": ("failure", "STALL", "STALL: "),
+    "test_the_nearer_marker_counts": ("failure", "INCONCLUSIVE", "3 exchanges, none stalled, but 10 are needed"),
+    "test_the_class_counts": ("passed", "CLEAN", ""),
+    "test_known_to_stall": ("skipped", "STALL", ""),
+    "test_case": ("failure", "STALL", "STALL: "),
+    "test_in_asyncio": ("passed", "CLEAN", ""),
+    "test_of_a_server_that_is_a_process": ("failure", "STALL", "STALL: "),
+    "test_fixture": ("failure", "STALL", "STALL: "),
+    "test_that_replaces_open[True]": ("passed", "", ""),
+    "test_that_replaces_open[False]": ("failure", "STALL", "late ACK"),
+}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory):
+    suite = Suite(tmp_path_factory.mktemp("everything"))
+    suite.write("test_everything.py", EVERYTHING)
+    return suite, suite.run("--nagle")
+
+
+def test_every_test_was_seen(everything):
+    _, ended = everything
+    assert set(ended.cases) == set(IN_EVERYTHING), ended.out + ended.err
+    assert ended.code == 1
+
+
+@pytest.mark.parametrize("name", IN_EVERYTHING)
+def test_a_test_is_judged(everything, name):
+    outcome, verdict, says = IN_EVERYTHING[name]
+    case = everything[1].cases[name]
+    assert (case.outcome, case.verdict) == (outcome, verdict), case.said
+    assert says in case.said
+    assert bool(case.said) is bool(says) or outcome == "skipped"
+
+
+def test_a_failure_has_the_proof(everything):
+    """Verdict, who held, who delayed, remedy, ladder, and the capture, which shows the same."""
+    suite, ended = everything
+    for name in ("test_stalls", "test_case", "test_fixture"):
+        said = ended.cases[name].said
+        for part in ("held by       the server", "delayed by    the client", "remedy        Set TCP_NODELAY on the"):
+            assert part in said
+        assert re.search(r"ms: server holds 600 B, .*late ACK\n.*release\n", said, re.DOTALL)
+        (capture,) = re.findall(r"^capture +(.*)$", said, re.MULTILINE)
+        assert Path(capture).parent.parent == suite.temporary
+        result = nagle_lab.analyze(capture)
+        assert result.verdict == "STALL"
+        assert ended.cases[name].properties["nagle.stalled"] == str(result.summary.stalled_exchanges)
+        assert ended.cases[name].properties["nagle.exchanges"] == str(result.summary.exchanges)
+        assert ended.cases[name].properties["nagle.reason"] == result.reason
+
+
+def test_one_that_fails_by_itself_tells_what_was_found(everything):
+    section = everything[1].out.partition("Captured nagle call")[2]
+    assert section.lstrip("- \n").startswith("STALL: ")
+
+
+def test_only_captures_of_failures_are_kept(everything):
+    suite, ended = everything
+    failed = [
+        name for name, case in ended.cases.items() if case.outcome == "failure" or name == "test_known_to_stall"
+    ]
+    with_capture = [name for name in failed if name != "test_clean_without_traffic"]
+    kept = suite.kept()
+    assert len(kept) == len(with_capture)
+    assert all(
+        any(f"_{name.rstrip(']').replace('[', '_')}.pcapng" in file for file in kept) for name in with_capture
+    ), kept
+
+
+def test_the_summary(everything):
+    _, ended = everything
+    verdicts = [case.verdict for case in ended.cases.values()]
+    said = ", ".join(f"{verdicts.count(one)} {one}" for one in ("STALL", "CLEAN", "INCONCLUSIVE"))
+    assert f"tests: {said}, 2 without TCP\n" in ended.out
+    assert re.search(
+        r"^ran in a (user|network) namespace, .*; [\d,]+ TCP segments recorded, 0 lost$", ended.out, re.M
+    )
+
+
+EIGHT = """
+    import pytest
+    from net import *
+
+    @pytest.fixture(scope="session")
+    def servers():
+        return {True: serve("two-writes", port=8080), False: serve("nodelay", port=8081)}
+
+    @pytest.mark.parametrize("number", range(8))
+    def test_it(servers, number):
+        with socket.create_connection(servers[number in (1, 4, 6)]) as s: ask(s)
+"""
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_of_xdist(suite, workers):
+    """Each in a namespace of its own: all of them listen on the same ports."""
+    suite.write("test_eight.py", EIGHT)
+    ended = suite.run("--nagle", "-n", str(workers))
+    found = {name: (case.outcome, case.verdict) for name, case in ended.cases.items()}
+    assert found == {
+        f"test_it[{number}]": ("failure", "STALL") if number in (1, 4, 6) else ("passed", "CLEAN")
+        for number in range(8)
+    }, ended.out + ended.err
+    assert ended.code == 1
+    assert f"ran in {workers} namespaces, a " in ended.out
+    assert "tests: 3 STALL, 5 CLEAN\n" in ended.out
+    assert suite.kept() == [f"test_eight.py_test_it_{number}.pcapng" for number in (1, 4, 6)]
+    assert "late ACK" in ended.cases["test_it[4]"].said
+
+
+SESSION = """
+    import pytest
+    from net import *
+
+    @pytest.fixture(scope="session")
+    def client():
+        with socket.create_connection(serve(port=8080)) as s: yield s
+
+    def test_opens_it(client): ask(client, 1)
+    def test_uses_it(client): ask(client)
+    @pytest.mark.nagle(expect="any")
+    def test_may_stall(client): ask(client)
+    @pytest.mark.nagle(port=1)
+    def test_judges_another(client): ask(client)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_a_stall_on_a_connection_that_outlives_its_test(suite, options):
+    suite.write("test_session.py", SESSION)
+    ended = suite.run("--nagle", *options)
+    session = ended.cases.pop("session")
+    assert {case.outcome for case in ended.cases.values()} == {"passed"}
+    assert ended.cases["test_uses_it"].properties["nagle.reason"].startswith("it opened no connection")
+    assert (ended.code, session.outcome) == (1, "failure")
+    assert re.search(r"^stalls +1[0-2] in test_session.py::test_uses_it$", session.said, re.MULTILINE), session.said
+    assert "late ACK" in session.said
+    (capture,) = re.findall(r"^capture +(.*)$", session.said, re.MULTILINE)
+    assert [Path(capture).name] == suite.kept()
+    assert nagle_lab.analyze(capture).summary.stalled_exchanges > 20
+    assert "1 failed, 4 passed" in ended.out
+
+
+def test_a_stall_between_two_tests(suite):
+    """In the teardown of the first; what is expected of the second does not excuse it."""
+    suite.write(
+        "test_teardown.py",
+        """
+        import pytest
+        from net import *
+        @pytest.fixture
+        def client():
+            with socket.create_connection(serve()) as s:
+                yield s
+                ask(s)
+        def test_first(client): ask(client, 1)
+        @pytest.mark.nagle(expect="any")
+        def test_second(): talk("nodelay")
+        """,
+    )
+    ended = suite.run("--nagle")
+    assert [ended.cases[name].outcome for name in ("test_first", "test_second")] == ["passed", "passed"]
+    assert ended.code == 1
+    assert re.search(r"^stalls +\d+ between tests$", ended.cases["session"].said, re.MULTILINE), ended.out
+
+
+def test_a_server_may_be_allowed_for_the_session(suite):
+    suite.write("test_session.py", SESSION)
+    for option, code in (
+        ("--nagle-allow=127.0.0.1:8080", 0),
+        ("--nagle-port=9", 0),
+        ("--nagle-port=8080", 1),
+    ):
+        ended = suite.run("--nagle", option)
+        assert (option, ended.code) == (option, code), ended.out
+
+
+def test_what_is_kept_where_it_is_asked_for(suite):
+    suite.write("test_two.py", "from net import *\ndef test_clean(): talk('nodelay')\ndef test_nothing(): pass\n")
+    for expected in (["session.pcapng", "test_two.py_test_clean.pcapng"], None):
+        ended = suite.run("--nagle", "--nagle-keep=a/b")
+        kept = sorted(path.name for path in (suite.folder / "a" / "b").iterdir())
+        assert ended.code == 0, ended.out
+        assert expected is None or kept == expected
+    assert kept == [
+        "session-2.pcapng", "session.pcapng", "test_two.py_test_clean-2.pcapng", "test_two.py_test_clean.pcapng",
+    ]  # fmt: skip
+    assert suite.kept() == []
+    assert nagle_lab.analyze(suite.folder / "a" / "b" / "session.pcapng").verdict == "CLEAN"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ('"clean"', "'clean' has no name: write expect='clean'"),
+        ('expect="fast"', "expect='fast' is none of 'clean', 'stall', 'any'"),
+        ("prt=1", "it has no argument prt, but expect, one_write, port, ports and allow"),
+        ("port=0", "0 is no port"),
+        ("ports=80", "ports=80 is no list"),
+        ('allow=["here"]', "'here' is not an address and a port"),
+        ("one_write=True", 'it takes expect="clean"'),
+    ],
+)
+def test_a_wrong_marker_is_refused(arguments, says):
+    item = Mock(nodeid="test_x.py::test_it")
+    item.iter_markers.return_value = [eval(f"pytest.mark.nagle({arguments})").mark]
+    with pytest.raises(pytest.UsageError) as refused:
+        expected_of(item, Selection())
+    assert str(refused.value).startswith("test_x.py::test_it: marker nagle: ")
+    assert says in str(refused.value)
+
+
+def test_a_wrong_marker_is_a_usage_error(suite):
+    suite.write(
+        "test_wrong.py", "import pytest\n@pytest.mark.nagle(port=0)\ndef test_it(): pass\ndef test_b(): pass\n"
+    )
+    ended = suite.run("--nagle")
+    assert (ended.code, ended.cases) == (4, {})
+    assert ended.err.startswith("ERROR: test_wrong.py::test_it: marker nagle: 0 is no port")
+
+
+def test_a_wrong_marker_in_a_worker_fails_its_test(suite):
+    suite.write(
+        "test_wrong.py", "import pytest\n@pytest.mark.nagle(prt=1)\ndef test_it(): pass\ndef test_b(): pass\n"
+    )
+    ended = suite.run("--nagle", "-n", "1")
+    assert (ended.code, ended.cases["test_b"].outcome) == (1, "passed")
+    assert ended.cases["test_it"].said == "test_wrong.py::test_it: marker nagle: " + (
+        "it has no argument prt, but expect, one_write, port, ports and allow"
+    )
+
+
+@pytest.mark.parametrize("options", [("--nagle-allow=x",), ("--nagle-allow=x", "-n", "2")])
+def test_a_wrong_option_is_a_usage_error(suite, options):
+    suite.write("test_one.py", "def test_it(): pass\n")
+    ended = suite.run("--nagle", *options)
+    assert ended.code == 4
+    assert ended.err.strip().endswith("'x' is not an address and a port: write it as 127.0.0.1:5432 or :5432")
+    assert "Traceback" not in ended.out + ended.err
+
+
+def test_a_worker_elsewhere_is_a_usage_error(suite):
+    suite.write("test_one.py", "def test_it(): pass\n")
+    ended = suite.run("--nagle", "--dist=load", "--tx=ssh=nowhere")
+    assert ended.code == 4 and "is not on this machine" in ended.err
+
+
+def test_without_the_option_nothing_happens(suite):
+    """And little is imported."""
+    suite.write(
+        "test_plain.py",
+        """
+        import socket, sys
+        import pytest
+        def test_imports():
+            ours = {name for name in sys.modules if name.startswith("nagle_lab")}
+            assert ours == {"nagle_lab", "nagle_lab.cli", "nagle_lab.cli.pytest_plugin"}
+        @pytest.mark.nagle(expect="stall")
+        def test_marked(): pass
+        def test_fixture(nagle): assert False
+        """,
+    )
+    ended = suite.run()
+    assert {name: case.outcome for name, case in ended.cases.items()} == {
+        "test_imports": "passed", "test_marked": "passed", "test_fixture": "skipped",
+    }  # fmt: skip
+    assert "= nagle =" not in ended.out
+
+
+def test_its_exit_codes_are_passed_on(suite):
+    suite.write("test_one.py", "def test_it(): pass\n")
+    assert suite.run("--nagle").code == 0
+    assert suite.run("--nagle", "-k", "none").code == 5
+    assert suite.run("--nagle", "--no-such-option").code == 4
+    suite.write("test_one.py", "import os\ndef test_it(): os.kill(os.getpid(), 9)\n")
+    assert suite.run("--nagle").code == 137
+    assert suite.kept() == []
+
+
+def test_options_from_a_file_and_pytest_without_xdist(suite):
+    suite.write("pytest.ini", "[pytest]\naddopts = --nagle -p no:xdist\n")
+    suite.write("test_one.py", "from net import *\ndef test_it(): talk()\n")
+    ended = suite.run()
+    assert (ended.code, ended.cases["test_it"].verdict) == (1, "STALL")
+
+
+def test_a_pytest_started_by_a_test_has_a_namespace_of_its_own(suite):
+    """It is not taken for the one that the recorder is there for."""
+    suite.write("inner.py", "from net import *\ndef test_inner(): talk(port=8080)\n")
+    suite.write(
+        "test_outer.py",
+        """
+        import subprocess, sys
+        from net import *
+        def test_outer():
+            serve(port=8080)
+            command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nagle", "inner.py"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and "tests: 1 STALL" in done.stdout, done.stdout
+        """,
+    )
+    ended = suite.run("--nagle")
+    assert (ended.code, ended.cases["test_outer"].outcome) == (0, "passed"), ended.out
+    assert ended.cases["test_outer"].verdict == ""
+
+
+def test_lost_segments_fail_the_test(suite):
+    """A recorder that stands still while more passes than its ring holds."""
+    suite.write(
+        "test_lost.py",
+        """
+        import os, signal
+        from net import *
+        def test_before(): talk("nodelay")
+        def test_lost():
+            os.kill(os.getppid(), signal.SIGSTOP)
+            try: talk("nodelay", times=110_000)
+            finally: os.kill(os.getppid(), signal.SIGCONT)
+        def test_after(): talk("nodelay")
+        """,
+    )
+    ended = suite.run("--nagle")
+    assert (ended.code, ended.cases["test_lost"].verdict) == (1, "INVALID"), ended.out
+    assert "TCP segments were lost while recording" in ended.cases["test_lost"].said
+    assert [ended.cases[name].verdict for name in ("test_before", "test_after")] == ["CLEAN", "CLEAN"]
+    assert ended.cases["recording"].outcome == "failure"
+    assert not re.search(r"recorded, 0 lost", ended.out)
+
+
+LONG = """
+    import pathlib, time
+    from net import *
+    def test_stalls(): talk()
+    def test_waits():
+        pathlib.Path("ready").touch()
+        time.sleep(60)
+"""
+
+
+def wait_for(condition, seconds: float = 30) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_ctrl_c_still_reports(suite, options):
+    """All processes in the foreground get it from a terminal, and pytest alone from a kill."""
+    suite.write("test_long.py", LONG)
+    process = subprocess.Popen(
+        suite.command("--nagle", *options), cwd=suite.folder, env=suite.environment, stdout=subprocess.PIPE, text=True
+    )
+    assert wait_for((suite.folder / "ready").exists)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "KeyboardInterrupt" in out
+    assert "= nagle =" in out
+    if not options:
+        assert "tests: 1 STALL\n" in out
+
+
+def test_nothing_is_left_when_pytest_is_killed(suite):
+    suite.write("test_long.py", LONG)
+    process = subprocess.Popen(
+        suite.command("--nagle"), cwd=suite.folder, env=suite.environment, stdout=subprocess.DEVNULL
+    )
+    assert wait_for((suite.folder / "ready").exists)
+
+    def none_left() -> bool:
+        return not any(_leads_to(path, suite.folder) for path in Path("/proc").glob("[0-9]*/cwd"))
+
+    assert not none_left()
+    process.kill()
+    process.wait(30)
+    assert wait_for(none_left)
+
+
+def _leads_to(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink() == folder
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("forbidden", [True, False])
+def test_as_an_ordinary_user(suite, tmp_path, options, forbidden):
+    """In a user namespace; where these are forbidden, one line and exit code 2: no test passes unseen."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    suite.write("test_one.py", "from net import *\ndef test_it(): talk(port=80)\n")
+    for path in (tmp_path, suite.folder, suite.temporary):
+        path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env", "HOME=/nowhere",
+            "PATH=/usr/bin:/bin", "DOCKER_HOST=unix:///nowhere"]  # fmt: skip
+    forbid = [sys.executable, str(FORBID)] if forbidden else []
+    script = "; ".join([*reachable(), f'exec {shlex.join([*forbid, *user])} "$@"'])
+    ended = suite.run("--nagle", *options, before=(*AS_ROOT, "unshare", "--mount", "sh", "-ec", script, "sh"))
+    if forbidden:
+        lines = [line for line in ended.err.splitlines() if line]
+        assert (ended.code, ended.cases, len(lines)) == (2, {}, 1), ended.err
+        assert lines[0].startswith(
+            "nagle-lab: --nagle: no network namespace can be made here (Operation not permitted)"
+        )
+        return
+    assert (ended.code, ended.cases["test_it"].verdict) == (1, "STALL"), ended.out + ended.err
+    assert "a user namespace, without root; " in ended.out
+    assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)

@@ -1,0 +1,122 @@
+"""The guard beside what runs in Docker: a container, a service of Compose, and Docker as the way to a namespace."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.guard.ways import EMPTY_IMAGE, docker_with_folders
+from support import forbid
+from support.guarded import GUARD, server
+
+PERL = r"""
+use Socket; use IO::Socket::INET;
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 8080, Listen => 5) or die;
+if (!fork) {
+  while (my $peer = $listener->accept) {
+    while (sysread $peer, my $request, 4096) { syswrite $peer, 'h' x 200; syswrite $peer, 'b' x 600; }
+  }
+  exit;
+}
+while (1) {
+  my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => 8080) or die;
+  for (1 .. 20) {
+    syswrite $s, 'q' x 100;
+    my $got = 0;
+    while ($got < 800) { $got += sysread $s, my $part, 4096; }
+  }
+}
+"""
+IMAGE = "nagle-lab/base:latest"
+
+
+def recorded(*options: str, **more) -> tuple[int, str]:
+    done = subprocess.run([*GUARD, *options], capture_output=True, text=True, timeout=120, check=False, **more)
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def container(tmp_path):
+    """A stalling pair in a container; its name."""
+    name = f"nagle-lab-test-guard-{tmp_path.name.replace('_', '-')}".lower()
+    subprocess.run(["docker", "run", "--rm", "--detach", "--name", name, IMAGE, "perl", "-e", PERL], check=True)
+    yield name
+    subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+
+
+def test_a_container(container):
+    """By a sidecar in its network namespace, which is gone afterwards."""
+    code, err = recorded(f"--container={container}", "--seconds=3")
+    assert code == 1, err
+    assert " exchanges waited for a delayed ACK: the server (127.0.0.1:8080)" in err
+    assert "a capture sidecar beside the container" in err
+    sidecars = ["docker", "ps", "--quiet", "--filter", f"ancestor={EMPTY_IMAGE}"]
+    assert subprocess.run(sidecars, capture_output=True, check=True).stdout == b""
+
+
+def test_ctrl_c_ends_the_sidecar_and_reports(container):
+    process = subprocess.Popen([*GUARD, f"--container={container}"], stderr=subprocess.PIPE, text=True)
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert " exchanges waited for a delayed ACK" in err
+
+
+def test_a_service_of_compose(tmp_path):
+    """The project in the working directory."""
+    folder = tmp_path / "guardproject"
+    folder.mkdir()
+    (folder / "stall.pl").write_text(PERL)
+    (folder / "compose.yaml").write_text(
+        f"services:\n  stalling:\n    image: {IMAGE}\n    command: [perl, /code/stall.pl]\n"
+        "    volumes: ['.:/code:ro']\n"
+    )
+    compose = ["docker-compose", "-f", "compose.yaml"]
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        compose = ["docker", "compose"]
+    try:
+        subprocess.run([*compose, "up", "--detach"], cwd=folder, check=True, capture_output=True)
+        code, err = recorded("--compose-service=stalling", "--seconds=3", cwd=folder)
+        assert code == 1, err
+        code, err = recorded("--compose-service=nothing", "--seconds=3", cwd=folder)
+        assert (code, "service nothing does not run here" in err) == (2, True)
+    finally:
+        subprocess.run([*compose, "down"], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_container_that_is_not_there():
+    code, err = recorded("--container=no-such-container", "--seconds=1")
+    assert code == 2
+    assert "docker ps lists what runs" in err.splitlines()[-1]
+
+
+def test_docker_is_the_last_way_to_a_namespace(tmp_path):
+    """Root without the right to make namespaces, where user namespaces are refused: a container of this machine."""
+    docker_with_folders("makes the image")
+    drop = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    command = [sys.executable, forbid.__file__, *drop, "env", f"TMPDIR={tmp_path}"]
+    command += [*GUARD, "--", "sh", "-c", "id -u; exec " + shlex.join(server("two-writes"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if "sudo without a password" in done.stderr:
+        pytest.skip("sudo comes before Docker here")
+    assert (done.returncode, done.stdout) == (1, "0\ndone\n"), done.stderr
+    assert "ran in        a Docker container" in done.stderr
+    assert Path(tmp_path).exists()
+
+
+def test_in_a_container_without_rights_there_is_one_line(tmp_path):
+    """Such as the lab's own: no capability, no Docker, nothing to write on."""
+    way = docker_with_folders("makes the image")
+    mounts = [option for option in way.before if option.startswith("--mount")]
+    confined = ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--read-only", "--network=none"]
+    inside = ["env", "DOCKER_HOST=unix:///nowhere", *GUARD, "--", "echo", "it ran"]
+    command = ["docker", "run", "--rm", *confined, *mounts, EMPTY_IMAGE, *inside]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("nagle-lab: no network namespace can be made here (Operation not permitted): ")

@@ -1,0 +1,122 @@
+"""The museum is data: every exhibit is whole and pinned, whichever of them a machine can run."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments import museum
+from nagle_lab.experiments.museum import ECOSYSTEMS, MUSEUM, exhibits
+
+EVERY = exhibits()
+HALVES = [(exhibit, half) for exhibit in EVERY for half in (exhibit.bad, exhibit.good)]
+IDS = [f"{exhibit.name}-{'bad' if half is exhibit.bad else 'good'}" for exhibit, half in HALVES]
+
+
+def test_there_is_enough_of_everything():
+    """What issue 16 asked for."""
+    assert len(EVERY) >= 30
+    assert {exhibit.ecosystem for exhibit in EVERY} == set(ECOSYSTEMS)
+    assert {exhibit.kind for exhibit in EVERY} == {"server", "client", "driver", "broker", "proxy", "tunnel"}
+    assert sum(exhibit.latest for exhibit in EVERY) >= 8
+    assert {exhibit.held_by for exhibit in EVERY} == {"client", "server"}
+
+
+def test_bad_and_good_differ():
+    for exhibit in EVERY:
+        bad, good = exhibit.bad, exhibit.good
+        assert (bad.version, bad.setting) != (good.version, good.setting), exhibit.name
+        assert (bad.run, bad.install) != (good.run, good.install), exhibit.name
+        assert not bad.one_write, f"{exhibit.name}: two writes stall"
+
+
+@pytest.mark.parametrize(("exhibit", "half"), HALVES, ids=IDS)
+def test_what_is_installed_is_pinned_by_hashes(exhibit, half):
+    what = Path(exhibit.folder) / half.install
+    match exhibit.ecosystem:
+        case "pypi":
+            text = what.read_text().replace("\\\n", " ")
+            lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+            assert lines
+            for line in lines:
+                assert re.match(r"[\w.\[\]-]+==[\w.+!-]+( ;[^#]*)? .*--hash=sha256:[0-9a-f]{64}", line), line
+        case "npm":
+            packages = json.loads((what / "package-lock.json").read_text())["packages"]
+            installed = {name: package for name, package in packages.items() if name}
+            assert installed and (what / "package.json").exists()
+            assert all(package["integrity"].startswith("sha") for package in installed.values())
+        case "maven":
+            lines = (what / "checksums.txt").read_text().splitlines()
+            assert lines and all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+            assert "<version>" in (what / "pom.xml").read_text()
+        case "crates":
+            packages = tomllib.loads((what / "Cargo.lock").read_text())["package"]
+            assert all(re.fullmatch("[0-9a-f]{64}", one["checksum"]) for one in packages if "source" in one)
+            assert sum("source" not in one for one in packages) == 1, "all but the exhibit itself"
+        case "go":
+            assert re.findall(r"h1:[\w+/]{43}=", (what / "go.sum").read_text())
+        case "debian":
+            lines = [line.split() for line in what.read_text().splitlines() if line.strip()]
+            assert all(re.fullmatch("[0-9a-f]{64}", sha256) for _, _, sha256 in lines)
+            assert lines or exhibit.needs
+
+
+def test_no_lock_says_where_to_download_from():
+    """The machine that installs knows its registries."""
+    words = [
+        "registry.npmjs",
+        "registry.yarnpkg",
+        "pypi.org",
+        "pythonhosted",
+        "repo.maven",
+        "repo1.maven",
+        "proxy.golang",
+    ]
+    hosts = re.compile("|".join(map(re.escape, [*words, "--index-url", "--extra-index", '"resolved"'])))
+    found = [
+        str(path.relative_to(MUSEUM))
+        for path in MUSEUM.rglob("*")
+        if path.is_file() and hosts.search(path.read_text(errors="replace"))
+    ]
+    assert found == []
+
+
+def test_links_are_to_threads():
+    for exhibit in EVERY:
+        assert exhibit.thread == "" or re.fullmatch(r"https://\S+", exhibit.thread), exhibit.name
+
+
+def test_an_exhibit_is_asked_for_by_name_or_ecosystem():
+    assert [exhibit.name for exhibit in exhibits(["pypi/hypercorn"])] == ["pypi/hypercorn"]
+    assert {exhibit.ecosystem for exhibit in exhibits(["npm", "go"])} == {"npm", "go"}
+    with pytest.raises(NagleLabError, match=r"no exhibit pypi/nothing: nagle-lab museum --list names them"):
+        exhibits(["pypi/nothing"])
+    with pytest.raises(NagleLabError, match="no museum there"):
+        exhibits(museum=MUSEUM / "nowhere")
+
+
+def test_a_mistake_in_an_exhibit_names_file_and_key(tmp_path):
+    folder = tmp_path / "pypi" / "wrong"
+    folder.mkdir(parents=True)
+    text = (MUSEUM / "pypi" / "hypercorn" / "exhibit.toml").read_text()
+    (folder / "exhibit.toml").write_text(text.replace('kind = "server"', 'kind = "toaster"'))
+    with pytest.raises(NagleLabError, match=r"pypi/wrong/exhibit\.toml: kind: Invalid enum value 'toaster'"):
+        exhibits(museum=tmp_path)
+
+
+def test_missing_packages_are_no_pass(monkeypatch, run):
+    """Named, with the command that installs them; exit code 3."""
+    monkeypatch.setattr(museum, "_missing", lambda packages: "no-such-package")
+    code, out, err = run("museum", "debian/curl")
+    assert code == 3
+    assert "it needs no-such-package: apt-get install no-such-package" in out
+    assert "0 of 1 exhibits as expected, 1 could not run here" in err
+
+
+def test_the_list(run):
+    code, out, _ = run("museum", "--list", "pypi")
+    assert code == 0
+    assert "pypi/hypercorn" in out and "npm/" not in out

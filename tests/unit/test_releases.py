@@ -1,0 +1,93 @@
+"""nagle-lab bisect, but for the installing: which releases there are, and where the verdict changes."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments import releases
+from nagle_lab.experiments.releases import Tried, code_of, flips, span
+
+KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch):
+    monkeypatch.setattr(releases, "releases", lambda ecosystem, name: KNOWN)
+
+
+def test_a_span_is_in_the_order_of_the_releases():
+    assert span("pypi:x", "0.9..0.11").versions == ["0.9", "0.10", "0.11"]
+    assert span("npm:@scope/x", "1.0..1.0").versions == ["1.0"]
+
+
+@pytest.mark.parametrize(
+    ("package", "between", "says"),
+    [
+        ("x", "0.9..1.0", "name a package as pypi:NAME or npm:NAME"),
+        ("gem:x", "0.9..1.0", "name a package as pypi:NAME or npm:NAME"),
+        ("pypi:x", "0.9", "name two releases as"),
+        ("pypi:x", "0.9..2.0", "no release 2.0 for this machine; its newest are 0.9, 0.10, 0.11, 0.12, 1.0"),
+        ("pypi:x", "1.0..0.9", "1.0 is newer than 0.9"),
+    ],
+)
+def test_a_span_that_is_none(package, between, says):
+    with pytest.raises(NagleLabError, match=says):
+        span(package, between)
+
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+
+
+def tried(*verdicts: str) -> list[Tried]:
+    runs = {"STALL": "nginx-static-nodelay-off", "CLEAN": "nginx-static-nodelay-on"}
+    results = {verdict: analyze(REFERENCE / run / "server.pcap") for verdict, run in runs.items()}
+    made = []
+    for number, verdict in enumerate(verdicts):
+        if verdict == "failed":
+            made.append(Tried(str(number), results["STALL"], "the command ended with 1"))
+        elif verdict == "absent":
+            made.append(Tried(str(number), None, "cannot be installed"))
+        else:
+            result = results.get(verdict) or msgspec.structs.replace(results["CLEAN"], verdict=verdict)
+            made.append(Tried(str(number), result))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "changes", "code"),
+    [
+        (["STALL", "CLEAN", "STALL", "STALL", "CLEAN"], ["1", "2", "4"], Exit.OK),
+        (["CLEAN", "CLEAN"], [], Exit.OK),
+        (["CLEAN", "failed", "STALL"], ["2"], Exit.INCONCLUSIVE),
+        (["STALL", "INCONCLUSIVE", "CLEAN"], ["1"], Exit.INCONCLUSIVE),
+        (["STALL", "absent", "INVALID", "STALL"], [], Exit.INCONCLUSIVE),
+        (["absent", "failed"], [], Exit.UNUSABLE),
+    ],
+)
+def test_where_the_verdict_changes(verdicts, changes, code):
+    ones = tried(*verdicts)
+    assert [after.version for _, after in flips(ones)] == changes
+    assert code_of(ones) == code
+
+
+def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
+    ones = dict(zip(KNOWN, tried("STALL", "CLEAN", "absent", "STALL", "STALL"), strict=True))
+    made = (Tried(version, one.result, one.problem) for version, one in ones.items())
+    monkeypatch.setattr("nagle_lab.cli.bisect.try_each", lambda *_, **__: made)
+    out_file = tmp_path / "out.json"
+    code, out, _ = run("bisect", "--json", out_file, "pypi:x", "0.9..1.0", "--", "python", "-c", "pass")
+    assert code == 3
+    assert "0.10: STALL → CLEAN, after 0.9\n" in out
+    assert "0.12: CLEAN → STALL, after 0.10 (what lies between says nothing)" in out
+    said = json.loads(out_file.read_text())
+    assert said["command"] == ["python", "-c", "pass"]
+    assert [change["version"] for change in said["changes"]] == ["0.10", "0.12"]
+
+
+def test_bisect_with_no_command_is_one_line(run):
+    code, _, err = run("bisect", "pypi:x", "0.9..1.0")
+    assert code == 2 and err.startswith("nagle-lab: bisect with what?")
