@@ -47,6 +47,11 @@ demo: $(if $(WITHOUT_LAB),,lab-ready) ## the workshop: SCENARIO=redis-proxy for 
 	@setup/python.sh
 	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $(if $(WITHOUT_LAB),--without-lab)
 
+.PHONY: museum
+museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn one; all write docs/museum.md
+	@setup/python.sh
+	@$(bin)/nagle-lab museum $${EXHIBIT:-} $(if $(QUICK),--quick) $(if $(EXHIBIT)$(QUICK),,--markdown docs/museum.md)
+
 .PHONY: list
 list: ## name the scenarios, their variants and parameters
 	@setup/python.sh
@@ -60,8 +65,8 @@ setup: lab-ready ## set up everything, for the lab and for the tests
 	@setup/tools.sh
 
 .PHONY: test
-test: setup ## all tests, fast ones first: unit, reference captures, hostile input, the lab on Docker
-	@$(pytest) tests/unit tests/reference tests/hostile tests/lab
+test: setup ## all tests, fast ones first: unit, reference captures, hostile input, the guard, the lab on Docker
+	@$(pytest) tests/unit tests/reference tests/hostile tests/guard tests/lab
 
 .PHONY: test-unit
 test-unit: ## unit tests only: no Docker, seconds
@@ -93,8 +98,8 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:tests $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
