@@ -15,7 +15,7 @@ from support.stories import (
     talk,
     three_writes,
 )
-from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 
 @pytest.fixture
@@ -107,6 +107,49 @@ def test_connections_do_not_disturb_each_other(diagnose):
     assert result.summary.connections == 30
     assert result.summary.stalls == 30 * diagnose(one).summary.stalls
     assert {c.stalled_exchanges for c in result.connections} == {19}
+
+
+def in_step(pause: int, slow: int, *, early: int = 15 * US) -> list[Segment]:
+    """100 connections in step at their client, as ab makes them: what arrives together stands in a queue.
+
+    The body follows ``pause`` ns behind the late ACK, or ``early`` behind the first, which is not late; ``slow`` is
+    how many times as long as usual the machine takes for each packet.
+    """
+
+    def exchange(place: int, c: Conversation, number: int) -> None:
+        c.client_sends(84)
+        header = c.server_sends(238, after_ns=slow * 150 * US)
+        if number:
+            acked = header.ts_ns + 40 * MS + number % 5 * MS
+            c.client_acks(at_ns=acked + place * slow * US)
+            c.server_sends(615, at_ns=acked + pause + (100 + 6 * place) * slow * US)
+        else:
+            c.client_acks(after_ns=slow * 10 * US)
+            c.server_sends(615, after_ns=slow * early)
+        c.client_acks(after_ns=slow * 10 * US)
+
+    seen = []
+    for place in range(100):
+        c = Conversation(client=("10.0.0.1", 40_000 + place), t0_ns=SECOND + place)
+        c.handshake(after_ns=slow * 20 * US)
+        for number in range(10):
+            exchange(place, c, number)
+            c.pause(2 * MS)
+        seen.append(c.segments)
+    return merge(*seen)
+
+
+@pytest.mark.parametrize("slow", [1, 2, 4, 6])
+def test_releases_that_queue_on_a_slow_machine_are_releases(diagnose, slow):
+    result = diagnose(in_step(0, slow))
+    assert (result.verdict, result.summary.held_by) == ("STALL", "server")
+    assert result.summary.stalled_exchanges >= 0.9 * 900
+
+
+@pytest.mark.parametrize("slow", [1, 2, 4, 6])
+@pytest.mark.parametrize("early", [15 * US, 4 * MS, 44 * MS], ids=lambda ns: f"{ns}-ns-early")
+def test_pauses_that_queue_are_not(diagnose, slow, early):
+    assert diagnose(in_step(slow * 4 * MS, slow, early=early)).summary.stalls == 0
 
 
 def test_a_reused_port_is_another_connection(diagnose):

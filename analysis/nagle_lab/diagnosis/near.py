@@ -31,7 +31,8 @@ HANDSHAKES, SLOWEST = 4, 120 * US
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
 
-QUEUE = 5 * MS  # that releases stand in, at most
+QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
+STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
@@ -39,11 +40,18 @@ FINE = 5 * US  # and by which medians are not
 
 def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
+    if not len(pure):
+        return pure
+    limit = slowest_release(pure, known)
+    queued = _queued(pure, known, limit)
+    if queued is not None:
+        judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
+        return queued
     near = pure.only(each(lambda release: release < PAUSE, pure.release))
     if not len(near):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
-    limit, (middle, is_alike) = slowest_release(pure, known), _typical(near, known.setting.step)
+    middle, is_alike = _typical(near, known.setting.step)
     if _is_relayed(near) and middle > limit / 2:
         judged.reject(len(pure), Rejected.RELAYED)
         for connection, other in zip(near.connection, near.arrival, strict=True):
@@ -53,10 +61,6 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     is_kernel = middle <= limit or (known.place != "sender" and middle <= HELD_ALIKE and is_alike)
     if is_kernel:
         return _prompt(pure, near, known, judged, middle)
-    queued = _queued(pure, known, limit)
-    if queued is not None:
-        judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
-        return queued
     return _held_among_others(pure, near, known, judged, limit)
 
 
@@ -108,10 +112,12 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     answers, early = known.program.own.handshake, known.program.own.release
     if not answers or len(early) < FEW or percentile(early, 50) > 1.5 * percentile(answers, 50) or known.sent_before:
         return None
-    queued = pure.only(each(lambda alone, release: (alone < release) & (release < QUEUE), pure.alone, pure.release))
+    queued = pure.only(each(lambda alone, release: (alone < release) & (release < QUEUE * limit), pure.alone, pure.release))
     soon = total(each(lambda alone: alone <= limit, queued.alone))
     if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
         return None
+    if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
+        return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
     return pure.only(each(lambda release: release <= latest, pure.release))
 

@@ -648,24 +648,24 @@ static int is_full_segment_waiting(const half *x, const half *y, const segment *
 
 static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
 {
-    for (uint64_t i = m->arrived; i && m->arrived - i < ARRIVALS; i--) {
-        const arrival *a = &m->arrivals[(i - 1) % ARRIVALS];
-        if (a->ts <= ts)
+    for (uint64_t i = m->n_passed; i && m->n_passed - i < LATEST; i--) {
+        const passed *p = &m->latest[(i - 1) % LATEST];
+        if (p->ts <= ts)
             break;
-        if (a->connection != number && !memcmp(a->hosts + 16, host, 16))
-            return a->connection;
+        if (p->has_data && p->connection != number && !memcmp(p->hosts + 16, host, 16))
+            return p->connection;
     }
     return -1;
 }
 
-static int64_t sent_since(const machine *m, int64_t ts, const uint8_t *host)
+static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
 {
-    for (uint64_t i = m->arrived; i && m->arrived - i < ARRIVALS; i--) {
-        const arrival *a = &m->arrivals[(i - 1) % ARRIVALS];
-        if (a->ts <= ts)
+    for (uint64_t i = m->n_passed; i && m->n_passed - i < LATEST; i--) {
+        const passed *p = &m->latest[(i - 1) % LATEST];
+        if (p->ts <= ts)
             break;
-        if (!memcmp(a->hosts, host, 16))
-            return a->ts;
+        if (!memcmp(p->has_data ? p->hosts : p->hosts + 16, host, 16))
+            return p->ts;
     }
     return ts;
 }
@@ -699,7 +699,7 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
         echo = s->tsecr == ack->tsval ? AFTER : s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, ack->ts - trigger->ts, s->ts - ack->ts, ack->idle,
-                     s->ts - sent_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
+                     s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, 0};
     return table_add(m, CANDIDATE, &row, sizeof row);
@@ -917,13 +917,12 @@ int machine_follow(machine *m, const segment *s)
         learn_syn(f, side, s);
     if (take(m, f, side, s))
         return -1;
-    if (s->length) {
-        arrival *a = &m->arrivals[m->arrived++ % ARRIVALS];
-        a->ts = s->ts;
-        a->connection = f->number;
-        memcpy(a->hosts, s->src, 16);
-        memcpy(a->hosts + 16, s->dst, 16);
-    }
+    passed *p = &m->latest[m->n_passed++ % LATEST];
+    p->ts = s->ts;
+    p->connection = f->number;
+    p->has_data = s->length > 0;
+    memcpy(p->hosts, s->src, 16);
+    memcpy(p->hosts + 16, s->dst, 16);
     return --m->until_sweep ? 0 : sweep(m, s->ts);
 }
 

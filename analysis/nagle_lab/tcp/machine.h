@@ -24,13 +24,14 @@ typedef struct { /* how often each key occurred; open addressing, a count of 0 i
 
 typedef struct flow flow; /* a live connection; see machine.c */
 
-enum { ARRIVALS = 64 };
+enum { LATEST = 128 };
 
-typedef struct { /* data that one host sent to another */
+typedef struct { /* what one host sent to another */
     int64_t ts;
     int64_t connection;
     uint8_t hosts[32];
-} arrival;
+    int has_data;
+} passed;
 
 typedef struct { /* numbers of programs, by address and port */
     uint8_t (*key)[18];
@@ -45,8 +46,8 @@ typedef struct {
     table tables[TABLES];
     counted durations[DURATIONS];
     programs programs;
-    arrival arrivals[ARRIVALS]; /* the latest ones */
-    uint64_t arrived;
+    passed latest[LATEST];
+    uint64_t n_passed;
     flow **blocks; /* of live connections */
     int64_t n_blocks;
     uint32_t *slots; /* of the table of live connections: number in the blocks plus 1; 0 empty */

@@ -52,7 +52,7 @@ MANY = 1 << 15
 # The same packet captured again, by another interface of one host, comes this much later at most.
 COPY = 5 * MS
 RECENT = 4  # segments of a half-connection that the next may be a copy of
-ARRIVALS = 64  # data segments, of all connections, that are remembered as possible cause of what a host sends next
+LATEST = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
 
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
@@ -275,8 +275,8 @@ class Machine:
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
         self._until_sweep = SWEEP
-        # The latest data segments: times, hosts that sent and that got them, connections
-        self._arrivals: deque[tuple[int, bytes, bytes, int]] = deque(maxlen=ARRIVALS)
+        # The latest segments: times, hosts that sent and that got them, connections, whether they have data
+        self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=LATEST)
 
     def follow(self, s: Segment) -> None:
         """Take the next segment of the capture."""
@@ -298,8 +298,7 @@ class Machine:
         if s.flags & SYN:
             learn_syn(x, s)
         self._take(x, s)
-        if s.length:
-            self._arrivals.append((s.ts, s.src, s.dst, connection.number))
+        self._latest.append((s.ts, s.src, s.dst, connection.number, s.length > 0))
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(s.ts)
@@ -459,26 +458,26 @@ class Machine:
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, ack.ts - trigger.ts, s.ts - ack.ts, ack.idle,
-            s.ts - self._sent_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number), clock,
+            s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number), clock,
             exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
         """Another connection whose data arrived at the host after that time; -1 none."""
-        for arrived, _, where, number in reversed(self._arrivals):
+        for arrived, _, where, number, is_data in reversed(self._latest):
             if arrived <= ts:
                 break
-            if where == host and number != connection:
+            if is_data and where == host and number != connection:
                 return number
         return -1
 
-    def _sent_since(self, ts: int, host: bytes) -> int:
-        """When the host sent its latest data after that time; that time, if it sent none."""
-        for sent, where, _, _ in reversed(self._arrivals):
-            if sent <= ts:
+    def _busy_since(self, ts: int, host: bytes) -> int:
+        """When the host last sent data, or got an ACK without, after that time; that time, if it did not."""
+        for at, source, destination, _, is_data in reversed(self._latest):
+            if at <= ts:
                 break
-            if where == host:
-                return sent
+            if host == (source if is_data else destination):
+                return at
         return ts
 
     # Exchanges --------------------------------------------------------------------------------------
