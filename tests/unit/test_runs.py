@@ -146,11 +146,11 @@ def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
     ],
 )
 def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
-    """100 seen late and 31 ACKs of FINs that the timer sent: the kernel may count any of the latter.
+    """100 seen late and 31 ACKs of bare FINs: the kernel may count any of the latter.
 
     And it may leave out those of the late ones that came too soon for its timer.
     """
-    seen = Traffic(500, 500, delayed_acks=100, fin_acks_by_timer=31, acks_before_timer=early)
+    seen = Traffic(500, 500, delayed_acks=100, fin_acks=31, acks_before_timer=early)
     before = {"Tcp.InSegs": 0, "Tcp.OutSegs": 0, "Tcp.RetransSegs": 0, "TcpExt.DelayedACKs": 5}
     counters = Counters(before, before | {"TcpExt.DelayedACKs": 5 + kernel})
     check = delayed_acks_check("client", counters, seen)

@@ -112,7 +112,8 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     answers, early = known.program.own.handshake, known.program.own.release
     if not answers or len(early) < FEW or percentile(early, 50) > 1.5 * percentile(answers, 50) or known.sent_before:
         return None
-    queued = pure.only(each(lambda alone, release: (alone < release) & (release < QUEUE * limit), pure.alone, pure.release))
+    longest = QUEUE * limit
+    queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
     soon = total(each(lambda alone: alone <= limit, queued.alone))
     if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
         return None

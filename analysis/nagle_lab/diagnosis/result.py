@@ -145,7 +145,7 @@ class Summary(msgspec.Struct, frozen=True):
     stalled_share: Share
     delayed_acks: Count
     delayed_acks_by: dict[Role, Count]  # by role: "client", "server"
-    fin_acks_by_timer: dict[Role, Count]  # ACKs of bare FINs that the timer sent without delay, by role
+    fin_acks: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
     packets_by: dict[Role, Count]  # sent, by role
     segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
@@ -179,7 +179,7 @@ class Sent(msgspec.Struct, frozen=True):
     wire_bytes: Count  # of the whole packets, link layer included where it was captured
     payload_bytes: Count
     delayed_acks: Count
-    fin_acks_by_timer: Count  # ACKs of bare FINs that the timer sent without delay
+    fin_acks: Count  # pure ACKs of bare FINs
     acks_before_timer: Count  # of the delayed ones, those that came sooner than a timer can fire
     not_held: Count  # small segments sent behind unacknowledged small ones: its Nagle's algorithm was off
 

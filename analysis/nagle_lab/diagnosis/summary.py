@@ -109,7 +109,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         stalled_share=round(whole["stalled"] / total, 4) if total else 0.0,
         delayed_acks=sum(by_role["delayed_acks"].values()),
         delayed_acks_by=by_role["delayed_acks"],
-        fin_acks_by_timer=by_role["fin_acks"],
+        fin_acks=by_role["fin_acks"],
         packets_by=by_role["packets"],
         segments_by=by_role["segments"],
         wait_ms=wait,

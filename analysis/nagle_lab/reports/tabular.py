@@ -33,7 +33,7 @@ STALL_COLUMNS: Sequence[Column] = (
     ("trigger_bytes", int, lambda row: row[1].trigger_bytes),
     ("released_bytes", int, lambda row: row[1].released_bytes),
 )
-_SENT = ("packets", "segments", "wire_bytes", "payload_bytes", "delayed_acks", "fin_acks_by_timer")
+_SENT = ("packets", "segments", "wire_bytes", "payload_bytes", "delayed_acks", "fin_acks")
 CONNECTION_COLUMNS: Sequence[Column] = (
     ("connection", int, lambda c: c.id),
     ("client_ip", str, lambda c: c.client.ip),

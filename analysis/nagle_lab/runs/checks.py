@@ -10,8 +10,8 @@ from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecor
 
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
-# also counts ACKs of bare FINs that its timer sent, but did not delay (Sent.fin_acks_by_timer), and does not count
-# those that a program sent by reading late (Sent.acks_before_timer).
+# also counts those ACKs of bare FINs (Sent.fin_acks) that a timer of zero sends (tcp_send_delayed_ack): with the next
+# jiffy, which may be at once. It does not count those that a program sent by reading late (Sent.acks_before_timer).
 DELAYED_ACKS_APART = 2
 DELAYED_ACKS_SHARE = 0.02
 
@@ -36,7 +36,7 @@ class Traffic:
     segments_sent: int
     packets_received: int
     delayed_acks: int
-    fin_acks_by_timer: int
+    fin_acks: int
     acks_before_timer: int
 
 
@@ -57,7 +57,7 @@ def traffic(connections: Iterable[Connection], addresses: Collection[str], *, in
                 mine = c.sent[end.role]
                 sent += mine.segments
                 delayed += mine.delayed_acks
-                fins += mine.fin_acks_by_timer
+                fins += mine.fin_acks
                 early += mine.acks_before_timer
                 received += c.sent[other.role].packets
     return Traffic(sent, received, delayed, fins, early)
@@ -98,9 +98,9 @@ def delayed_acks_check(namespace: str, counters: Counters, captured: Traffic) ->
     """Delayed ACKs that the captures in a namespace show, held against its kernel's counter."""
     kernel = counters.grown("TcpExt.DelayedACKs")
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
-    by_timer, too_soon = captured.fin_acks_by_timer, captured.acks_before_timer
-    ok = captured.delayed_acks - too_soon - apart <= kernel <= captured.delayed_acks + by_timer + apart
-    fins = f" and {by_timer} of a FIN sent by the timer at once" if by_timer else ""
+    of_fins, too_soon = captured.fin_acks, captured.acks_before_timer
+    ok = captured.delayed_acks - too_soon - apart <= kernel <= captured.delayed_acks + of_fins + apart
+    fins = f" and {of_fins} of bare FINs, any of which it may count" if kernel > captured.delayed_acks else ""
     early = f", {too_soon} of them too soon for a timer" if too_soon else ""
     detail = f"{captured.delayed_acks} in the capture{early}{fins}, {kernel} in the kernel"
     return Check(f"delayed ACKs of the {namespace}", ok, detail, Verdict.INCONCLUSIVE)

@@ -94,7 +94,7 @@ typedef struct {
     int64_t held;            /* filled in by the diagnosis: how long data waited for delayed ACKs, and */
     int64_t round_trips;     /* for others */
     int32_t nagle_off[2];    /* small segments sent behind unacknowledged small ones */
-    int32_t fin_acks[2];     /* ACKs of bare FINs from a delayed-ACK timer of zero */
+    int32_t fin_acks[2];     /* pure ACKs of bare FINs */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
                                 server; from 0, else -1 */
     int32_t data_segments[2];

@@ -12,7 +12,7 @@ enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, REACTIONS }; /* Reaction */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000, COPY = 5000000;
-static const int64_t LATE = 20000000, IDLE = 20000000, AT_ONCE = 50000, PROBE = 200000000;
+static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
 static const int64_t TIME_WAIT = 60000000000, FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
 typedef struct { /* Sent */
@@ -756,7 +756,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
         late_ack row = {f->number, wait, side};
         if (table_add(m, LATE_ACK, &row, sizeof row))
             return -1;
-    } else if (is_pure && answered->flags & FIN && !answered->length && wait >= AT_ONCE) {
+    } else if (is_pure && answered->flags & FIN && !answered->length) {
         x->fin_acks++;
     }
     int asks = answered->length && 1 - side == client_of(f);

@@ -28,10 +28,6 @@ FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the pa
 # An ACK that rides on data may have released what follows it within this and a round trip; later, that was an answer.
 RIDDEN_RELEASE = 1 * MS
 
-# An ACK of a bare FIN that Linux sends from a delayed-ACK timer of zero (tcp_send_delayed_ack, icsk_ack.ato) leaves
-# with the next jiffy, up to 4 ms later; one sent at once is sooner.
-AT_ONCE = 50_000  # ns
-
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
 # Linux not sooner than this (TCP_RTO_MIN). Sent so late behind a small segment, one does not show that Nagle is off.
 PROBE = 200 * MS
@@ -396,7 +392,7 @@ class Machine:
             keep_sample(x, Reaction.DATA, wait)
         if is_pure and wait >= LATE:
             self.tables.late_ack.add(connection.number, wait, x.side)
-        elif is_pure and answered.flags & FIN and not answered.length and wait >= AT_ONCE:
+        elif is_pure and answered.flags & FIN and not answered.length:
             x.fin_acks += 1
         asks = answered.length and x.peer.side == connection.client
         if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.asked:
