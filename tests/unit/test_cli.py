@@ -150,7 +150,8 @@ def test_the_environment_is_checked_like_the_command_line(run, monkeypatch):
 def test_every_line_of_the_screen_fits_100_columns(run):
     for what in (STALLED, STALLED.parent, CLEAN.parent):
         _, out, _ = run("analyze", what)
-        assert max(map(len, out.splitlines())) <= 100
+        lines = [line for line in out.splitlines() if not line.startswith("ip route")]  # to paste: one line
+        assert max(map(len, lines)) <= 100
 
 
 def test_the_ladder_tells_the_story_in_order(run):
@@ -176,10 +177,14 @@ def test_a_client_that_is_held_gets_the_remedy_at_the_client(run, tmp_path):
     path = tmp_path / "c.pcap"
     path.write_bytes(pcap_bytes(talk(client_held).segments))
     _, out, _ = run("analyze", "--json", path)
-    assert json.loads(out)["summary"]["remedy"].startswith("Set TCP_NODELAY on the client (10.0.0.1:40000)")
+    assert json.loads(out)["summary"]["remedy"].startswith(
+        "On the client (10.0.0.1:40000): send header and body in one write"
+    )
     path.write_bytes(pcap_bytes(talk(server_held).segments))
     _, out, _ = run("analyze", "--json", path)
-    assert json.loads(out)["summary"]["remedy"].startswith("Set TCP_NODELAY on the server (10.0.0.2:80)")
+    assert json.loads(out)["summary"]["remedy"].startswith(
+        "On the server (10.0.0.2:80): send header and body in one write"
+    )
 
 
 def test_two_captures_of_the_same_traffic_tell_delay_and_hold_apart(run):

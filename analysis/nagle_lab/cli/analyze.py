@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nagle_lab.capture.stored import STDIN
 from nagle_lab.cli.ctrl_c import CtrlC
 from nagle_lab.cli.exports import Exports
@@ -12,6 +14,8 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.evidence.examples import examples
+from nagle_lab.reports.names import distinct_names
+from nagle_lab.reports.next_steps import commands
 from nagle_lab.reports.terminal import console, show_capture, show_pair
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
@@ -29,7 +33,12 @@ def command(
             raise NagleLabError("--same-traffic takes two capture files, one from each end")
         _show_pair(paths, as_json)
     with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
-        return worst([_analyze_or_tell(capture, expected, as_json, exports, ctrl_c) for capture in captures])
+        names = distinct_names([path for capture in captures for path in capture])
+        codes = []
+        for capture in captures:
+            name = " ".join(names[path] for path in capture)
+            codes.append(_analyze_or_tell(capture, name, expected, as_json, exports, ctrl_c))
+        return worst(codes)
 
 
 # Parameters of mallopt(3), and values.
@@ -54,7 +63,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
 
 
 def _analyze_or_tell(
-    paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
+    paths: Sequence[Path], name: str, expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
 ) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
@@ -64,14 +73,17 @@ def _analyze_or_tell(
 
             if is_run(paths[0]):
                 return report(judge(paths[0]), as_json, exports, expected)
-        return _analyze(paths, expected, as_json, exports, ctrl_c)
+        return _analyze(paths, name, expected, as_json, exports, ctrl_c)
     except NagleLabError as error:
         tell(str(error))
-        exports.unusable(" ".join(path.name for path in paths), error)
+        exports.unusable(name, error)
         return error.exit_code
 
 
-def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC) -> Exit:
+def _analyze(
+    paths: Sequence[Path], name: str, expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
+) -> Exit:
+    """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
     sha256 = as_json or bool(exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
     for _ in analysis:
@@ -79,6 +91,7 @@ def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exp
     if ctrl_c.pressed:
         analysis.was_interrupted()
     result = analysis.result()
+    shown = replace(result, source=replace(result.source, file=name))
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     to_draw = paths if readable and (exports.with_packets or not as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
@@ -86,9 +99,9 @@ def _analyze(paths: Sequence[Path], expected: Verdict | None, as_json: bool, exp
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        show_capture(result, packets.typical, console())
+        show_capture(shown, packets.typical, console(), to_paste=commands(result, packets.software))
     code = exit_code(result.verdict, expected)
-    exports.capture(result, packets, code, expected)
+    exports.capture(shown, packets, code, expected)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
     return code

@@ -8,6 +8,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import Capture
 from nagle_lab.diagnosis.findings import Ends, Findings
 from nagle_lab.diagnosis.idle import Cause
+from nagle_lab.diagnosis.judged import Ground
 from nagle_lab.diagnosis.result import (
     SCHEMA,
     Histogram,
@@ -24,6 +25,7 @@ from nagle_lab.diagnosis.result import (
     named,
 )
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
+from nagle_lab.diagnosis.timing import FEW
 from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
@@ -37,8 +39,8 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
     damage = _damage(capture)
     verdict, reason = decide(
         totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
-        one_way=not findings.sums.both_ways, astray=findings.astray, unresolved=findings.obstacles,
-        late_acks=findings.late_acks,
+        one_way=_one_way(totals.connections, findings.sums.both_ways), astray=findings.astray,
+        unresolved=findings.obstacles, late_acks=findings.late_acks,
     )  # fmt: skip
     return Result(
         schema=SCHEMA,
@@ -53,6 +55,11 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
         stalls=StallRows(findings),
         exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
     )
+
+
+def _one_way(connections: int, both_ways: int) -> float:
+    """The share of the connections that are seen in one direction only."""
+    return 1 - both_ways / connections if connections else 0.0
 
 
 def _damage(capture: Capture) -> list[str]:
@@ -144,11 +151,17 @@ def _silences(findings: Findings) -> dict[Cause, Silence]:
 def _stall_reason(summary: Summary) -> str:
     assert summary.wait_ms
     held, delayed = named(summary.held_ends), named(summary.delayed_ends)
+    few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
-        f"{summary.wait_ms.p50:.1f} ms later (median)"
+        f"{summary.wait_ms.p50:.1f} ms later (median){few}"
     )
+
+
+def _is_thin(summary: Summary) -> bool:
+    """Whether all there is are one or two prompt releases."""
+    return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < FEW
 
 
 _MOST_NAMED = 10
@@ -183,8 +196,8 @@ def _remedy(hold: Range | None, held: str, delayed: str) -> str | None:
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )
     return (
-        f"Set TCP_NODELAY on {held}, or write there at once what belongs together; or let {delayed} acknowledge "
-        f"at once (TCP_QUICKACK, `ip route … quickack 1`). Saves {saving} ms per stalled exchange."
+        f"On {held}: send header and body in one write, or set TCP_NODELAY. Or on {delayed}: acknowledge at once "
+        f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange."
     )
 
 

@@ -11,6 +11,7 @@ ENOUGH_EXCHANGES = 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
+MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
 class Verdict(StrEnum):
@@ -29,7 +30,7 @@ def decide(
     damage: list[str],
     *,
     set_back: bool = False,
-    one_way: bool = False,
+    one_way: float = 0.0,
     astray: float = 0.0,
     unresolved: Mapping[Obstacle, int] | None = None,
     late_acks: int = 0,
@@ -41,7 +42,7 @@ def decide(
     damage : what is wrong with the file. A stall is proved by the segments that show it, so damage elsewhere does not
         take it back; but nothing can be called clean from a part of a capture.
     set_back : the clock was; then it proves nothing, for its times cannot be compared
-    one_way : every connection is seen in one direction only
+    one_way : share of the connections that are seen in one direction only
     astray : share of the data segments that the capture lacks, or has after their acknowledgement
     unresolved : how often it could not be told whether an ACK released what followed, and why
     late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
@@ -64,7 +65,7 @@ def decide(
     return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
 
 
-def _what_hinders(exchanges: int, *, one_way: bool, astray: float, unresolved: Mapping[Obstacle, int]) -> str:
+def _what_hinders(exchanges: int, *, one_way: float, astray: float, unresolved: Mapping[Obstacle, int]) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
     if sum(unresolved.values()) > MOST_UNRESOLVED * exchanges:
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
@@ -74,8 +75,9 @@ def _what_hinders(exchanges: int, *, one_way: bool, astray: float, unresolved: M
             f"{astray:.0%} of the data segments are missing in the capture, or come after their acknowledgement; "
             "capture at one interface of one host, with `-B 16384`"
         )
-    if one_way:
-        return "it has one direction of each connection only; capture where both pass"
+    if one_way == 1 or (one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
+        which = "every connection" if one_way == 1 else f"{one_way:.0%} of the connections"
+        return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
     if exchanges < ENOUGH_EXCHANGES:
         return (
             f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "

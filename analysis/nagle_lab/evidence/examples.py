@@ -9,6 +9,7 @@ from nagle_lab.diagnosis.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
+from nagle_lab.evidence.software import Setting, holding_software
 from nagle_lab.runs.run import Run
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
@@ -39,6 +40,7 @@ class Examples:
     stalls: Sequence[tuple[Choice, Ladder]] = ()
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
+    software: Setting | None = None  # that held the data, where it names itself
 
 
 def examples(
@@ -51,7 +53,10 @@ def examples(
     if not files:
         return Examples()
     if typical_only:
-        return Examples(ladder_of(files, result, result.stalls.typical()) if result.stalls else None)
+        if not result.stalls:
+            return Examples()
+        typical_ladder = ladder_of(files, result, result.stalls.typical())
+        return Examples(typical_ladder, software=holding_software(files, result))
     if not result.stalls:
         return Examples(exchange=_exchange(files, result, port))
     choices = chosen(result)
@@ -60,7 +65,12 @@ def examples(
     over_time, *around = excerpts(files, [_over_time(result.connections[typical.connection], typical), *wanted])
     ladders = [stall_ladder(excerpt, one.stall) for one, excerpt in zip(choices, around, strict=True)]
     same = [stall for stall in result.stalls if stall.connection == typical.connection]
-    return Examples(ladders[0], list(zip(choices, ladders, strict=True)), time_sequence(over_time, same))
+    return Examples(
+        ladders[0],
+        list(zip(choices, ladders, strict=True)),
+        time_sequence(over_time, same),
+        software=holding_software(files, result),
+    )
 
 
 def chosen(result: Result) -> list[Choice]:

@@ -10,7 +10,7 @@ from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.numbers import percentiles
-from nagle_lab.reports.phrases import findings, proved_by
+from nagle_lab.reports.phrases import findings, how_sure
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -89,5 +89,5 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     if s.held_by and s.remedy:
         yield "held by", named(s.held_ends)
         yield "delayed by", named(s.delayed_ends)
-        yield "proved by", proved_by(result)
+        yield "how sure", how_sure(result)
         yield "remedy", s.remedy

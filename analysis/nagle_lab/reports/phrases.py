@@ -4,20 +4,20 @@ from nagle_lab.diagnosis.judged import Ground
 from nagle_lab.diagnosis.result import Result, Summary
 
 GROUNDS = {
-    Ground.REPETITION_AT_SENDER: "as soon behind the ACK as only a kernel is, again and again",
-    Ground.PROMPTNESS: "as soon behind the ACK as only a kernel is, but a few times only",
-    Ground.REPETITION_ON_PATH: "one round trip behind the ACK, again and again",
-    Ground.TIMESTAMPS: "as long silent as those, and the timestamp echoes an ACK that the capture lacks",
-    Ground.MERGED_WRITES: "writes were merged until data carried the ACK",
+    Ground.REPETITION_AT_SENDER: "certain: each time the ACK released it as soon as only a kernel does",
+    Ground.PROMPTNESS: "likely: the ACK released it as soon as only a kernel does, but once or twice only",
+    Ground.REPETITION_ON_PATH: "likely: each time one round trip behind the ACK; capture at the sender to be certain",
+    Ground.TIMESTAMPS: "certain: the ACK is missing in the capture, but the release's timestamp echoes it",
+    Ground.MERGED_WRITES: "likely: separate writes were merged into one segment until data carried the ACK",
 }
 
 
-def proved_by(result: Result) -> str:
-    """What the stalls are proved by; empty where there is none."""
+def how_sure(result: Result) -> str:
+    """How sure the proof of the stalls is, and by what; empty where there is none."""
     grounds = result.summary.grounds
     if len(grounds) == 1:
         return GROUNDS[next(iter(grounds))]
-    return "; ".join(f"{count} times {GROUNDS[ground]}" for ground, count in grounds.items())
+    return "; ".join(f"{count} × {GROUNDS[ground]}" for ground, count in grounds.items())
 
 
 def findings(result: Result) -> list[tuple[str, str]]:

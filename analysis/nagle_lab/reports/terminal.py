@@ -14,8 +14,9 @@ from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, Summary, nam
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.next_steps import idle_gaps
 from nagle_lab.reports.numbers import percentiles
-from nagle_lab.reports.phrases import findings, proved_by
+from nagle_lab.reports.phrases import findings, how_sure
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -46,11 +47,18 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
 
 
 def show_capture(
-    result: Result, ladder: Ladder | None, to: Console, *, title: str = "", about: Sequence[tuple[str, str]] = ()
+    result: Result,
+    ladder: Ladder | None,
+    to: Console,
+    *,
+    title: str = "",
+    about: Sequence[tuple[str, str]] = (),
+    to_paste: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> None:
     """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
 
-    ``title`` stands for the file's name; names and values of what else is to be said of it come first.
+    ``title`` stands for the file's name; names and values of what else is to be said of it come first. ``to_paste``
+    are what to do, and the lines to paste for it.
     """
     to.print(headline(result.verdict, title or result.source.file, result.reason))
     if result.source.tcp_packets or not about:
@@ -60,6 +68,14 @@ def show_capture(
         to.print(facts(who(result)))
         if ladder:
             to.print(*typical(result, ladder), sep="\n")
+    show_commands(to_paste, to)
+
+
+def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], to: Console) -> None:
+    """Lines to paste, below what they are for; each stays one line, however narrow the terminal."""
+    for what, lines in to_paste:
+        to.print(Text(f"# {printable(what)}:", "dim"))
+        to.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
 
 def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
@@ -141,19 +157,27 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
             "capture",
             f"{source.format}, {', '.join(source.link_type)} · {source.packets} packets, {source.tcp_packets} of TCP",
         ),
-        ("connections", f"{s.connections}, {q.handshakes} with their handshake"),
+        ("connections", f"{s.connections} ({_handshakes(s.connections, q.handshakes)})"),
         ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
         ("wait", _spread(s.wait_ms)),
         ("exchange", _spread(s.exchange_ms)),
         *findings(result),
+        *idle_gaps(result),
     ]
     if q.damage:
         rows.append(("damage", "; ".join(q.damage)))
     if q.not_decoded:
         rows.append(("left out", ", ".join(f"{n} {what}" for what, n in q.not_decoded.items())))
     return [(name, value) for name, value in rows if value]
+
+
+def _handshakes(connections: int, captured: int) -> str:
+    """Of how many connections the handshake is in the capture."""
+    if connections == captured:
+        return "handshake captured" if connections == 1 else "all handshakes captured"
+    return f"{captured or 'no'} handshake{'s' * (captured != 1)} captured"
 
 
 def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
@@ -168,7 +192,7 @@ def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple
     return [
         ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged segment"),
         ("delayed by", f"{delayed}: delayed ACK"),
-        ("proved by", proved_by(result)),
+        ("how sure", how_sure(result)),
         ("remedy", s.remedy),
     ]
 

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from nagle_lab import __version__
 from nagle_lab.errors import printable
 from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
-from nagle_lab.reports.phrases import findings, proved_by
+from nagle_lab.reports.phrases import findings, how_sure
 
 
 def text(value: object) -> Markup:
@@ -46,7 +46,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (attribute_lines, cause_name, findings, middle_and_tail, number, proved_by, seconds, share, thousands)
+    filters = (attribute_lines, cause_name, findings, middle_and_tail, number, how_sure, seconds, share, thousands)
     made.filters |= {f.__name__: f for f in filters}
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     made.globals |= {

@@ -1,0 +1,101 @@
+"""Which software holds the data, by what it says of itself in the packets, and what TCP_NODELAY is called there."""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.take import Taker
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.packet.segment import Segment, decode
+
+_MOST_FRAMES = 2_000  # that are looked through for a header
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What sets TCP_NODELAY in some software or language."""
+
+    software: str
+    setting: str
+
+
+# What a reply's Server or a request's User-Agent begins with; headers that a short snaplen leaves are enough.
+_HEADERS = re.compile(rb"\r\n(?:server|user-agent|x-powered-by): *([\x20-\x7e]{2,40})", re.IGNORECASE)
+NGINX = Setting("nginx", "tcp_nodelay on;  # for static files tcp_nopush on; as well")
+APACHE = Setting("Apache httpd", "on by default: look for a module or proxy that switches it off")
+PYTHON = Setting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
+NODE = Setting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
+GO = Setting("Go", "on by default: look for conn.SetNoDelay(false)")
+JAVA = Setting("Java", "socket.setTcpNoDelay(true)  // Netty: ChannelOption.TCP_NODELAY")
+DOTNET = Setting(".NET", "socket.NoDelay = true")
+RUBY = Setting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
+RUST = Setting("Rust", "stream.set_nodelay(true)  // hyper: http1().…, tokio: TcpStream::set_nodelay")
+PHP = Setting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
+HAPROXY = Setting("HAProxy", "on by default; option http-no-delay for interactive traffic")
+COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
+"""What is named where nothing tells which software it is."""
+
+_PYTHON = (
+    "python|uvicorn|hypercorn|gunicorn|werkzeug|wsgi|aiohttp|waitress|gevent|tornado|cherrypy|cheroot|daphne|twisted"
+)
+_SAY = tuple(
+    (re.compile(rf"\b(?:{names})".encode(), re.IGNORECASE), setting)
+    for names, setting in (
+        ("nginx|openresty|tengine", NGINX),
+        ("apache-httpclient|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
+        ("apache", APACHE),
+        (_PYTHON, PYTHON),
+        ("node|express|axios|undici|next\\.js", NODE),
+        ("go-http-client|caddy|traefik|fasthttp", GO),
+        ("kestrel|microsoft|dotnet", DOTNET),
+        ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
+        ("hyper|reqwest|actix|rocket|ureq|rust", RUST),
+        ("php|guzzle", PHP),
+    )
+)
+
+
+def holding_software(files: Sequence[Path], result: Result) -> Setting | None:
+    """The software at the end that held most, as an HTTP header of its own names it; None where none does.
+
+    Raises
+    ------
+    NagleLabError
+        The capture cannot be read.
+    """
+    if not files or not result.summary.held_ends:
+        return None
+    address = ipaddress.ip_address(result.summary.held_ends[0].ip)
+    holder = address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+    port = result.summary.held_ends[0].port
+    texts: list[bytes] = []
+
+    def take(buffer: bytearray, at: int, captured: int, *more: Any) -> None:
+        segment = decode(buffer, at, captured, *more)
+        if (
+            isinstance(segment, Segment)
+            and segment.length
+            and segment.src == holder
+            and port in (None, segment.sport)
+        ):
+            texts.append(bytes(buffer[at : at + captured]))
+
+    taker = Taker(take)
+    with open_capture([str(file) for file in files], sha256=False) as capture:
+        for _ in capture.read(taker):
+            for text in texts:
+                for said in _HEADERS.findall(text):
+                    if setting := _named(said):
+                        return setting
+            texts.clear()
+            if taker.frames >= _MOST_FRAMES:
+                break
+    return None
+
+
+def _named(said: bytes) -> Setting | None:
+    return next((setting for pattern, setting in _SAY if pattern.search(said)), None)

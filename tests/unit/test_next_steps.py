@@ -1,0 +1,133 @@
+"""What the screen says to do next: where the time went, which software holds, and lines to paste."""
+
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.evidence.software import holding_software
+from nagle_lab.reports.names import distinct_names
+from nagle_lab.reports.next_steps import CAUSES, commands, idle_gaps
+from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
+from support.stories import thinks_then_one_write as thinks
+from support.synthetic import Frame, packet_bytes, pcap_bytes
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+LOOKALIKES = CAPTURES / "lookalikes"
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "step"),
+    [
+        ("think-40", "server processing", "profile it"),
+        ("rto", "retransmission timeout", "nstat -az TcpRetransSegs"),
+        ("cork", "TCP_CORK", "clear it after the last write"),
+        ("nagle-rtt-40", "Nagle's algorithm waiting for a round trip", "set TCP_NODELAY there"),
+        ("nodelay-pause-45", "delayed ACK that nothing waited for", "paused between its writes"),
+        ("zero-window", "zero or full receive window", "ss -tim"),
+        ("nodelay", "", "on another connection"),
+    ],
+)
+def test_a_clean_capture_says_where_the_time_went_and_what_to_do(run, case, cause, step):
+    _, out, _ = run("analyze", LOOKALIKES / case / "server.pcap.gz")
+    words = " ".join(out.split())
+    assert "CLEAN" in words and "next " in words
+    assert cause in words and step in words
+
+
+def test_every_cause_has_a_name_and_the_shares_are_of_all_idle_time(tmp_path):
+    path = tmp_path / "c.pcap"
+    path.write_bytes(pcap_bytes(talk(thinks).segments))
+    result = analyze(path)
+    assert set(result.silences) <= set(CAUSES)
+    rows = dict(idle_gaps(result))
+    assert rows["idle gaps"].endswith("% of all idle time")
+    total = sum(gaps.total_ms for gaps in result.silences.values())
+    longest = max(gaps.total_ms for gaps in result.silences.values())
+    assert f"{longest / total:.0%} of all idle time" in rows["idle gaps"]
+
+
+def test_a_stall_that_explains_all_idle_time_is_not_said_twice(tmp_path):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held).segments))
+    assert idle_gaps(analyze(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("story", "find", "route"),
+    [(server_held, "ss -tlnp 'sport = :80'", "10.0.0.2"), (client_held, "ss -tnp dst 10.0.0.2:80", "10.0.0.1")],
+)
+def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, find, route):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(story).segments))
+    result = analyze(path)
+    which, settings, quick = commands(result, None)
+    assert which[1] == [find]
+    assert any("setNoDelay(true)" in line for line in settings[1])
+    assert quick[1][0].startswith(f"ip route add {route} $(ip route get {route} | ")
+
+
+@pytest.mark.parametrize("story", [nodelay, pauses_a_little_longer_than_the_timer])
+def test_without_a_stall_there_is_nothing_to_paste(tmp_path, story):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(story).segments))
+    assert commands(analyze(path), None) == []
+
+
+def test_the_software_is_named_by_its_own_header():
+    path = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+    software = holding_software([path], analyze(path))
+    assert software is not None and software.software == "nginx"
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        (b"HTTP/1.1 200 OK\r\nServer: uvicorn\r\n", "Python"),
+        (b"HTTP/1.1 200 OK\r\nserver: Apache-Coyote/1.1\r\n", "Java"),
+        (b"HTTP/1.1 200 OK\r\nX-Powered-By: Express\r\n", "Node.js"),
+        (b"HTTP/1.1 200 OK\r\nServer: something of its own\r\n", None),
+        (b"+OK\r\n", None),
+    ],
+)
+def test_headers_of_the_holding_end_alone_count(tmp_path, header, named):
+    """The other end's header says nothing of who holds."""
+    frames = []
+    for segment in talk(server_held).segments:
+        text = header if segment.src == "10.0.0.2" else b"GET / HTTP/1.1\r\nUser-Agent: Go-http-client/1.1\r\n"
+        plain = Frame(segment.ts_ns, _ethernet(segment, text))
+        frames.append(plain)
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(frames))
+    result = analyze(path)
+    assert result.verdict == "STALL"
+    software = holding_software([path], result)
+    assert (software and software.software) == named
+
+
+def _ethernet(segment, text: bytes) -> bytes:
+    """The segment's packet, with ``text`` at the beginning of its payload."""
+    data = packet_bytes(segment)
+    if not segment.length:
+        return data
+    at = len(data) - segment.length
+    put = text[: segment.length]
+    return data[:at] + put + data[at + len(put) :]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    paths = [Path("a/x/c.pcap"), Path("b/x/c.pcap"), Path("a/y/d.pcap"), Path("-")]
+    assert list(distinct_names(paths).items()) == [
+        (Path("-"), "standard input"), (Path("a/y/d.pcap"), "d.pcap"), (Path("a/x/c.pcap"), "a/x/c.pcap"),
+        (Path("b/x/c.pcap"), "b/x/c.pcap"),
+    ]  # fmt: skip
+
+
+def test_views_tell_files_of_one_name_apart(run, tmp_path):
+    files = [LOOKALIKES / case / "server.pcap.gz" for case in ("cork", "rto")]
+    markdown, junit = tmp_path / "m.md", tmp_path / "j.xml"
+    _, out, _ = run("analyze", *files, "--markdown", markdown, "--junit", junit)
+    for text in (out, markdown.read_text(), junit.read_text()):
+        assert "cork/server.pcap.gz" in text and "rto/server.pcap.gz" in text
+    _, out, _ = run("analyze", "--json", files[0])
+    assert '"file":"server.pcap.gz"' in out
