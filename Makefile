@@ -96,7 +96,7 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 	@$(bin)/python bench/run.py $${PACKETS:-2000000} $(if $(LONG),--long)
 
 .PHONY: lint
-lint: ## ruff, mypy (strict), shellcheck
+lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@setup/python.sh dev
 	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
 	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
@@ -104,6 +104,7 @@ lint: ## ruff, mypy (strict), shellcheck
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:tests $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
+	@git ls-files -z '*.md' | xargs -0 $(bin)/proselint check --config docs/proselint.json
 
 .PHONY: docs
 docs: ## write the output shown in the pages again, from the commands that made it

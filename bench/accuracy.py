@@ -1,6 +1,6 @@
 """How often the analyzer is right: `make accuracy`.
 
-Every committed capture whose truth is known is analysed; the confusion matrix of truth and verdict must be diagonal.
+Every committed capture whose truth is known is analyzed; the confusion matrix of truth and verdict must be diagonal.
 For the look-alikes every single segment is compared too, with what the sending socket's timestamps say of it. Then
 the families that mislead, and what capturing does to captures, by family and position: right, unsure, or wrong.
 Exit code 1 when a verdict is wrong that is no known limit, or a segment of a look-alike at its sender's own capture.
