@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.guarded import GUARD, guard, server
-from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
+from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 
 
 @pytest.fixture(autouse=True)
@@ -69,34 +69,35 @@ def test_a_program_that_stalls_is_not_run_again(tmp_path):
     assert (ended.code, ended.out, ended.report["both_sides"]) == (1, "done\n", None)
 
 
-def test_an_ordinary_user_needs_no_root(tmp_path):
+def test_an_ordinary_user_needs_no_root():
     """As nobody: in a user namespace, where it still is who it was, and may listen on any port."""
     if refused := mount_refused():
         pytest.skip(refused)
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents:
-        if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o011)
+    with open_folder() as folder:
+        done = _as_nobody(folder)
+    assert (done.returncode, done.stdout) == (1, f"{NOBODY}\ndone\n"), done.stderr
+    assert "a user namespace, without root" in done.stderr
+
+
+def _as_nobody(folder: Path) -> "subprocess.CompletedProcess[str]":
     program = "import os, socket; socket.create_server(('127.0.0.1', 80)); print(os.getuid())"
     script = "; ".join(
         [
             *reachable(),
             shlex.join(
                 ["exec", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env",
-                 "HOME=/nowhere", f"TMPDIR={tmp_path}", *GUARD, "--", "sh", "-c",
+                 "HOME=/nowhere", f"TMPDIR={folder}", *GUARD, "--", "sh", "-c",
                  shlex.join([sys.executable, "-c", program]) + "; exec " + shlex.join(server("two-writes"))]
             ),
         ]
     )  # fmt: skip
-    done = subprocess.run(
+    return subprocess.run(
         [*AS_ROOT, "unshare", "--mount", "sh", "-ec", script],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, f"{NOBODY}\ndone\n"), done.stderr
-    assert "a user namespace, without root" in done.stderr
 
 
 def test_which_connections_are_judged(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 import nagle_lab
 from nagle_lab.cli.pytest_plugin.expected import expected_of
 from nagle_lab.experiments.guarded import Selection
-from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
+from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
 
 FORBID = Path(__file__).parents[1] / "support" / "forbid.py"
@@ -537,16 +537,19 @@ def _leads_to(link: Path, folder: Path) -> bool:
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
 @pytest.mark.parametrize("forbidden", [True, False])
-def test_as_an_ordinary_user(suite, tmp_path, options, forbidden):
+def test_as_an_ordinary_user(options, forbidden):
     """In a user namespace; where these are forbidden, one line and exit code 2: no test passes unseen."""
     if refused := mount_refused():
         pytest.skip(refused)
+    with open_folder() as folder:
+        suite = Suite(folder)
+        for path in (suite.folder, suite.temporary):
+            path.chmod(0o777)
+        _run_as_an_ordinary_user(suite, options, forbidden)
+
+
+def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: bool) -> None:
     suite.write("test_one.py", "from net import *\ndef test_it(): talk(port=80)\n")
-    for path in (tmp_path, suite.folder, suite.temporary):
-        path.chmod(0o777)
-    for parent in tmp_path.parents:
-        if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o011)
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env", "HOME=/nowhere",
             "PATH=/usr/bin:/bin", "DOCKER_HOST=unix:///nowhere"]  # fmt: skip
     forbid = [sys.executable, str(FORBID)] if forbidden else []

@@ -6,6 +6,9 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -31,6 +34,14 @@ def mount_refused() -> str | None:
     status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
     (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return None if int(effective, 16) & CAP_SYS_ADMIN else "root here may not mount: it has no CAP_SYS_ADMIN"
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may use: pytest closes the one that its ``tmp_path`` lies in whenever one begins."""
+    with tempfile.TemporaryDirectory(prefix="nagle-lab-test-", dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
 
 
 def reachable() -> list[str]:

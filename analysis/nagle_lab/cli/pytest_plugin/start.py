@@ -21,6 +21,9 @@ def start_again() -> NoReturn:
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         code = error.exit_code
+    except OSError as error:  # a folder that was removed, or closed to us, meanwhile
+        tell(f"--nagle: {error.filename or base}: {error.strerror}: check that folder, and the room on the disk")
+        code = Exit.UNUSABLE
     finally:
         forget(base)
     sys.stdout.flush()
