@@ -22,12 +22,17 @@ from rich.console import Console
 
 from nagle_lab.cli import demo as command
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
+from nagle_lab.cli.workshop.before_after import _lines
 from nagle_lab.cli.workshop.pages import Page, Prose
 from nagle_lab.cli.workshop.screens import WIDTH, screens, show
 from nagle_lab.cli.workshop.script import workshop
 from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.cli.workshop.walk import Walk
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Stall
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.excerpt import Step
+from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.lab.scenario_file import scenarios
@@ -85,6 +90,17 @@ def test_each_fix_shows_before_and_after_on_one_time_scale():
         assert after[0].endswith("│")
         assert not any(after[late - 1 :])
         assert len({len(line) for line in before}) == 1
+
+
+def test_a_long_round_of_the_fixed_run_is_shortened():
+    """Its drawing must not push the words off the screen: writes of 8k may be acknowledged one by one."""
+    connection = analyze(TOLD.mysteries[0].capture).connections[0]
+    steps = [Step(i, i * 1000, i % 2 == 0, 8192 + i, "PSH,ACK", 0, 0) for i in range(20)]
+    stall = Stall(0, 2, connection.client, connection.server, 1, 2, 3, 40.0, 1.0, 5, 5)
+    waited = [Step(i, i * 20_000_000, i % 2 == 1, 5, "PSH,ACK", 0, 0) for i in range(5)]
+    lines = [str(line) for line in _lines(ladder(connection, waited, stall), ladder(connection, steps), ("a", "b"))]
+    assert sum("⋮" in line for line in lines) == 1
+    assert sum("81" in line[40:] or "82" in line[40:] for line in lines) == 5
 
 
 def test_ladders_and_verdicts_name_the_programs_at_the_ends():

@@ -16,7 +16,10 @@ from nagle_lab.runs.run import Run
 _INSIDE = 27  # columns between the two ends
 _TIME = 9  # columns of the time, and a blank
 _MOST_STEPS = 6  # of the time scale, from the first row to the last
+_MOST_ROWS = 6  # of the fixed run in one step: the others are left out
 _MS = 1_000_000  # ns
+_MORE = "⋮"
+_Line = Row | str | None  # an arrow, "more", or nothing
 _STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
@@ -73,7 +76,7 @@ def _lines(left: Ladder, right: Ladder, titles: tuple[str, str]) -> Iterator[Tex
     yield Text("  ").join(Text(_heading(of.ends).ljust(width), "dim") for of in (left, right))
     for one, other in zip(*_columns(left, right, step), strict=True):
         yield Text.assemble(one, "  ", other)
-    yield Text(f"{'':{_TIME}}Same time scale on both sides: a line without an arrow is {step / _MS:g} ms.", "dim")
+    yield Text(f"{'':{_TIME}}Same time scale on both sides: a line without any arrow is {step / _MS:g} ms.", "dim")
 
 
 def _step(span: int) -> int:
@@ -89,7 +92,7 @@ def _heading(ends: tuple[str, str]) -> str:
 def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[Text]]:
     """The lines of both: those of one step of the time scale begin and end side by side."""
     sides = _by_step(left, step), _by_step(right, step)
-    rows: tuple[list[Row | None], list[Row | None]] = ([], [])
+    rows: tuple[list[_Line], list[_Line]] = ([], [])
     for at in range(max(map(max, sides)) + 1):
         beside = list(zip_longest(*(side.get(at, []) for side in sides))) or [(None, None)]
         for column, more in zip(rows, zip(*beside, strict=True), strict=True):
@@ -97,24 +100,28 @@ def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[T
     return _column(left, rows[0]), _column(right, rows[1])
 
 
-def _by_step(of: Ladder, step: int) -> dict[int, list[Row]]:
+def _by_step(of: Ladder, step: int) -> dict[int, list[_Line]]:
     """The rows by their step; several in a row that look the same are one."""
-    steps = defaultdict(list)
+    steps: dict[int, list[_Line]] = defaultdict(list)
     alike = groupby(of.rows, key=lambda row: (max(row.ns, 0) // step, row.from_client, row.label, row.part))
     for (at, *_), group in alike:
         first, *more = group
         label = first.label.partition(" PSH")[0]
         steps[at].append(replace(first, label=f"{1 + len(more)} × {label}" if more else label))
-    return steps
+    return steps if of.stall else {at: _shortened(rows) for at, rows in steps.items()}
 
 
-def _column(of: Ladder, rows: Sequence[Row | None]) -> list[Text]:
+def _shortened(rows: list[_Line]) -> list[_Line]:
+    return rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS - 2], _MORE, rows[-1]]
+
+
+def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
     """One side: arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
     last = max(i for i, row in enumerate(rows) if row)
     words: Iterator[str] | None = None  # while somebody waits
     lines = []
     for i, row in enumerate(rows):
-        if row is not None:
+        if isinstance(row, Row):
             lines.append(_arrow(row))
             if row.part in ("trigger", of.wait_ends):
                 words = iter(of.waits) if row.part == "trigger" else None
@@ -123,7 +130,7 @@ def _column(of: Ladder, rows: Sequence[Row | None]) -> list[Text]:
         elif words:
             lines.append(Text.assemble(" " * _TIME, "┊", (next(words, "").center(_INSIDE), "bold yellow"), "┊"))
         else:
-            lines.append(Text(f"{'':{_TIME}}│{'':{_INSIDE}}│"))
+            lines.append(Text(f"{'':{_TIME}}│{(row or '').center(_INSIDE)}│"))
     return lines
 
 
