@@ -45,6 +45,11 @@ class Piece:
     text: str
     style: str
 
+    @property
+    def end(self) -> int:
+        """The column behind the last character."""
+        return self.column + len(self.text)
+
 
 def slides_page(script: Workshop, stored: Stored) -> str:
     """A whole document; NagleLabError where a committed run cannot be judged."""
