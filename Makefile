@@ -43,9 +43,9 @@ sweep: scenario-to-sweep lab-ready ## where a stall begins and ends: make sweep 
 	@$(bin)/nagle-lab sweep "$$SCENARIO" $${SIZE:+"size=$$SIZE"}
 
 .PHONY: demo
-demo: $(if $(WITHOUT_LAB),,lab-ready) ## the workshop: SCENARIO=redis-proxy for one incident, WITHOUT_LAB=1 where there is no Docker
+demo: $(if $(WITHOUT_LAB)$(SLIDES),,lab-ready) ## the workshop: SCENARIO=redis-proxy for one incident, WITHOUT_LAB=1 where there is no Docker, SLIDES=FILE writes slides
 	@setup/python.sh
-	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $(if $(WITHOUT_LAB),--without-lab)
+	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $${SLIDES:+--slides "$$SLIDES"} $(if $(WITHOUT_LAB),--without-lab)
 
 .PHONY: museum
 museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn one; all write docs/museum.md

@@ -1,15 +1,20 @@
 """The workshop: its data, its screens, its score and its exit codes, without a lab."""
 
+import fcntl
 import io
 import os
 import pty
 import re
 import select
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
 from contextlib import suppress
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,10 +22,17 @@ from rich.console import Console
 
 from nagle_lab.cli import demo as command
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
-from nagle_lab.cli.workshop.screens import WIDTH
+from nagle_lab.cli.workshop.before_after import _lines
+from nagle_lab.cli.workshop.pages import Page, Prose
+from nagle_lab.cli.workshop.screens import WIDTH, screens, show
 from nagle_lab.cli.workshop.script import workshop
+from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.cli.workshop.walk import Walk
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result import Stall
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.excerpt import Step
+from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.lab.scenario_file import scenarios
@@ -59,8 +71,52 @@ def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected():
     for incident in TOLD.incidents:
         assert f" STALL   {incident.scenario.name} / {incident.scenario.stalled}" in shown
         assert f" CLEAN   {incident.scenario.name} / {incident.scenario.fixed}" in shown
-    assert len(re.findall(r"│  trigger\n", shown)) == len(re.findall(r"│  late ACK\n", shown)) == 7
-    assert not re.search(r"You said \d\. It is", shown)
+    assert len(re.findall(r"│  .*trigger\n", shown)) == len(re.findall(r"│  .*late ACK\n", shown)) == 7
+    assert "The answer is" not in shown
+    assert "\x1b" not in shown
+
+
+def test_each_fix_shows_before_and_after_on_one_time_scale():
+    """One below the other in time: what the stalled run sends after the wait is below all of the fixed one."""
+    shown, _, _ = walked(prepared("good", TOLD.questions))
+    for incident in TOLD.incidents:
+        begin = shown.index(f"before: {incident.scenario.stalled}")
+        lines = shown[begin : shown.index("Same time scale on both sides", begin)].splitlines()[2:-1]
+        before, after = (
+            [side.rstrip() for side in sides] for sides in zip(*((x[:38], x[40:]) for x in lines), strict=True)
+        )
+        late = next(i for i, line in enumerate(before) if "late ACK" in line)
+        assert "release" in before[late + 1]
+        assert after[0].endswith("│")
+        assert not any(after[late - 1 :])
+        assert len({len(line) for line in before}) == 1
+
+
+def test_a_long_round_of_the_fixed_run_is_shortened():
+    """Its drawing must not push the words off the screen: writes of 8k may be acknowledged one by one."""
+    connection = analyze(TOLD.mysteries[0].capture).connections[0]
+    steps = [Step(i, i * 1000, i % 2 == 0, 8192 + i, "PSH,ACK", 0, 0) for i in range(20)]
+    stall = Stall(0, 2, connection.client, connection.server, 1, 2, 3, 40.0, 1.0, 5, 5)
+    waited = [Step(i, i * 20_000_000, i % 2 == 1, 5, "PSH,ACK", 0, 0) for i in range(5)]
+    lines = [str(line) for line in _lines(ladder(connection, waited, stall), ladder(connection, steps), ("a", "b"))]
+    assert sum("⋮" in line for line in lines) == 1
+    assert sum("81" in line[40:] or "82" in line[40:] for line in lines) == 5
+
+
+def test_ladders_and_verdicts_name_the_programs_at_the_ends():
+    shown, _, _ = walked(prepared("good", TOLD.questions))
+    flat = " ".join(shown.split())
+    for incident in TOLD.incidents:
+        client, server = incident.programs.ends
+        assert len(re.findall(rf"frame +ms +{re.escape(client)} +{re.escape(server)}(  |\n)", shown)) == 1
+        assert re.search(rf"ms +{re.escape(client)} +{re.escape(server)} +ms ", shown)
+        assert incident.programs.named("the client and the server") == (
+            f"{incident.programs.client} and {incident.programs.server}"
+        )
+    assert "the proxy (nginx) held a small segment until Redis acknowledged" in flat
+    assert "proxy (nginx) holds 613 B" in flat
+    incidents = flat[: flat.index("Mystery 1")]
+    assert "client holds" not in re.sub("Node client holds", "", incidents)
 
 
 def test_wrong_answers_score_nothing_are_told_why_and_change_no_exit_code():
@@ -70,38 +126,80 @@ def test_wrong_answers_score_nothing_are_told_why_and_change_no_exit_code():
     flat = " ".join(shown.split())
     for question, chosen in zip(TOLD.questions, wrong, strict=True):
         right = question.choices[question.right - 1].text
-        assert " ".join(f"You said {chosen}. It is {question.right}: {right}".split()) in flat
+        assert " ".join(f"You said {chosen}. The answer is {question.right}: {right}".split()) in flat
         assert " ".join((question.choices[chosen - 1].wrong or "").split()) in flat
+
+
+class Terminal(Console):
+    """A terminal of 80 columns and 24 lines; ``screens`` is what stands on it whenever something is asked."""
+
+    def __init__(self) -> None:
+        plain = {"highlight": False, "markup": False, "emoji": False, "color_system": None}
+        super().__init__(file=io.StringIO(), force_terminal=True, width=WIDTH, height=24, **plain)
+        self.screens: list[str] = []
+
+    def asked(self) -> None:
+        since_cleared = self.file.getvalue().split("\x1b[2J\x1b[H")[-1]
+        self.screens.append(since_cleared + "the prompt")
+
+
+class Reader:
+    """Somebody who answers with that number, or else the right one."""
+
+    turns = True
+
+    def __init__(self, terminal: Terminal, number: int | None) -> None:
+        self.terminal, self.number = terminal, number
+
+    def choose(self, question):
+        self.terminal.asked()
+        return min(self.number or question.right, len(question.choices))
+
+    def go_on(self):
+        self.terminal.asked()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, None], ids=str)
 def test_every_screen_fits_80_columns_and_24_lines(number):
-    """Whatever is answered: what is shown between two prompts, with the line of the prompt itself."""
-    shown = io.StringIO()
-    screen = Console(file=shown, width=WIDTH, highlight=False, markup=False, emoji=False)
+    """Whatever is answered: what is shown after the screen is cleared, with the line of the prompt itself."""
+    terminal = Terminal()
+    Walk(TOLD, Reader(terminal, number), command._stored, terminal, without_lab=True).go()
+    assert len(terminal.screens) > 50
+    for screen in terminal.screens:
+        assert len(screen.splitlines()) <= 24, screen
+        assert max(map(len, screen.splitlines())) < 80, screen
+        assert screen.startswith("───")  # from its title on
 
-    class Reader:
-        def choose(self, question):
-            shown.write(f"\n{PROMPT}")
-            return min(number or question.right, len(question.choices))
 
-        def go_on(self):
-            shown.write(f"\n{PROMPT}")
+def test_the_ladder_is_in_view_while_its_words_are_read():
+    terminal = Terminal()
+    Walk(TOLD, Reader(terminal, None), command._stored, terminal, without_lab=True).go()
+    for question in TOLD.questions:
+        last_words = question.lesson[-60:]
+        (screen,) = (of for of in terminal.screens if last_words in " ".join(of.split()))
+        assert "▶│" in screen
 
-    Walk(TOLD, Reader(), command._stored, screen, without_lab=True).go()
-    pages = shown.getvalue().split(PROMPT)
-    assert len(pages) > 40
-    for page in pages:
-        assert len(page.splitlines()) <= 24, page
-        assert max(map(len, page.splitlines()), default=0) < 80, page
+
+def test_a_page_that_is_too_long_is_split_and_keeps_its_top():
+    terminal = Terminal()
+    long = Page("title", [Prose("the top")], [Prose(f"paragraph {n}\n" * 8) for n in range(3)], pause=True)
+    shown = []
+    for screen in screens(long, terminal):
+        show(screen, terminal, clear=True)
+        terminal.asked()
+        shown.append(re.findall(r"the top|paragraph \d", terminal.screens[-1]))
+        assert len(terminal.screens[-1].splitlines()) <= 24
+    assert [sorted(set(words)) for words in shown] == [
+        ["the top"], ["paragraph 0", "paragraph 1", "the top"], ["paragraph 2", "the top"],
+    ]  # fmt: skip
 
 
 def test_the_answers_of_a_file_are_checked_before_anything_runs(tmp_path):
     file = tmp_path / "answers.txt"
     for text, says in {
         "1\n2\n": "2 answers for 17 questions",
-        "# a comment\n\n9\n": "line 3: '9' is no answer: 1 to 4",
-        "one\n": "line 1: 'one' is no answer",
+        "# a comment\n\n9\n": "line 3: '9' is not a valid answer; write 1, 2, 3, 4 or q",
+        "one\n": "line 1: 'one' is not a valid answer",
         "1\n" * 18: "18 answers for 17 questions",
     }.items():
         file.write_text(text)
@@ -135,6 +233,9 @@ def typing(*lines: str) -> Person:
 def test_a_person_is_asked_until_there_is_an_answer(capsys):
     question = TOLD.questions[0]
     assert typing("", "x", "0", "5", " 2 ").choose(question) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == "'x' is not a valid answer; type 1, 2, 3 or 4"
+    assert len(said) == 5
     for lines in (["q"], ["Q"], []):
         with pytest.raises(Quit):
             typing(*lines).choose(question)
@@ -231,6 +332,11 @@ def test_the_outline_has_every_question_and_its_answer(run):
             ('text = "All but the first one"', 'text = "x"\nwrong = "y"'),
             "0 right",
         ),
+        (
+            "scenarios/nginx-static/demo.toml",
+            ('client = "ab"', 'client = "the Apache benchmark"'),
+            "at most 13 characters",
+        ),
         ("captures/mysteries.toml", ('truth = "cork"', 'truth = "duck"'), "0 right"),
         ("captures/mysteries.toml", ("lookalikes/cork/", "lookalikes/quark/"), "no truth.json"),
     ],
@@ -256,11 +362,16 @@ def test_a_mistake_in_the_data_is_named_by_file_and_key(tmp_path, file, change, 
         workshop(tmp_path)
 
 
-def on_a_terminal(*typed: bytes) -> tuple[int, str]:
-    """The demo in a plain terminal, each piece typed when the screen is quiet; exit code and all that it showed."""
+def on_a_terminal(*typed: bytes, kind: str = "dumb", ahead: bytes = b"") -> tuple[int, str]:
+    """The demo in a terminal, each piece typed when the screen is quiet; exit code and all that it showed.
+
+    ``ahead`` is typed before anything is asked.
+    """
     mine, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.write(mine, ahead)
     login = ["setsid", "--ctty", "--wait"]  # Ctrl-C is a signal then
-    environment = {**os.environ, "TERM": "dumb"}
+    environment = {**os.environ, "TERM": kind}
     process = subprocess.Popen(
         [*login, NAGLE_LAB, "demo", "--without-lab"], stdin=its, stdout=its, stderr=its, env=environment
     )
@@ -276,7 +387,7 @@ def _typed(terminal: int, left: list[bytes], process: subprocess.Popen[bytes]) -
     with suppress(OSError):  # how a terminal's end is read
         while select.select([terminal], [], [], 30)[0]:
             shown += os.read(terminal, 65536)
-            if left and shown.endswith((b"leave) ", b"leave): ")):
+            if left and shown.endswith((b"quit) ", b"quit): ")):
                 time.sleep(0.3)  # as a person: a signal between the prompt and the wait for a key would be lost
                 os.write(terminal, left.pop(0))
         process.kill()
@@ -284,11 +395,29 @@ def _typed(terminal: int, left: list[bytes], process: subprocess.Popen[bytes]) -
 
 
 def test_at_a_plain_terminal():
-    code, shown = on_a_terminal(b"\n", b"2\n", b"\n", b"q\n")
+    code, shown = on_a_terminal(b"\n", b"2\n", b"\n", b"\n", b"q\n")
     assert code == 0
     assert "You said 2. Right" in shown
     assert "Score: 1 of 1" in shown
     assert "\x1b" not in shown
+
+
+def test_each_screen_begins_on_an_empty_terminal():
+    code, shown = on_a_terminal(b"\n", b"z\n", b"2\n", b"\n", b"q\n", kind="xterm")
+    assert code == 0
+    assert "'z' is not a valid answer; type 1, 2, 3 or 4" in shown
+    first, *pages = shown.split("\x1b[2J\x1b[H")
+    assert first == ""
+    assert len(pages) == 5  # welcome, question, verdict, ladder; score
+    for page in pages:
+        assert len(page.splitlines()) <= 24, page
+
+
+def test_what_is_typed_before_a_question_does_not_answer_it():
+    code, shown = on_a_terminal(b"q\n", ahead=b"\n1\n\n\n")
+    assert code == 0
+    assert "Incident 1" not in shown
+    assert "Score: 0 of 0" in shown
 
 
 def test_ctrl_c_ends_it_cleanly():
@@ -296,3 +425,83 @@ def test_ctrl_c_ends_it_cleanly():
     assert code == 130
     assert shown.rstrip().endswith("nagle-lab: interrupted")
     assert "Traceback" not in shown
+
+
+class Slides(HTMLParser):
+    """The slides of a page: what each says, and every tag and attribute there is."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.slides: list[str] = []
+        self.kinds: list[str] = []
+        self.attributes: set[tuple[str, str]] = set()
+        self.tags: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes |= {(tag, name) for name, _ in attrs}
+        if tag == "section":
+            self.slides.append("")
+            self.kinds.append(dict(attrs)["class"])
+
+    def handle_data(self, data):
+        if self.slides:
+            self.slides[-1] = " ".join((self.slides[-1] + data).split()) + " "
+
+
+def test_slides_ask_first_and_answer_on_the_next_one(run, tmp_path):
+    file = tmp_path / "slides.html"
+    code, out, err = run("demo", "--slides", str(file))
+    assert (code, out, err) == (0, "", "")
+    page = file.read_text(encoding="utf-8")
+    of = Slides(page)
+    asked = [i for i, kind in enumerate(of.kinds) if kind == "question"]
+    assert len(asked) == len(TOLD.questions)
+    for at, question in zip(asked, TOLD.questions, strict=True):
+        lesson = " ".join(question.lesson.split())
+        assert " ".join(question.asks.split()) in of.slides[at]
+        assert lesson not in of.slides[at]
+        assert of.kinds[at + 1] == "answer"
+        assert f"{question.right}: {question.answer}" in of.slides[at + 1]
+        assert lesson in of.slides[at + 1]
+        assert "▶" in of.slides[at + 1]
+    assert "proxy (nginx)" in page
+
+
+def test_slides_are_one_file_that_loads_nothing(run, tmp_path):
+    file = tmp_path / "slides.html"
+    assert run("demo", "--slides", str(file), "--scenario", "nginx-static")[0] == 0
+    page = file.read_text(encoding="utf-8")
+    of = Slides(page)
+    assert not {name for _, name in of.attributes} & {"src", "href", "style", "srcset", "onclick"}
+    assert not {"link", "img", "iframe", "object"} & set(of.tags)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+    assert "Mystery" not in page
+
+
+def test_text_on_slides_is_never_markup():
+    (incident,) = TOLD.part(("nginx-static",)).incidents
+    evil = "<script>alert(1)</script> & \"'<img src=x onerror=alert(1)> \x1b[31m"
+    choices = tuple(replace_text(choice, evil) for choice in incident.stalled.choices)
+    asked = type(incident.stalled)(asks=evil, choices=choices, lesson=evil)
+    programs = type(incident.programs)(client="<b>&'\"</b>", server="<i>\x1b[0m")
+    incident = replace(incident, story=evil, stalled=asked, programs=programs)
+    page = slides_page(replace(TOLD.part(("nginx-static",)), incidents=(incident,)), command._stored)
+    of = Slides(page)
+    assert of.tags.count("script") == 1
+    assert "img" not in of.tags
+    assert "\x1b" not in page
+    assert "<script>alert(1)" in " ".join(of.slides)
+
+
+def replace_text(choice, text: str):
+    return type(choice)(text=text, wrong=choice.wrong and text)
+
+
+def test_slides_that_cannot_be_written_are_an_error_of_one_line(run, tmp_path):
+    code, out, err = run("demo", "--slides", str(tmp_path / "none" / "slides.html"))
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+    assert "cannot be written" in err

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from nagle_lab.cli.exports import require_writable, write_whole
 from nagle_lab.cli.workshop.answers import Person, prepared
 from nagle_lab.cli.workshop.outline import show_outline
 from nagle_lab.cli.workshop.screens import WIDTH
-from nagle_lab.cli.workshop.script import workshop
+from nagle_lab.cli.workshop.script import Workshop, workshop
 from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
@@ -23,8 +24,13 @@ from nagle_lab.runs.run import Run, is_run, judge
 COMMITTED = tuple(REPOSITORY / "captures" / folder for folder in ("reference", "workshop"))
 
 
-def command(parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, runs: Path) -> Exit:
-    """Walk through the workshop, all of it or the ``parts`` named; ``answers`` is a file, ``good``, or None: ask."""
+def command(
+    parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, slides: Path | None, runs: Path
+) -> Exit:
+    """Walk through the workshop, all of it or the ``parts`` named; ``answers`` is a file, ``good``, or None: ask.
+
+    Or print the ``outline``, or write the ``slides``, of committed runs, and end.
+    """
     script = workshop()
     script = script.part(parts) if parts else script
     screen = console(at_most=WIDTH)
@@ -32,6 +38,8 @@ def command(parts: tuple[str, ...], answers: str | None, without_lab: bool, outl
     if outline:
         show_outline(script, screen)
         return Exit.OK
+    if slides:
+        return _write_slides(script, slides)
     if answers is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NagleLabError("the workshop asks questions: run it in a terminal, or with --answers good (or a FILE)")
     answering = prepared(answers, script.questions) if answers is not None else Person()
@@ -39,6 +47,14 @@ def command(parts: tuple[str, ...], answers: str | None, without_lab: bool, outl
         _require_docker()
     play = _stored if without_lab else partial(_live, runs, screen)
     return Walk(script, answering, play, screen, without_lab=without_lab).go()
+
+
+def _write_slides(script: Workshop, file: Path) -> Exit:
+    from nagle_lab.cli.workshop.slides import slides_page  # noqa: PLC0415  (Jinja, which nothing else here needs)
+
+    require_writable({"slides": file})
+    write_whole(file, slides_page(script, _stored))
+    return Exit.OK
 
 
 def _require_docker() -> None:

@@ -264,15 +264,20 @@ def verify_(**options: Any) -> Exit:
 
 
 @cli.command("demo")
-@click.option("--scenario", "parts", multiple=True, metavar="NAME", help="Only this one; `mysteries`: the captures.")
-@click.option("--answers", metavar="FILE|good", help="Ask nobody: an answer per line, or the right ones.")
-@click.option("--without-lab", is_flag=True, help="Run nothing: show the committed runs, where there is no Docker.")
-@click.option("--outline", is_flag=True, help="Print the questions, the right answers and the minutes, and end.")
+@click.option(
+    "--scenario", "parts", multiple=True, metavar="NAME", help="Only this scenario, or `mysteries`. Repeatable."
+)
+@click.option("--answers", metavar="FILE|good", help="Unattended: answers from FILE, or the correct ones (good).")
+@click.option("--without-lab", is_flag=True, help="Run nothing, show the committed runs: needs no Docker.")
+@click.option("--outline", is_flag=True, help="Print the questions, the correct answers and the timings, and exit.")
+@click.option(
+    "--slides", type=_FILE, metavar="FILE", help="Write slides to FILE, one HTML page, and exit. No Docker."
+)
 @runs_option(RUNS / "demo")
 def demo_(**options: Any) -> Exit:
-    """Walk through the incidents in a terminal: predict, run, see what was on the wire; then captures to diagnose.
+    """Start the workshop in a terminal: predict, run, see what was on the wire; then diagnose captures.
 
-    Whatever is answered, the exit code is that of the runs: 0 all as expected, 1 one contradicts, 2 one failed or is
+    The exit code depends on the runs, not on the answers: 0 all as expected, 1 one contradicts, 2 one failed or is
     INVALID, 3 one is inconclusive.
     """
     return _command("demo", options)

@@ -30,6 +30,7 @@ class Ladder:
     rows: Sequence[Row]
     stall: Stall | None = None
     file: str = ""  # that the frames are of
+    ends: tuple[str, str] = ("client", "server")  # what to call them
 
     @property
     def wait_ends(self) -> str:
@@ -44,7 +45,7 @@ class Ladder:
     def waits(self) -> tuple[str, str, str]:
         """Of the stall: how long the wait is, who holds what, and who delays the ACK."""
         assert self.stall
-        held, delaying = self.stall.held_by.role, self.stall.delayed_by.role
+        held, delaying = (self.ends[end.role == "server"] for end in (self.stall.held_by, self.stall.delayed_by))
         return (
             f"{self.stall.wait_ms:.1f} ms",
             f"{held} holds {self.stall.released_bytes} B",

@@ -18,7 +18,8 @@ def ladder_text(ladder: Ladder) -> Text:
 
 def _lines(ladder: Ladder) -> Iterator[Text]:
     client, server = str(ladder.connection.client), str(ladder.connection.server)
-    yield Text(f"{'frame':>8} {'ms':>9}  {'client':<{_INSIDE - 4}}server", style="dim")
+    left, right = ladder.ends
+    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(_INSIDE + 2 - len(right))}{right}", style="dim")
     width = max(_INSIDE + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
     for row in ladder.rows:

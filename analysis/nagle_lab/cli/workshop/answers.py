@@ -1,6 +1,9 @@
 """Who answers: a person at a terminal, or a file of answers."""
 
+import sys
+import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab.cli.workshop.script import Question
@@ -20,21 +23,26 @@ class Person:
     raise :class:`Quit`.
     """
 
+    turns = True  # the screens
+
     def __init__(self, ask: Callable[[str], str] = input) -> None:
         self._ask = ask
 
     def choose(self, question: Question) -> int:
         """Ask until there is the number, from 1, of one of the choices."""
-        while True:
-            answer = self._typed(f"Your answer, 1 to {len(question.choices)} (q: leave): ")
-            if answer in question.numbers:
-                return int(answer)
+        prompt = f"Your answer, 1 to {len(question.choices)} (q: quit): "
+        while (answer := self._typed(prompt)) not in question.numbers:
+            print(f"{answer!r} is not a valid answer; type {_either(question.numbers)}")
+        print()
+        return int(answer)
 
     def go_on(self) -> None:
         """Wait for Enter."""
-        self._typed("Enter: go on (q: leave) ")
+        self._typed("Enter: continue (q: quit) ")
+        print()
 
     def _typed(self, prompt: str) -> str:
+        _forget_keys()
         try:
             answer = self._ask(prompt).strip().lower()
         except EOFError:  # Ctrl-D
@@ -42,12 +50,23 @@ class Person:
             raise Quit from None
         if answer == QUIT:
             raise Quit
-        print()
         return answer
 
 
+def _forget_keys() -> None:
+    """Drop what was typed before there was a question, as during a run: it would answer what nobody has read."""
+    with suppress(OSError, ValueError, termios.error):  # no terminal
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
 class Prepared:
-    """Answers prepared beforehand, each a number, or None: leave."""
+    """Answers prepared beforehand, each a number, or None: quit."""
+
+    turns = False
 
     def __init__(self, answers: Sequence[int | None]) -> None:
         self._answers = list(answers)
@@ -64,7 +83,7 @@ class Prepared:
 
 
 def prepared(source: str, questions: Sequence[Question]) -> Prepared:
-    """The answers of ``source``: a file with a number per line for every question (or q: leave), or ``good``.
+    """The answers of ``source``: a file with a number per line for every question (or q: quit), or ``good``.
 
     Empty lines and those that begin with # are left out. Raises NagleLabError where the file cannot be read, holds
     something else, or more or fewer answers than there are questions.
@@ -81,7 +100,9 @@ def prepared(source: str, questions: Sequence[Question]) -> Prepared:
         if word.lower() == QUIT:
             return Prepared([*answers, None])
         if word not in question.numbers:
-            raise NagleLabError(f"{source}: line {at}: {word!r} is no answer: 1 to {len(question.choices)}, or q")
+            raise NagleLabError(
+                f"{source}: line {at}: {word!r} is not a valid answer; write {_either([*question.numbers, QUIT])}"
+            )
         answers.append(int(word))
     if len(given) != len(questions):
         raise NagleLabError(

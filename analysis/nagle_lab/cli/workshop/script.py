@@ -4,6 +4,7 @@ A class that is a ``Record`` is a table in these files, and its fields are the k
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from nagle_lab.lab.toml import Text, convert, mistake, read_toml
 from nagle_lab.runs.record import Record
 
 MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose
+
+LONGEST_NAME = 13  # of a program: two of them stand above a ladder
 
 
 class Choice(Record):
@@ -57,6 +60,30 @@ class Question(Record):
         return self.choices[self.right - 1].text
 
 
+class Programs(Record):
+    """``[programs]``: the program at each end of the connection under test, as a sentence names it.
+
+    With its article, where it has one: "the proxy", "Redis".
+    """
+
+    client: Text
+    server: Text
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a name that is too long for a ladder."""
+        if max(map(len, self.ends)) > LONGEST_NAME:
+            raise ValueError(f"client and server must have at most {LONGEST_NAME} characters, without the article")
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both of them, as labels of a ladder."""
+        return self.client.removeprefix("the "), self.server.removeprefix("the ")
+
+    def named(self, text: str) -> str:
+        """The text of a verdict with the programs in place of the roles."""
+        return re.sub(r"\bthe (client|server)\b", lambda role: str(getattr(self, role[1])), text)
+
+
 class DemoFile(Record):
     """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
 
@@ -67,6 +94,7 @@ class DemoFile(Record):
     incident: int
     minutes: int
     story: Text
+    programs: Programs
     settings: dict[str, str]
     stalled: Question
     fixed: Question
@@ -111,6 +139,7 @@ class Incident:
     minutes: int
     scenario: Scenario
     story: str
+    programs: Programs
     settings: dict[str, str]
     stalled: Question
     fixed: Question
@@ -173,7 +202,9 @@ def _incident(file: Path) -> Incident:
     demo = convert(read_toml(file), DemoFile, file)
     for name in (scenario.stalled, scenario.fixed):
         resolve(scenario, scenario.variant(name), demo.settings, environment={})
-    return Incident(demo.incident, demo.minutes, scenario, demo.story, demo.settings, demo.stalled, demo.fixed)
+    return Incident(
+        demo.incident, demo.minutes, scenario, demo.story, demo.programs, demo.settings, demo.stalled, demo.fixed
+    )
 
 
 def _mysteries(file: Path) -> tuple[tuple[Mystery, ...], int]:

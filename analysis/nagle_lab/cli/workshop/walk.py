@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
-from nagle_lab.cli.workshop import screens
+from nagle_lab.cli.workshop import pages
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit
+from nagle_lab.cli.workshop.pages import Block, Page
+from nagle_lab.cli.workshop.screens import screens, show, whole
 from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
@@ -32,57 +34,77 @@ class Walk:
         """Walk until the end or until the learner leaves; the exit code is that of the worst run."""
         left = False
         try:
-            screens.welcome(self._script, self._without_lab, self._to)
-            self._answers.go_on()
+            self._read(pages.welcome(self._script, self._without_lab))
             for incident in self._script.incidents:
                 self._incident(incident)
             for number, mystery in enumerate(self._script.mysteries, 1):
-                self._mystery(mystery, number)
+                self._mystery(mystery, f"Mystery {number} of {len(self._script.mysteries)}")
         except Quit:
             left = True
-        screens.score(self.right, self.asked, left, self._to)
+        self._show(pages.score(self.right, self.asked, left))
         return worst(self._codes)
 
     def _incident(self, incident: Incident) -> None:
         scenario = incident.scenario
-        columns: list[tuple[str, Figures]] = []
-        screens.incident(incident, self._to)
-        self._act(incident, scenario.variants[scenario.stalled], incident.stalled, columns)
-        screens.fix(incident, self._to)
-        self._act(incident, scenario.variants[scenario.fixed], incident.fixed, columns)
+        columns: list[tuple[str, Figures]] = []  # of the runs so far
+        title = f"Incident {incident.number}: {scenario.name}"
+        asked = Page(title, [*pages.story(incident), *pages.question(incident.stalled)])
+        chosen, stalled = self._predict(asked, incident.stalled, incident, scenario.stalled, columns)
+        self._explain(title, incident.stalled, chosen, pages.typical_stall(incident, stalled) if stalled else [])
 
-    def _act(
-        self, incident: Incident, variant: Variant, question: Question, columns: list[tuple[str, Figures]]
-    ) -> None:
-        """Predict, run, reveal, explain; ``columns`` are the figures of the incident so far."""
-        chosen = self._ask(question)
+        title = f"{title}, the fix"
+        asked = Page(title, [*pages.fix(incident), *pages.question(incident.fixed)])
+        chosen, fixed = self._predict(asked, incident.fixed, incident, scenario.fixed, columns)
+        ladders = pages.both(incident, stalled, fixed) if stalled and fixed else []
+        self._explain(title, incident.fixed, chosen, ladders)
+
+    def _predict(
+        self, page: Page, question: Question, incident: Incident, name: str, columns: list[tuple[str, Figures]]
+    ) -> tuple[int, Run | None]:
+        """Ask, run the variant of that name, and show its verdict and figures: the answer given, and the run."""
+        chosen = self._ask(page, question)
+        variant = incident.scenario.variants[name]
         run, outcome = self._play(incident.scenario, variant, incident.settings)
         self._codes.append(outcome.code)
+        columns += [(name, outcome.figures)] if outcome.figures else []
         if run is None:
-            screens.no_run(f"{incident.scenario.name} / {variant.name}", outcome.reason, self._to)
+            self._read(Page(page.title, pages.no_run(f"{incident.scenario.name} / {name}", outcome)))
         else:
-            screens.evidence(run, self._without_lab, self._to)
-        self._answers.go_on()
-        columns += [(variant.name, outcome.figures)] if outcome.figures else []
-        screens.comparison(columns, self._to)
-        self._judge(question, chosen)
+            self._read(Page(page.title, pages.run(incident, run, columns, without_lab=self._without_lab)))
+        return chosen, run
 
-    def _mystery(self, mystery: Mystery, number: int) -> None:
+    def _mystery(self, mystery: Mystery, title: str) -> None:
         result = analyze(mystery.capture)
         self._codes.append(Exit.OK if result.verdict == mystery.verdict else Exit.CONTRADICTED)
-        screens.mystery(mystery, number, len(self._script.mysteries), result, self._to)
-        chosen = self._ask(mystery.question)
-        screens.diagnosis(mystery, result, self._to)
-        if result.stalls:  # and so a ladder
-            self._answers.go_on()
+        asked = Page(title, pages.mystery(mystery, result), pages.question(mystery.question))
+        chosen = self._ask(asked, mystery.question)
         self._judge(mystery.question, chosen)
+        words = [*pages.answer(mystery.question, chosen), *pages.diagnosis(mystery, result)]
+        self._read(Page(title, pages.marked(mystery, result), words))
 
-    def _ask(self, question: Question) -> int:
-        screens.question(question, self._to)
-        return self._answers.choose(question)
+    def _explain(self, title: str, question: Question, chosen: int, ladders: list[Block]) -> None:
+        """What was on the wire, and then the answer, while the ladders stay in view."""
+        self._judge(question, chosen)
+        self._read(Page(title, ladders, pages.answer(question, chosen), pause=True))
 
     def _judge(self, question: Question, chosen: int) -> None:
         self.asked += 1
         self.right += chosen == question.right
-        screens.answer(question, chosen, self._to)
+
+    def _ask(self, page: Page, question: Question) -> int:
+        self._show(page)
+        return self._answers.choose(question)
+
+    def _read(self, page: Page) -> None:
+        self._show(page)
         self._answers.go_on()
+
+    def _show(self, page: Page) -> None:
+        """Show a page, up to the prompt of its last screen; whoever turns the screens has each of them empty."""
+        if not (self._answers.turns and self._to.is_terminal):
+            show(whole(page), self._to, clear=False)
+            return
+        for number, screen in enumerate(screens(page, self._to)):
+            if number:
+                self._answers.go_on()
+            show(screen, self._to, clear=True)

@@ -1,0 +1,223 @@
+"""The pages of the workshop and what is on them, for the terminal and for the slides alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.cli.workshop.before_after import before_and_after
+from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
+from nagle_lab.diagnosis.result import Result, Stall
+from nagle_lab.errors import printable
+from nagle_lab.evidence.excerpt import Window, excerpts
+from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
+from nagle_lab.experiments.trials import Outcome
+from nagle_lab.reports import numbers
+from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.terminal import STYLE, shown_path
+from nagle_lab.runs.figures import Figures
+from nagle_lab.runs.run import Run
+
+_ROWS = (
+    ("stalled, of the requests that can", lambda f: numbers.share(f.stalled_share)),
+    ("wait for the late ACK, ms p50 / p99", numbers.wait),
+    ("median time of a request, ms", numbers.request_median),
+    ("requests per second", lambda f: numbers.number(f.requests_per_s)),
+    ("packets per request", lambda f: numbers.number(f.packets_per_request)),
+    ("delayed ACKs, in capture / in kernel", numbers.delayed_acks),
+)
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A paragraph in one of rich's styles."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict, what it is of, and why."""
+
+    verdict: str
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the answers to choose from, numbered from 1."""
+
+    asks: str
+    choices: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn with characters in columns: a ladder, a table; ``name`` says what it is."""
+
+    name: str
+    content: Text | Table
+
+
+Block = Prose | Verdict | Asked | Drawing
+
+
+@dataclass(frozen=True)
+class Page:
+    """``top`` stays in view while the ``below`` is read, which may take more than one screen.
+
+    A page with a ``pause`` shows its top alone first.
+    """
+
+    title: str
+    top: Sequence[Block] = ()
+    below: Sequence[Block] = ()
+    pause: bool = False
+
+
+def welcome(script: Workshop, without_lab: bool) -> Page:
+    """What it is, how long it takes, which keys there are."""
+    parts = [f"{len(script.incidents)} incident{'s' * (len(script.incidents) != 1)}"] if script.incidents else []
+    parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
+    blocks = [
+        Prose(
+            f"{' and '.join(parts)}, {len(script.questions)} questions; about {script.minutes} minutes with a group. "
+            "Each time: predict, run it, then see what was on the wire."
+        ),
+        Prose("Keys: a number and Enter to answer, Enter to continue, q and Enter to quit."),
+    ]
+    if without_lab:
+        recorded = "You will see committed runs, recorded on another machine and judged now."
+        blocks.append(Prose(f"WITHOUT THE LAB: nothing is run. {recorded}", STYLE["INCONCLUSIVE"]))
+    return Page("nagle-lab: the workshop", blocks)
+
+
+def story(part: Incident) -> list[Block]:
+    """An incident's title and story."""
+    return [Prose(part.scenario.title, "bold"), Prose(part.story)]
+
+
+def fix(part: Incident) -> list[Block]:
+    """The change that the second run makes."""
+    variant = part.scenario.variants[part.scenario.fixed]
+    before = part.scenario.variants[part.scenario.stalled].fixed
+    changed = [f"{name}={value}" for name, value in variant.fixed.items() if before.get(name) != value]
+    return [Prose(f"Variant {variant.name}: the same, but with {', '.join(changed)}.")]
+
+
+def question(asked: Question) -> list[Block]:
+    """A question and its numbered choices."""
+    return [Asked(asked.asks, [choice.text for choice in asked.choices])]
+
+
+def run(part: Incident, of: Run, columns: Sequence[tuple[str, Figures]], *, without_lab: bool) -> list[Block]:
+    """The verdict of a run and its figures, beside those of the run before it."""
+    what = "Committed, not run now" if without_lab else "Captures"
+    return [
+        Verdict(of.verdict, f"{of.manifest.scenario} / {of.manifest.variant}", part.programs.named(of.reason)),
+        *([Drawing("Figures", _figures(columns))] if columns else []),
+        Prose(f"{what}: {printable(shown_path(of.folder))}", "dim"),
+        *(
+            Prose(f"NOT AS EXPECTED: {printable(part.programs.named(why))}", STYLE["STALL"])
+            for why in of.contradictions
+        ),
+    ]
+
+
+def no_run(name: str, outcome: Outcome) -> list[Block]:
+    """Why there is nothing to show."""
+    return [Verdict("NO RUN", name, outcome.reason)]
+
+
+def typical_stall(part: Incident, of: Run) -> list[Block]:
+    """The ladder of a typical stall of the run; nothing where it has none."""
+    best = of.results[of.best]
+    if not best.stalls:
+        return []
+    where = of.manifest.captures[of.best].namespace
+    at = f" (recorded at the {where})" if where != of.best else ""
+    shown = ladder_of([of.capture(of.best)], best, best.stalls.typical())
+    name = f"A typical stall, frames of {of.best}.pcap{at}:"
+    return [Prose(name, "dim"), Drawing(name, ladder_text(replace(shown, ends=part.programs.ends)))]
+
+
+def both(part: Incident, before: Run, after: Run) -> list[Block]:
+    """A round before the fix and one after it, side by side; nothing where there is no such pair."""
+    drawn = before_and_after(before, after, part.programs.ends)
+    return [Drawing("Before and after the fix", drawn)] if drawn else []
+
+
+def answer(asked: Question, chosen: int) -> list[Block]:
+    """Whether the answer was right, why another was wrong, and what to remember."""
+    if chosen == asked.right:
+        return [Prose(f"You said {chosen}. Right: {asked.answer}", "bold green"), Prose(asked.lesson)]
+    why = asked.choices[chosen - 1].wrong
+    return [
+        Prose(f"You said {chosen}. The answer is {asked.right}: {asked.answer}", "bold yellow"),
+        *([Prose(why)] if why else []),
+        Prose(asked.lesson),
+    ]
+
+
+def wrong(asked: Question) -> list[Block]:
+    """Why each of the other choices is wrong."""
+    blocks: list[Block] = []
+    for number, choice in enumerate(asked.choices, 1):
+        if choice.wrong:
+            blocks += [Prose(f"Not {number}: {choice.text}", "bold"), Prose(choice.wrong)]
+    return blocks
+
+
+def mystery(part: Mystery, result: Result) -> list[Block]:
+    """A capture's story and some of its packets, without a word on what they are."""
+    return [Prose(part.story), Drawing("Some packets of the capture", ladder_text(_ladder(part, result)))]
+
+
+def marked(part: Mystery, result: Result) -> list[Block]:
+    """The same packets; the stall among them is marked, or else a typical one takes their place."""
+    if not result.stalls:
+        return [Drawing("The same packets", ladder_text(_ladder(part, result)))]
+    first, last = part.frames
+    here = (of for of in result.stalls if of.connection == 0 and first <= of.trigger_frame < of.release_frame <= last)
+    stall = next(here, None)
+    shown = _ladder(part, result, stall) if stall else ladder_of([part.capture], result, result.stalls.typical())
+    return [Drawing("The stall", ladder_text(shown))]
+
+
+def diagnosis(part: Mystery, result: Result) -> list[Block]:
+    """What the analysis of a mystery says."""
+    file = Path(*part.capture.parts[-3:])
+    causes = ", ".join(
+        f"{silence.count} × {cause.replace('_', ' ')} ({silence.total_ms / silence.count:.0f} ms each)"
+        for cause, silence in sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
+    )
+    return [
+        Verdict(result.verdict, str(file), result.reason),
+        Prose(f"Idle gaps of 20 ms and more: {causes or 'none'}."),
+    ]
+
+
+def score(right: int, asked: int, left: bool) -> Page:
+    """How many answers were right."""
+    further = "Further reading: docs/workshop/handout.md, and docs/README.md for the rest."
+    return Page("left early" if left else "the end", [Prose(f"Score: {right} of {asked}", "bold"), Prose(further)])
+
+
+def _figures(columns: Sequence[tuple[str, Figures]]) -> Table:
+    """The figures of one run, or of two side by side."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name, _ in columns:
+        table.add_column(name, justify="right")
+    for heading, figure in _ROWS:
+        table.add_row(Text(heading, "dim"), *(figure(figures) for _, figures in columns))
+    return table
+
+
+def _ladder(part: Mystery, result: Result, stall: Stall | None = None) -> Ladder:
+    (excerpt,) = excerpts([part.capture], [Window(result.connections[0], *part.frames)])
+    return ladder(excerpt.connection, excerpt.steps, stall)

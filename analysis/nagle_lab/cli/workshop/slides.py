@@ -1,0 +1,128 @@
+"""The workshop as slides: one HTML file, of the same texts, runs and ladders as the pages on the terminal."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from itertools import groupby
+
+from jinja2 import PackageLoader
+from markupsafe import Markup
+from rich.console import Console
+from rich.segment import Segment
+
+from nagle_lab.cli.workshop import pages
+from nagle_lab.cli.workshop.pages import Block, Drawing, Prose
+from nagle_lab.cli.workshop.screens import WIDTH
+from nagle_lab.cli.workshop.script import MYSTERIES, Incident, Question, Workshop
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments.trials import Outcome
+from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.reports.html.template import ENVIRONMENT
+from nagle_lab.runs.figures import Figures
+from nagle_lab.runs.run import Run
+
+Stored = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, Outcome]]
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One slide; ``kind`` is "title", "question", "answer" or "run"."""
+
+    kind: str
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Characters of a drawing that are written together: where they begin, and their style's words."""
+
+    line: int
+    column: int
+    text: str
+    style: str
+
+    @property
+    def end(self) -> int:
+        """The column behind the last character."""
+        return self.column + len(self.text)
+
+
+def slides_page(script: Workshop, stored: Stored) -> str:
+    """A whole document; NagleLabError where a committed run cannot be judged."""
+    slides = list(_slides(script, stored))
+    environment = ENVIRONMENT.overlay(loader=PackageLoader("nagle_lab.cli.workshop", "."))
+    style, code = ((files(__package__) / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    return environment.get_template("slides.html.j2").render(
+        slides=slides,
+        drawn=drawn,
+        style=Markup(style),
+        style_hash=_hash(style),
+        script=Markup(code),
+        script_hash=_hash(code),
+    )
+
+
+def drawn(drawing: Drawing) -> list[Piece]:
+    """The characters of a drawing, as a terminal of 78 columns shows them; blanks are left out."""
+    terminal = Console(width=WIDTH, force_terminal=True, highlight=False, markup=False, emoji=False)
+    pieces: list[Piece] = []
+    for number, line in enumerate(terminal.render_lines(drawing.content, pad=False)):
+        column = 0
+        for segment in Segment.simplify(line):
+            for blank, letters in groupby(segment.text, str.isspace):
+                text = "".join(letters)
+                if not blank:
+                    pieces.append(Piece(number, column, text, str(segment.style or "").replace("none", "")))
+                column += len(text)
+    return pieces
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _slides(script: Workshop, stored: Stored) -> Iterator[Slide]:
+    parts = [incident.scenario.name for incident in script.incidents] + [MYSTERIES] * bool(script.mysteries)
+    about = f"{', '.join(parts)}: {len(script.questions)} questions, about {script.minutes} minutes"
+    yield Slide("title", "Nagle's algorithm and delayed ACKs", [Prose(about)])
+    for incident in script.incidents:
+        yield from _of_incident(incident, stored)
+    for number, mystery in enumerate(script.mysteries, 1):
+        title, result = f"Mystery {number} of {len(script.mysteries)}", analyze(mystery.capture)
+        asked = [*pages.mystery(mystery, result), *pages.question(mystery.question)]
+        yield Slide("question", title, asked)
+        answer = [*_answer(mystery.question), *pages.diagnosis(mystery, result)]
+        yield Slide("answer", title, [*pages.marked(mystery, result), *answer])
+
+
+def _of_incident(incident: Incident, stored: Stored) -> Iterator[Slide]:
+    scenario, title = incident.scenario, f"Incident {incident.number}: {incident.scenario.name}"
+    columns: list[tuple[str, Figures]] = []
+    before, after = (_judged(incident, name, stored, columns) for name in (scenario.stalled, scenario.fixed))
+    yield Slide("title", title, pages.story(incident))
+    yield Slide("question", title, pages.question(incident.stalled))
+    yield Slide("answer", title, [*pages.typical_stall(incident, before), *_answer(incident.stalled)])
+    yield Slide("answer", title, pages.wrong(incident.stalled))
+    yield Slide("run", title, pages.run(incident, before, columns[:1], without_lab=True))
+    title = f"{title}, the fix"
+    yield Slide("question", title, [*pages.fix(incident), *pages.question(incident.fixed)])
+    yield Slide("answer", title, [*pages.both(incident, before, after), *_answer(incident.fixed)])
+    yield Slide("answer", title, pages.wrong(incident.fixed))
+    yield Slide("run", title, pages.run(incident, after, columns, without_lab=True))
+
+
+def _judged(incident: Incident, name: str, stored: Stored, columns: list[tuple[str, Figures]]) -> Run:
+    run, outcome = stored(incident.scenario, incident.scenario.variants[name], incident.settings)
+    if run is None or run.contradictions or outcome.figures is None:
+        name = f"{incident.scenario.name} {name}"
+        raise NagleLabError(f"the committed run of {name} cannot be shown: {outcome.reason}; restore captures/")
+    columns.append((name, outcome.figures))
+    return run
+
+
+def _answer(asked: Question) -> list[Block]:
+    return [Prose(f"{asked.right}: {asked.answer}", "bold green"), Prose(asked.lesson)]
