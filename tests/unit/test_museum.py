@@ -5,11 +5,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments import museum
-from nagle_lab.experiments.museum import ECOSYSTEMS, MUSEUM, exhibits
+from nagle_lab.experiments.museum import ECOSYSTEMS, MUSEUM, Outcome, Shown, exhibits
+from nagle_lab.reports.museum import museum_page
 
 EVERY = exhibits()
 HALVES = [(exhibit, half) for exhibit in EVERY for half in (exhibit.bad, exhibit.good)]
@@ -31,6 +33,21 @@ def test_bad_and_good_differ():
         assert (bad.version, bad.setting) != (good.version, good.setting), exhibit.name
         assert (bad.run, bad.install) != (good.run, good.install), exhibit.name
         assert not bad.one_write, f"{exhibit.name}: two writes stall"
+
+
+def test_it_is_said_how_the_first_release_that_stalls_is_known():
+    for exhibit in EVERY:
+        assert bool(exhibit.since) == bool(exhibit.since_by), exhibit.name
+
+
+@pytest.mark.parametrize(
+    ("since", "by", "said"),
+    [("1.0 or earlier", "source", " Since 1.0 or earlier (by its source). "), ("1.0", "run", " Since 1.0. ")],
+)
+def test_the_page_says_where_only_the_source_of_a_release_was_read(since, by, said):
+    exhibit = msgspec.structs.replace(EVERY[0], since=since, since_by=by, thread="")
+    shown = Shown(exhibit, Outcome(exhibit.bad, None, "not run"), Outcome(exhibit.good, None, "not run"))
+    assert said in museum_page([shown])
 
 
 @pytest.mark.parametrize(("exhibit", "half"), HALVES, ids=IDS)

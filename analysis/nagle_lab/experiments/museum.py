@@ -47,7 +47,7 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_by: Role
     what: Text
     why: Text
-    since: str
+    since: str  # the first release known to stall; "": not known
     latest: bool  # whether the newest release stalls
     thread: str
     remedy: Text
@@ -56,6 +56,7 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bad: Half
     good: Half
     shared: list[Text] = []  # programs of museum/shared that it uses
+    since_by: Literal["", "run", "source"] = ""  # how ``since`` is known; "": it is not
 
     @property
     def name(self) -> str:

@@ -89,7 +89,9 @@ def _page(shown: Sequence[Shown]) -> Iterator[str]:
     yield ""
     yield (
         "*Stalled* is the share of the exchanges of the bad half. *Held by* is the end of the connection whose "
-        "Nagle's algorithm waited for the other's delayed ACK. [How to add an exhibit](../museum/README.md)."
+        "Nagle's algorithm waited for the other's delayed ACK. *Since* names the first release known to stall, "
+        "*or earlier* where no older one could be tried; it was run, or, where that is said, its source was read. "
+        "[How to add an exhibit](../museum/README.md)."
     )
     for ecosystem in ECOSYSTEMS:
         ones = [one for one in shown if one.exhibit.ecosystem == ecosystem]
@@ -126,6 +128,7 @@ def _half(half: Half) -> str:
 
 def _about(one: Shown) -> Iterator[str]:
     e = one.exhibit
-    since = f" Since {escaped(e.since)}." if e.since else ""
+    by = " (by its source)" if e.since_by == "source" else ""
+    since = f" Since {escaped(e.since)}{by}." if e.since else ""
     thread = f" [Thread]({e.thread})." if e.thread else ""
     yield f"- **{escaped(e.what)}**: {escaped(e.why)}{since}{thread} *What its users can do:* {escaped(e.remedy)}"

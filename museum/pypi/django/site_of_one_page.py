@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.urls import path
 
 django.conf.settings.configure(
-    ALLOWED_HOSTS=["127.0.0.1"],
+    ALLOWED_HOSTS=["localhost"],
     MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
     ROOT_URLCONF="site_of_one_page",
     SECRET_KEY="not a secret",
@@ -20,7 +20,7 @@ def page(request):
     return HttpResponse("x" * 300, content_type="text/plain")
 
 
-urlpatterns = [path("", page)]
+urlpatterns = [path("page.txt", page)]
 
 if __name__ == "__main__":
     from django.core.management import execute_from_command_line

@@ -5,34 +5,23 @@ import subprocess
 import sys
 import time
 
+from answers import Answers
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TMessageType, TType
-from thrift.transport.TTransport import TMemoryBuffer
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
 
 ADDRESS = ("127.0.0.1", 9090)
 
 
-def call():
-    """answer(7), as bytes that can be sent in one write."""
-    message = TMemoryBuffer()
-    protocol = TBinaryProtocol(message)
-    protocol.writeMessageBegin("answer", TMessageType.CALL, 1)
-    protocol.writeFieldBegin("question", TType.I32, 1)
-    protocol.writeI32(7)
-    protocol.writeFieldStop()
-    return message.getvalue()
-
-
-def read(connection, length):
-    return connection.recv(length, socket.MSG_WAITALL)
-
-
 def ask():
-    with socket.create_connection(ADDRESS) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(30):
-            connection.sendall(call())
-            assert read(connection, 4 + 4 + len("answer") + 4 + 3 + 4 + 1)[-5:] == b"\0\0\0*\0"
+    """Call through a buffered transport: one write per call."""
+    connection = TSocket(*ADDRESS)
+    connection.open()
+    connection.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client = Answers.Client(TBinaryProtocol(TBufferedTransport(connection)))
+    for _ in range(30):
+        assert client.answer(7) == 42
+    connection.close()
 
 
 def wait_for(server):

@@ -1,0 +1,3 @@
+# ruff: noqa
+# fmt: off
+__all__ = ['ttypes', 'Answers']
