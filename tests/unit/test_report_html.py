@@ -244,6 +244,15 @@ def test_an_axis_is_one_scale_and_its_breaks_say_what_they_leave_out(times, brea
     assert breaks is None or len(measured(drawn).breaks) == breaks
 
 
+@pytest.mark.parametrize("name", ["client-held", "zero-window"])
+def test_ladders_of_other_captures_are_true_to_time(name):
+    shown = shown_at(REFERENCE.parent / "lookalikes" / name / "client.pcap.gz").examples
+    ladders = [of for _, of in shown.stalls] + [of for of in (shown.exchange,) if of]
+    assert ladders
+    for of in ladders:
+        true_to_time(ladder_drawing(of), [row.ns for row in of.rows])
+
+
 def test_ladders_side_by_side_are_on_one_scale():
     stalled, clean = shown_at(STALLED).examples.typical, shown_at(CLEAN).examples.exchange
     assert stalled and clean
