@@ -43,7 +43,7 @@ def tip(page: Page) -> str | None:
 
 
 def late(stall) -> str:
-    return f"svg.ladder .seg.late[data-frame='{stall.ack_frame}']"
+    return f"svg.ladder .seg.late[data-frame='{stall.ack_frame}'] .hit"
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE])
@@ -82,6 +82,19 @@ def test_nothing_drawn_is_cut_off(browser, report):
         assert beyond == []
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_table_that_is_cut_off_shows_that_it_goes_on(browser, report, dark):
+    """What is wider than a phone scrolls in a box of its own, with a shadow at the edge; nothing else is as wide."""
+    browser.open(report, *PHONE, dark=dark)
+    outside = "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, svg'))"
+    assert browser.js(f"{outside}.filter((e) => e.getBoundingClientRect().right > innerWidth).length") == 0
+    boxes = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.js(f"{boxes}.length") >= 1
+    assert browser.js(f"{boxes}.every((e) => getComputedStyle(e).overflowX === 'auto')")
+    attached = browser.js(f"{boxes}.map((e) => getComputedStyle(e).backgroundAttachment)")
+    assert set(attached) == {"local, local, scroll, scroll"}
+
+
 def test_pointing_at_a_segment_tells_its_frame_and_lights_it_up_elsewhere(browser, report, stall):
     browser.open(report, *WIDE)
     assert tip(browser) is None
@@ -103,7 +116,7 @@ def test_a_mark_of_a_plot_tells_its_frame(browser, report, stall):
 def test_a_tip_lies_inside_the_window(browser, report):
     for size in (WIDE, PHONE):
         browser.open(report, *size)
-        for selector in ("svg.ladder .seg", "svg.chart .mark"):
+        for selector in ("svg.ladder .seg .hit", "svg.chart .mark"):
             browser.hover(selector)
             box = browser.js(
                 "(({left, top, right, bottom}) => [left, top, right, bottom])(tip.getBoundingClientRect())"

@@ -19,7 +19,7 @@ from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.trials import Outcome, attempt, outcome_of
 from nagle_lab.lab.scenario import Claim, Scenario
 from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports.matrix import markdown, show_matrix
+from nagle_lab.reports.matrix import claim_in_words, heading, markdown, show_matrix
 from nagle_lab.reports.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians
 from nagle_lab.runs.run import judge
@@ -334,7 +334,7 @@ def test_the_command_prints_tables_on_stdout_and_a_line_per_run_on_stderr(run, r
     content = json.loads(files[0].read_text())
     assert content["scenarios"][0]["variants"][0]["runs"][0]["verdict"] == "STALL"
     assert content["cpus"] and content["versions"]["kernel"]
-    assert files[1].read_text().startswith("# The matrix")
+    assert files[1].read_text().startswith("# Matrix: every variant of nginx-static\n")
 
 
 def test_ctrl_c_ends_with_what_is_done(run, monkeypatch):
@@ -371,3 +371,18 @@ def test_the_run_is_judged_and_stored(monkeypatch, nginx, tmp_path):
     made = trials.make_run(nginx, nginx.variant("nodelay-off"), {}, tmp_path, lambda stage: None)
     assert done == [made]
     assert math.isclose(figures_of(made).stalled_share, 1.0)
+
+
+def test_a_unit_is_said_once():
+    """In the words of a measure, or behind its figure."""
+    rate = structs.replace(CLAIM, measure="requests_per_s")
+    said = [claim_in_words(weigh(claim, {"nodelay-off": FIGURES})) for claim in (rate, CLAIM)]
+    assert (said[0].figure, said[0].what) == ("2,358", "requests per second, nodelay-off")
+    assert said[1].figure.endswith(" ms") and said[1].what == "mean time of a request, nodelay-off"
+
+
+def test_the_heading_names_what_was_run():
+    several = [find_scenario(name) for name in ("redis-proxy", "nginx-static", "node-keepalive")]
+    assert heading(plan(several[:1], 1)) == "Matrix: every variant of redis-proxy"
+    assert heading(plan(several[:2], 1)) == "Matrix: every variant of redis-proxy and nginx-static"
+    assert heading(plan(several, 1)).endswith("redis-proxy, nginx-static and node-keepalive")

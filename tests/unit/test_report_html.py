@@ -3,6 +3,8 @@
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -30,7 +32,9 @@ from nagle_lab.reports.html import report_page, shown_at, shown_capture
 from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff_plot, distribution_plot, variant_plot
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
-from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text
+from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
+from nagle_lab.reports.html.time_axis import common_scale
+from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge
 from support.run_folders import change
@@ -94,7 +98,9 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
     for known in (run.results["server"].source.sha256, run.manifest.versions.kernel, "tcp_autocorking"):
         assert known in said
     assert all(about.sha256 in said for about in run.manifest.files.values())
-    assert run.results["server"].summary.remedy in said
+    remedy = run.results["server"].summary.remedy
+    assert remedy and remedy.replace("`", "") in said and "`" not in said[: said.index("segment by segment")]
+    assert "<code>ip route … quickack 1</code>" in page
 
 
 def test_every_stall_shown_has_its_three_frames_marked_once(page):
@@ -147,40 +153,141 @@ def test_drawings_are_well_formed_and_take_the_pages_colours(page):
         assert names <= set(re.findall(r"--(\w+):", block[: block.index("}")]))
 
 
-def test_time_is_to_scale():
+NS = {"µs": 10**3, "ms": 10**6, "s": 10**9}
+BROKEN = 24  # units of a drawing that a break mark takes
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What can be measured in the drawing of a ladder: arrows, ticks (ns → place) and breaks (place → ns)."""
+
+    arrows: list[float]
+    ticks: dict[float, float]
+    breaks: dict[float, int]
+    bar: float | None  # units per ns of the bar that shows the scale
+
+    def left_out(self, above: float, below: float) -> list[int]:
+        return [ns for y, ns in self.breaks.items() if above < y < below]
+
+    def scale(self) -> float:
+        """Units per ns, as ticks and the scale bar have it: the same everywhere."""
+        scales = [
+            (y2 - y1) / (ns2 - ns1)
+            for (ns1, y1), (ns2, y2) in pairwise(self.ticks.items())
+            if not self.left_out(y1, y2)
+        ]
+        scales += [self.bar] if self.bar else []
+        assert scales and scales == pytest.approx([scales[0]] * len(scales), rel=1e-3)
+        return scales[0]
+
+
+def measured(drawn: str) -> Measured:
+    root = ElementTree.fromstring(drawn)
+    unit = NS[next(e.text for e in root.iter("text") if e.text in NS)]
+    bar = re.search(r'v([\d.]+)M[^>]*class="bar axis"', drawn)
+    lasts = re.search(r">scale bar: (\d+) (\S+)<", drawn)
+    breaks = [g for g in root.iter("g") if g.get("class") == "break"]
+    return Measured(
+        [float(e.get("y1", "")) for e in root.iter("line") if e.get("class") == "arrow"],
+        {float(e.text) * unit: float(e.get("y")) - 5 for e in root.iter("text") if "tick" in e.get("class", "")},
+        {float(g[0].get("y", "")) + 5: int(g.get("data-ns", "")) for g in breaks},
+        float(bar[1]) / (int(lasts[1]) * NS[lasts[2]]) if bar and lasts else None,
+    )
+
+
+def true_to_time(drawn: str, times: Sequence[int]) -> float:
+    """Every arrow is at its moment, but for the time that breaks between two say they leave out; gives the scale."""
+    of = measured(drawn)
+    scale = of.scale()
+    assert len(of.arrows) == len(times)
+    for (y1, y2), (ns1, ns2) in zip(pairwise(of.arrows), pairwise(times), strict=True):
+        out = of.left_out(y1, y2)
+        assert y2 - y1 == pytest.approx(scale * (ns2 - ns1 - sum(out)) + BROKEN * len(out), abs=0.2, rel=1e-3)
+    return scale
+
+
+def drawn_at(*times: int) -> str:
+    connection = analyze(STALLED / "server.pcap").connections[0]
+    return ladder_drawing(ladder(connection, [Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)]))
+
+
+def test_every_arrow_is_at_its_moment():
     run = judge(STALLED)
     result = run.results["server"]
     stall = result.stalls.typical()
-    rows = ladder_of([run.folder / "server.pcap"], result, stall).rows
-    drawn = ladder_drawing(ladder_of([run.folder / "server.pcap"], result, stall))
-    leaders = [
-        tuple(map(float, m)) for m in re.findall(r'd="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)" class="leader"', drawn)
-    ]
-    assert len(leaders) == len(rows)
-    top, bottom = leaders[0][0], leaders[-1][0]
-    span = rows[-1].ns
-    for (exact, _), row in zip(leaders, rows, strict=True):
-        assert exact == pytest.approx(top + (bottom - top) * row.ns / span, abs=0.02)
-    assert all(b - a >= 42 - 0.02 for (_, a), (_, b) in pairwise(leaders))
+    of = ladder_of([run.folder / "server.pcap"], result, stall)
+    drawn = ladder_drawing(of)
+    scale = true_to_time(drawn, [row.ns for row in of.rows])
     wait = re.search(r'y="([\d.]+)" width="6" height="([\d.]+)" class="scaled"', drawn)
-    assert wait and float(wait[2]) == pytest.approx((bottom - top) * stall.wait_ms * 1e6 / span, abs=0.05)
+    (out,) = measured(drawn).left_out(float(wait[1]), float(wait[1]) + float(wait[2]))
+    assert float(wait[2]) == pytest.approx(
+        scale * (of.row("late ACK").ns - of.row("trigger").ns - out) + BROKEN, abs=0.2
+    )
+    assert f"{stall.wait_ms:.1f} ms left out" in drawn
+
+
+@pytest.mark.parametrize(
+    ("times", "breaks"),
+    [
+        ((0, 10_000_000, 40_000_000, 43_000_000), 0),
+        ((0, 36_200, 51_400, 63_200), 0),
+        ((0, 270_000, 43_800_000), 1),
+        ((0, 208_000, 43_813_000, 43_816_000, 43_969_000), 3),
+        ((0, 3_000, 2_500_000_000, 2_500_004_000), 1),
+        (tuple(i * i * 1_000_000 for i in range(16)), None),
+    ],
+)
+def test_an_axis_is_one_scale_and_its_breaks_say_what_they_leave_out(times, breaks):
+    drawn = drawn_at(*times)
+    true_to_time(drawn, times)
+    assert drawn.count(" left out</text>") == len(measured(drawn).breaks)
+    assert breaks is None or len(measured(drawn).breaks) == breaks
+
+
+@pytest.mark.parametrize("name", ["client-held", "zero-window"])
+def test_ladders_of_other_captures_are_true_to_time(name):
+    shown = shown_at(REFERENCE.parent / "lookalikes" / name / "client.pcap.gz").examples
+    ladders = [of for _, of in shown.stalls] + [of for of in (shown.exchange,) if of]
+    assert ladders
+    for of in ladders:
+        true_to_time(ladder_drawing(of), [row.ns for row in of.rows])
+
+
+def test_ladders_side_by_side_are_on_one_scale():
+    stalled, clean = shown_at(STALLED).examples.typical, shown_at(CLEAN).examples.exchange
+    assert stalled and clean
+    both = common_scale([stalled, clean])
+    scales = [true_to_time(ladder_drawing(of, both), [row.ns for row in of.rows]) for of in (stalled, clean)]
+    assert scales[0] == pytest.approx(scales[1], rel=1e-3)
+    assert measured(ladder_drawing(stalled, both)).breaks and not measured(ladder_drawing(clean, both)).breaks
+
+
+def test_a_page_of_a_comparison_has_one_scale(run, tmp_path):
+    out = tmp_path / "out.html"
+    run("compare", STALLED, CLEAN, "--html", out)
+    ladders = re.findall(r'<svg class="ladder".*?</svg>', out.read_text(), re.DOTALL)
+    scales = [measured(drawn).scale() for drawn in ladders]
+    assert len(scales) == 4 and scales == pytest.approx([scales[0]] * 4, rel=1e-3)
+
+
+def test_the_ladder_of_the_screen_says_that_it_is_not_to_scale():
+    connection = analyze(STALLED / "server.pcap").connections[0]
+    times = (0, 300_000, 20_300_000, 3_020_300_000)
+    steps = [Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)]
+    head, _, *rows = ladder_text(ladder(connection, steps)).plain.splitlines()
+    assert head.endswith("not to scale")
+    assert [row.partition("▶│")[2].strip() for row in rows] == ["", "", "+20.0 ms", "+3.0 s"]
 
 
 def test_the_unit_fits_and_a_clock_set_back_stands_still():
-    connection = analyze(STALLED / "server.pcap").connections[0]
-
-    def drawn(*times: int) -> str:
-        return ladder_drawing(ladder(connection, [Step(i, ns, True, 1, "ACK", 0, 0) for i, ns in enumerate(times)]))
-
     for times, unit, last in (
-        ((0, 15_000), "µs", "15.0"),
-        ((5, 2_000_005), "ms", "2.000"),
-        ((0, 5 * 10**9), "s", "5.000"),
+        ((0, 15_000), "µs", "15.0 µs"),
+        ((5, 2_000_005), "ms", "2.000 ms"),
+        ((0, 5 * 10**9), "s", "5.000 s"),
     ):
-        assert f">{unit}</text>" in drawn(*times) and f">{last}</text>" in drawn(*times)
-    places = [float(y) for y in re.findall(r'd="M46 ([-\d.]+)L', drawn(0, 10**6, 3, 2 * 10**6))]
-    assert places == [108, 323, 323, 538]
-    assert drawn(7, 7) and drawn(7, 3) and drawn(7)
+        assert f">{unit}</text>" in drawn_at(*times) and f">{last}</tspan>" in drawn_at(*times)
+    assert measured(drawn_at(0, 10**6, 3, 2 * 10**6)).arrows == [108, 323, 323, 538]
+    assert drawn_at(7, 7) and drawn_at(7, 3) and drawn_at(7)
 
 
 def test_rows_lie_as_near_to_their_time_as_they_can():
@@ -322,6 +429,21 @@ def test_what_is_not_markup_is_text(value):
     assert made.isprintable() and made.count("<") == 2
 
 
+def test_backticks_make_code_and_nothing_else():
+    assert with_code("set `a < b`, not `c") == "set <code>a &lt; b</code>, not `c"
+    assert with_code(f"`{EVIL}`") == f"<code>{text(EVIL)}</code>"
+
+
+def test_the_footer_speaks_of_segments_only_where_there_are_some(page):
+    def footer(of: str) -> str:
+        return of[of.index("<footer>") : of.index("</footer>")]
+
+    assert "Point at a segment" in footer(page)
+    piped = report_page([shown_capture(analyze(STALLED / "server.pcap"), Examples())])
+    assert "Point at a mark of a plot" in footer(piped) and "segment" not in footer(piped)
+    assert "Point at" not in footer(report_page([], [("a.pcap", "no capture")]))
+
+
 def test_a_template_that_asks_for_what_is_not_there_fails():
     with pytest.raises(UndefinedError):
         ENVIRONMENT.from_string("{{ missing }}").render()
@@ -359,7 +481,7 @@ def test_a_comparison_has_gains_differences_and_both_ladders(run, tmp_path):
     assert run("compare", STALLED, CLEAN, "--html", out)[0] == 0
     page = out.read_text()
     tree = Tree(page)
-    assert page.count("none stalls any more") == 1 and "TCP_NODELAY" in page
+    assert page.count("no stalls (was 100%)") == 1 and "TCP_NODELAY" in page
     assert len(tree.of("article")) == 2 and tree.of("g", "trigger")
 
 
@@ -428,6 +550,17 @@ def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
     drawn = distribution_plot([Durations("exchanges", histogram, spread)], "x")
     for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
         assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
+
+
+def test_bars_of_a_distribution_are_as_wide_as_their_bins():
+    edges = [10 ** (place / 20) for place in (0, 1, 2, 20, 21)]
+    bins = [(edges[0], edges[1], 1), (edges[1], edges[2], 2), (edges[3], edges[4], 1)]
+    drawn = distribution_plot([Durations("x", Histogram(4, 1.0, bins), Spread(1.0, 1.2, 10.0, 10.0))], "x")
+    shapes = re.findall(r'<g class="mark".*?<path d="([^"]*)"', drawn, re.DOTALL)
+    at = [sorted({float(x) for x in re.findall(r"[ML] ([\d.]+)", shape)}) for shape in shapes]
+    widths = [right - left for left, right in at]
+    assert len(widths) == 3 and widths == pytest.approx([widths[0]] * 3, rel=1e-3)
+    assert at[2][0] - at[0][0] == pytest.approx(20 * widths[0], rel=1e-3)
 
 
 def test_variants_of_any_span_have_an_axis_to_read():

@@ -132,7 +132,7 @@ def comparison(subjects: Sequence[Subject]) -> Comparison:
 def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
     """How ``value`` stands to ``first``."""
     if first is None or value is None:
-        words = "none any more" if first is not None and quantity.name.startswith("wait_") else ""
+        words = f"none (was {first:,.1f})" if first is not None and quantity.name.startswith("wait_") else ""
         return Gain(None, None, words)
     ratio, difference = (value / first if first else None), value - first
     if quantity.name == "stalled_share":
@@ -142,7 +142,7 @@ def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
 
 def _points(first: float, value: float) -> str:
     if first and not value:
-        return "none stalls any more"
+        return f"no stalls (was {100 * first:.3g}%)"
     points = round(100 * (value - first), 1)
     return f"{abs(points):g} points {'less' if points < 0 else 'more'}" if points else _SAME
 
@@ -154,7 +154,7 @@ def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
     if not first or not value:
         if quantity.unit:  # a time or rate is not zero, but less than the load tool shows
             return "", ""
-        return (f"none any more ({first:,.4g} before)" if first else f"{value:,.4g} where there was none"), ""
+        return f"{value:,.0f} (was {first:,.0f})", ""
     if abs(value - first) <= quantity.noise * first:
         return _ABOUT_THE_SAME, ""
     word, times, sign = (quantity.less, "÷", "−") if value < first else (quantity.more, "×", "+")

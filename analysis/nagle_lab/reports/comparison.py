@@ -9,12 +9,13 @@ from rich.text import Text
 from nagle_lab.errors import printable
 from nagle_lab.experiments.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
 from nagle_lab.reports.markdown import escaped, table
-from nagle_lab.reports.numbers import NONE, number, ratio, share, thousands
+from nagle_lab.reports.numbers import NONE, number, ratio, request_time, share, thousands
 from nagle_lab.reports.terminal import STYLE, ruled_table
 
 BESIDE = 3  # subjects beside the first in one table of the screen
 _MOST = 24  # differences on the screen; a page has them all
 _TWO_DECIMALS = {"packets_per_request", "wire_bytes_per_payload_byte"}
+_REQUEST_TIMES = {"request_p50_ms", "request_p99_ms"}
 _COUNTS = {"delayed_acks", "kernel_delayed_acks"}
 _IN_A_SENTENCE = {  # figure → what follows its gain
     "stalled_share": "",
@@ -127,6 +128,8 @@ def _value(quantity: Quantity, value: float | None) -> str:
         return share(value)
     if quantity.name in _COUNTS:
         return thousands(value)
+    if quantity.name in _REQUEST_TIMES:
+        return request_time(value)
     return ratio(value) if quantity.name in _TWO_DECIMALS else number(value)
 
 

@@ -1,4 +1,8 @@
-"""The ladder diagram for the terminal: client left, server right, time downwards."""
+"""The ladder diagram for the terminal: client left, server right, time downwards.
+
+A line for each segment, whatever the time between two: the diagram says that it is not to scale, and behind a segment
+that comes long after the one above, how long. The wait of a stall is a break between two lines.
+"""
 
 from collections.abc import Iterator
 
@@ -8,6 +12,7 @@ from nagle_lab.evidence.ladder import Ladder, Row
 
 _INSIDE = 38  # columns between the two ends
 _LEFT = 20  # columns of frame number and time
+_LONG = 10**6  # ns: so long after the one above, a segment says so
 _STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
@@ -19,19 +24,26 @@ def ladder_text(ladder: Ladder) -> Text:
 def _lines(ladder: Ladder) -> Iterator[Text]:
     client, server = str(ladder.connection.client), str(ladder.connection.server)
     left, right = ladder.ends
-    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(_INSIDE + 2 - len(right))}{right}", style="dim")
+    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(_INSIDE + 2 - len(right))}{right}  not to scale", style="dim")
     width = max(_INSIDE + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
+    before = ladder.rows[0]
     for row in ladder.rows:
+        later = row.ns - before.ns
         if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
             for words in (f"{wait}: {holds},", delays):
                 yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
-        yield _arrow(row, dim=ladder.stall is not None and not row.part)
+            later = 0  # the wait has been said
+        yield _arrow(row, later, dim=ladder.stall is not None and not row.part)
+        before = row
 
 
-def _arrow(row: Row, *, dim: bool) -> Text:
+def _arrow(row: Row, later: int, *, dim: bool) -> Text:
     style, label, width = _STYLES[row.part], f" {row.label} ", _INSIDE - 1
     line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
     text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")
-    return text.append(line, style=style).append("│").append(f"  {row.part}", style=style)
+    text.append(line, style=style).append("│  ")
+    if later >= _LONG:
+        text.append(f"+{later / 1e6:.1f} ms " if later < 10**9 else f"+{later / 1e9:.1f} s ", style="dim")
+    return text.append(row.part, style=style)

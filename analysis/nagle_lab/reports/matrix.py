@@ -28,6 +28,7 @@ _HEADINGS = (
 )
 _NARROW = 100  # up to this many columns of the screen every one counts
 _WORDS = 2  # columns of words; those after them are figures
+_RATE = "per s"  # the words of such a measure say so
 _MARKS = {Mark.REPRODUCED: "bold green", Mark.PARTLY: "bold yellow", Mark.NOT: "bold red", Mark.UNKNOWN: "dim"}
 COLUMNS = (
     "variant", "verdict", "as expected", "stalled", "wait, ms (p50 / p99)", "requests per s", "packets per request",
@@ -128,7 +129,15 @@ def _span(span: tuple[float, float]) -> str:
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return f"{number(value)} {unit}".rstrip() if value is not None else NONE
+    if value is None:
+        return NONE
+    return number(value) if unit in ("", _RATE) else f"{number(value)} {unit}"
+
+
+def heading(matrix: Matrix) -> str:
+    """What was run: the scenarios by name, each with every variant."""
+    *names, last = dict.fromkeys(row.scenario.name for row in matrix.rows)
+    return f"Matrix: every variant of {', '.join(names)}{' and ' if names else ''}{last}"
 
 
 def summary(matrix: Matrix) -> str:
@@ -157,7 +166,7 @@ def markdown(matrix: Matrix) -> str:
     """A page of the same tables."""
     options = f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
     written = f"Written by `nagle-lab matrix{options}`, never by hand. {machine(matrix)}"
-    lines = ["# The matrix: every scenario and variant, run", "", written, "", PREAMBLE]
+    lines = [f"# {heading(matrix)}", "", written, "", PREAMBLE]
     for scenario, rows in matrix.by_scenario():
         lines += ["", f"## {scenario.name}", "", scenario.title, ""]
         lines += markdown_table(COLUMNS, (map(_cell, cells(row)) for row in rows), range(_WORDS))

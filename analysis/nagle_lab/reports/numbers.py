@@ -11,8 +11,8 @@ _CAUSES = {
     "nagle_delayed_ack": "Nagle × delayed ACK",
     "nagle_round_trip": "Nagle × round trip",
     "delayed_ack": "delayed ACK alone",
-    "server_think": "server was thinking",
-    "client_think": "client was thinking",
+    "server_think": "server processing",
+    "client_think": "client processing",
     "window": "window closed",
     "round_trip": "round trip",
 }
@@ -53,13 +53,18 @@ def percentiles(spread: "Spread", *which: str) -> str:
     return ", ".join(f"{name} {getattr(spread, name):.2f}" for name in which) + " ms"
 
 
+def request_time(ms: float | None) -> str:
+    """Time of a request, ms, as the load tool saw it: ab prints whole milliseconds."""
+    return "< 1" if ms == 0 else number(ms)
+
+
 def request_median(figures: "Figures") -> str:
-    """Median time of a request, ms, as the load tool saw it: ab prints whole milliseconds."""
-    return "< 1" if figures.p50_ms == 0 else number(figures.p50_ms)
+    """Median time of a request, ms, as the load tool saw it."""
+    return request_time(figures.p50_ms)
 
 
 def cause_name(cause: str) -> str:
-    """What ended a silence, in words."""
+    """The cause of an idle gap, in words."""
     return _CAUSES.get(cause, cause)
 
 

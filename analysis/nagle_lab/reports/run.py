@@ -40,7 +40,7 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
     m, w = run.manifest, run.witnesses
     v, load, option, times = m.versions, w.load, w.option, w.load.percentiles_ms
     effect = f"{option.demanded!r} {'in effect' if option.in_effect else 'NOT in effect'}" if option else ""
-    percentiles = ", ".join(f"p{p} {times[p]:.1f} ms" for p in ("50", "95", "99") if p in times)
+    percentiles = ", ".join(f"p{p} {_load_ms(times[p])}" for p in ("50", "95", "99") if p in times)
     mtus = sorted({capture.mtu for capture in m.captures.values() if capture.mtu is not None})
     control = sorted({namespace.congestion_control for namespace in m.namespaces.values()})
     return [
@@ -59,6 +59,11 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
             f"mean {load.mean_ms:.1f} ms" + (f", {percentiles}" if percentiles else ""),
         ),
     ]
+
+
+def _load_ms(ms: float) -> str:
+    """ab prints whole milliseconds."""
+    return f"{ms:.1f} ms" if ms else "< 1 ms"
 
 
 def _evidence(run: Run) -> RenderableType:

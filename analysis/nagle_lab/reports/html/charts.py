@@ -88,11 +88,18 @@ def distribution_plot(several: Sequence[Durations], label: str) -> Markup:
 def _distribution(drawing: Plot, ax: Axes, durations: Durations) -> None:
     of, spread, colour = durations.histogram, durations.spread, Ink.STALL if durations.stalled else Ink.DATA
     for low, high, count in of.bins:
-        left = low or high / 2  # the axis is logarithmic
+        left = low or high / 2  # a logarithmic axis has no 0: what takes less than a microsecond
         part = count / of.count
-        bar = ax.bar(left, 100 * part, width=high - left, align="edge", facecolor=colour, edgecolor=colour)[0]
+        bar = ax.bar(left, 100 * part, width=high - left, align="edge", facecolor=colour, lw=0)[0]
         ax.plot([left, high], [0, 0], color=colour, lw=5, solid_capstyle="butt", clip_on=False, zorder=3)
-        drawing.mark(bar, [f"{low:g} to {high:g} ms", f"{count:,} of {of.count:,}", f"{part:.2%}"])
+        drawing.mark(
+            bar,
+            [
+                f"{low:g} to {high:g} ms" if low else f"less than {high:g} ms",
+                f"{count:,} of {of.count:,}",
+                f"{part:.2%}",
+            ],
+        )
     for value, dashes in ((spread.p50, "-"), (spread.p99, ":")):
         ax.axvline(max(value, 0.001), color=Ink.INK, lw=1.5, ls=dashes)
     ax.set_title(f"{short(durations.name, 36)}: {number(spread.p50)} / {number(spread.p99)} ms", loc="left")
@@ -116,19 +123,19 @@ def _decades(ax: Axes) -> None:
 
 
 def cause_plot(causes: Mapping[str, Silence]) -> Markup:
-    """Where the time of the silences went, a bar for each cause."""
+    """Where the time of the idle gaps went, a bar for each cause."""
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
-    total = sum(silence.total_ms for _, silence in ordered) or 1.0
-    with plot("Silences of 20 ms and more, by cause", 80 + 46 * len(ordered)) as drawing:
+    total = sum(gap.total_ms for _, gap in ordered) or 1.0
+    with plot("Idle gaps of 20 ms and more, by cause", 80 + 46 * len(ordered)) as drawing:
         ax = drawing.axes[0]
-        for at, (cause, silence) in enumerate(ordered):
-            seconds, name = silence.total_ms / 1e3, cause_name(cause)
-            words = f"{thousands(silence.count)} ×, {number(seconds)} s, {silence.total_ms / total:.0%}"
+        for at, (cause, gap) in enumerate(ordered):
+            seconds, name = gap.total_ms / 1e3, cause_name(cause)
+            words = f"{thousands(gap.count)} ×, {number(seconds)} s, {gap.total_ms / total:.0%}"
             colour = Ink.STALL if cause == "nagle_delayed_ack" else Ink.OTHER
             _bar(drawing, at, (0, seconds), colour, [name, words])
         _rows(ax, len(ordered))
         ax.set_xlim(left=0)
-        ax.set_xlabel("seconds of silence")
+        ax.set_xlabel("seconds in idle gaps")
         ax.xaxis.set_major_locator(MaxNLocator(5))
     return drawing.svg
 

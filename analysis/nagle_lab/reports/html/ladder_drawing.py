@@ -1,61 +1,60 @@
 """The ladder diagram as SVG: client left, server right, time downwards and to scale.
 
-Segments that lie closer than rows can be drawn are set apart; a thin line leads from each to its moment on the time
-axis. Here is where things are; how they are drawn is in the template and the style sheet.
+Every arrow is exactly at its moment of the time axis. Labels need more room than microseconds have: they stand in a
+column of their own, set apart, and a thin line leads from each to its arrow. Here is where things are; how they are
+drawn is in the template and the style sheet.
 """
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
 
 from markupsafe import Markup
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.html.template import render
+from nagle_lab.reports.html.time_axis import Axis, axis, moments_of, scale_of
 
-_TOP, _ROW = 108, 48  # the first row, and the least distance of two, in units of the drawing
-_LEAST, _MOST = 430, 1400  # height of the whole time
-_ROOM = 170  # for the words in the wait
+_TOP, _LABEL = 108, 48  # the first row, and the least distance of two labels, in units of the drawing
 _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 
 
-def ladder_drawing(ladder: Ladder) -> Markup:
-    """The rows of a ladder, those of its stall marked."""
-    moments = list(accumulate((row.ns for row in ladder.rows), max))  # a clock set back: time stands still
-    scale = _scale(ladder, moments)
-    exact = _exact(moments, scale)
-    rows = apart(exact, _ROW)
+def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
+    """The rows of a ladder, those of its stall marked; ``scale``: units per ns, without it one that fits."""
+    moments = moments_of(ladder)
+    time = axis(moments, scale or scale_of(ladder), _TOP)
+    exact = [time.y(ns) for ns in moments]
+    labels = _labels(exact, time)
     unit, ns = _unit(moments[-1])
+    bottom = math.ceil(max(*labels, time.bottom) + 34)
+    bar = time.bar * time.scale if time.breaks else 0.0
     decimals = 1 if ns == _MICROSECOND else 3
     drawn = render(
         "ladder.svg.j2",
         ladder=ladder,
         rows=[
-            {"row": row, "y": y, "exact": at, "time": f"{row.ns / ns:.{decimals}f}"}
-            for row, y, at in zip(ladder.rows, rows, exact, strict=True)
+            {"row": row, "y": y, "label": label, "time": f"{row.ns / ns:.{decimals}f} {unit}"}
+            for row, y, label in zip(ladder.rows, exact, labels, strict=False)
         ],
-        parts={row.part: (y, at) for row, y, at in zip(ladder.rows, rows, exact, strict=True)},
-        bottom=_TOP + scale,
-        height=math.ceil(max(rows[-1], exact[-1]) + 34),
+        parts={row.part: y for row, y in zip(ladder.rows, exact, strict=True)},
+        breaks=[
+            {"y": each.y, "label": label, "ns": round(each.ns), "time": duration(each.ns)}
+            for each, label in zip(time.breaks, labels[len(exact) :], strict=True)
+        ],
+        bottom=time.bottom,
+        height=math.ceil(bottom + bar + 8) if bar else bottom,
+        bar={"y": bottom, "height": bar, "time": duration(time.bar)},
         unit=unit,
-        ticks=[(f"{tick:g}", y) for tick, y in _ticks(moments[-1] / ns, scale)],
+        ticks=[(_tick(at / ns, time.step / ns), y) for at, y in time.ticks()],
     )
     return Markup(drawn)
 
 
-def _scale(ladder: Ladder, moments: Sequence[int]) -> int:
-    """Height of the whole time: so much that the wait has room, however many rows come before it."""
-    for scale in range(_LEAST, _MOST, 50):
-        rows = apart(_exact(moments, scale), _ROW)
-        at = {row.part: y for row, y in zip(ladder.rows, rows, strict=True)}
-        if ladder.stall is None or at[ladder.wait_ends] - at["trigger"] >= _ROOM:
-            return scale
-    return _MOST
-
-
-def _exact(moments: Sequence[int], scale: int) -> list[float]:
-    """Where each moment is on the time axis."""
-    return [_TOP + scale * ns / max(1, moments[-1]) for ns in moments]
+def _labels(exact: Sequence[float], time: Axis) -> list[float]:
+    """Where the labels of rows are, then those of breaks: all in one column, in order of their moments."""
+    at = [*exact, *(each.y for each in time.breaks)]
+    order = sorted(range(len(at)), key=at.__getitem__)
+    placed = dict(zip(order, apart([at[i] for i in order], _LABEL), strict=True))
+    return [placed[i] for i in range(len(at))]
 
 
 def apart(exact: Sequence[float], least: float) -> list[float]:
@@ -71,17 +70,19 @@ def apart(exact: Sequence[float], least: float) -> list[float]:
     return [y + i * least for i, y in enumerate(placed)]
 
 
-def _unit(span: int) -> tuple[str, int]:
+def duration(ns: float) -> str:
+    """A duration with its unit, in at most three figures: 43.2 ms, 635 µs, 10 µs."""
+    unit, one = _unit(ns)
+    return f"{ns / one:.3g} {unit}" if ns < 999.5 * one else f"{ns / one:,.0f} {unit}"
+
+
+def _unit(span: float) -> tuple[str, int]:
     """The unit in which so many ns take few digits, and its ns."""
     if span < _MILLISECOND:
         return "µs", _MICROSECOND
     return ("ms", _MILLISECOND) if span < _SECOND else ("s", _SECOND)
 
 
-def _ticks(span: float, scale: int) -> list[tuple[float, float]]:
-    """What stands at the time axis, and where: steps of 1, 2 or 5 × 10ⁿ, about five of them."""
-    if not span:
-        return [(0.0, _TOP)]
-    power = 10.0 ** math.floor(math.log10(span / 5))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= span / 5 * (1 - 1e-9))
-    return [(step * i, _TOP + scale * step * i / span) for i in range(math.floor(span / step + 1e-9) + 1)]
+def _tick(value: float, step: float) -> str:
+    """With as many decimals as tell it from the next."""
+    return f"{value:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

@@ -1,7 +1,8 @@
 """Pages about many runs: a matrix with its claims, a sweep with its cliff, several runs or captures side by side."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.comparison import Comparison
 from nagle_lab.experiments.matrix import Matrix, Row, claims_of
 from nagle_lab.experiments.sweep import Series
@@ -11,6 +12,7 @@ from nagle_lab.reports import sweep as sizes
 from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import render
+from nagle_lab.reports.html.time_axis import common_scale
 
 
 def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
@@ -23,6 +25,7 @@ def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
         figures=list(side_by_side.figure_rows(comparison, range(len(parts)))),
         differences=side_by_side.difference_rows(comparison),
         parts=parts,
+        scale=common_scale(_ladders(parts)),
     )
 
 
@@ -30,7 +33,8 @@ def matrix_page(matrix: Matrix) -> str:
     """Every scenario and variant that was run, with the claims held against them: a whole document."""
     return render(
         "matrix.html.j2",
-        title="nagle-lab matrix",
+        title=f"nagle-lab: {tables.heading(matrix)}",
+        heading=tables.heading(matrix),
         summary=tables.summary(matrix),
         machine=tables.machine(matrix),
         unexpected=tables.unexpected(matrix),
@@ -67,6 +71,13 @@ def sweep_page(name: str, parameter: str, several: Sequence[Series]) -> str:
             if series.points
         ],
     )
+
+
+def _ladders(parts: Iterable[Shown]) -> Iterator[Ladder]:
+    for of in parts:
+        yield from (ladder for _, ladder in of.examples.stalls)
+        if of.examples.exchange:
+            yield of.examples.exchange
 
 
 def _bars(rows: Iterable[Row]) -> list[charts.Bar]:

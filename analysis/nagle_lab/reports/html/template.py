@@ -1,5 +1,6 @@
 """The templates of the pages: whatever is put into one is text, but for the drawings made here."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
@@ -13,10 +14,17 @@ from nagle_lab.errors import printable
 from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.phrases import findings, how_sure
 
+_CODE = re.compile(r"`([^`\n]+)`")
+
 
 def text(value: object) -> Markup:
     """Text: nothing in it is markup, and control characters are shown as a terminal report shows them, ``\\x1b``."""
     return escape(_printable(value))
+
+
+def with_code(value: object) -> Markup:
+    """Text in which `this` is code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(text(value))))
 
 
 def attribute_lines(lines: Iterable[str]) -> Markup:
@@ -46,7 +54,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (attribute_lines, cause_name, findings, middle_and_tail, number, how_sure, seconds, share, thousands)
+    filters = (
+        attribute_lines,
+        cause_name,
+        findings,
+        middle_and_tail,
+        number,
+        how_sure,
+        seconds,
+        share,
+        thousands,
+        with_code,
+    )
     made.filters |= {f.__name__: f for f in filters}
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     made.globals |= {
