@@ -1,10 +1,13 @@
 # nagle-lab. `make` or `make help` lists what there is; the work itself is in setup/ and analysis/.
-# Variables on the command line (REQUESTS=200 …) reach nagle-lab through the environment.
+# Variables on the command line (REQUESTS=200 …) reach nagle-lab through the environment, and so do their names, among
+# which it looks for misspelled ones.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
+
+export NAGLE_LAB_MAKE_VARIABLES := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 
 bin := .venv/bin
 # On three workers, because the lab's tests mostly wait; file by file, in the order given.
@@ -25,13 +28,14 @@ repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static
 	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
 
 .PHONY: compare
-compare: ## nginx off and on side by side: the newest runs, or new ones where there are none; AGAIN=1 makes new ones
+compare: ## stalled and fixed side by side, the newest runs or new ones: SCENARIO=redis-proxy, VARIANTS="A B", AGAIN=1 makes new ones
 	@setup/python.sh
-	@runs=(); for variant in $${VARIANTS:-nodelay-off nodelay-on}; do \
-	  run=captures/runs/latest-$${SCENARIO:-nginx-static}-$$variant; runs+=("$$run"); \
+	@scenario=$${SCENARIO:-nginx-static}; pair=$$($(bin)/nagle-lab list "$$scenario" --pair); \
+	runs=(); for variant in $${VARIANTS:-$$pair}; do \
+	  run=captures/runs/latest-$$scenario-$$variant; runs+=("$$run"); \
 	  if [[ -z "$${AGAIN:-}" && -e $$run/result.json ]]; then echo "$$variant: the newest run, $$(readlink "$$run")"; \
 	  else $(MAKE) lab-ready; echo "$$variant: running it"; \
-	    $(bin)/nagle-lab run "$${SCENARIO:-nginx-static}" "$$variant" --json >/dev/null || (($$? == 1)); fi; done; \
+	    $(bin)/nagle-lab run "$$scenario" "$$variant" --json >/dev/null || (($$? == 1)); fi; done; \
 	$(bin)/nagle-lab compare "$${runs[@]}"
 
 .PHONY: matrix
@@ -53,9 +57,9 @@ museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/h
 	@$(bin)/nagle-lab museum $${EXHIBIT:-} $(if $(QUICK),--quick) $(if $(EXHIBIT)$(QUICK),,--markdown docs/museum.md)
 
 .PHONY: list
-list: ## name the scenarios, their variants and parameters
+list: ## the scenarios and their variants; SCENARIO=redis-proxy for one, with its parameters
 	@setup/python.sh
-	@$(bin)/nagle-lab list
+	@$(bin)/nagle-lab list $${SCENARIO:+"$$SCENARIO"}
 
 ##@ The project
 
@@ -117,7 +121,7 @@ clean: ## remove the lab's leftover containers, its images, .venv and caches (ke
 
 .PHONY: clean-runs
 clean-runs: ## remove the recorded runs, captures/runs (keeps captures/reference)
-	@rm -rf captures/runs
+	@setup/clean.sh runs
 
 .PHONY: help
 help: ## this list

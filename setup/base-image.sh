@@ -22,7 +22,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-readonly REMEDY="Set BASE_IMAGE to an image of Debian $SUITE that is here or can be pulled."
+readonly REMEDY="Set BASE_IMAGE to a Debian $SUITE image that is on this machine or can be pulled."
 
 make_scratch() { scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/nagle-lab-base.XXXXXX"); }
 
@@ -64,7 +64,7 @@ pull_default() {
     say "pulling $PULLED (about 30 MB)"
     if ! pull "$PULLED@$DIGEST"; then
       [[ $pull_said =~ manifest.*(unknown|not\ found)|$DIGEST:\ not\ found ]] || return
-      say "the registry no longer has $PULLED by its pinned digest; taking what the tag names now"
+      say "the registry no longer has the pinned digest of $PULLED; pulling the tag instead"
       pull "$PULLED" || return
       pinned=$PULLED
     fi
@@ -107,7 +107,7 @@ use_given() {
   use "$BASE_IMAGE" && return
   make_scratch
   say "pulling BASE_IMAGE=$BASE_IMAGE"
-  pull "$BASE_IMAGE" || die "BASE_IMAGE=$BASE_IMAGE is not here and cannot be pulled: $pull_said. Name another, or unset it."
+  pull "$BASE_IMAGE" || die "BASE_IMAGE=$BASE_IMAGE is not on this machine and cannot be pulled: $pull_said. Name another, or unset it."
   use "$BASE_IMAGE"
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Remove what the lab made: containers and networks of ended runs, images, .venv, caches. Captures stay.
+# clean.sh runs: remove the recorded runs, and nothing else.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # A run's containers and networks name, in labels, its host and the file it holds locked while it lives.
@@ -34,17 +35,24 @@ remove_images() {
   docker image prune --force --filter label=nagle-lab.base >/dev/null  # first stages of images built in two
 }
 
+cd "$checkout"
+if [[ ${1:-} == runs ]]; then
+  require_ours captures/runs captures/runs/*
+  rm -rf captures/runs
+  exit
+fi
+
 if timeout 10 docker version >/dev/null 2>&1; then
   remove_leftovers
   if [[ $in_use == yes ]]; then
-    say "containers of a run that is going on, or that you started yourself, stay, and so do the images"
+    say "keeping the images, and the containers of runs in progress or that you started yourself"
   else
     remove_images
   fi
 elif command -v docker >/dev/null; then
-  say "no Docker engine answers: containers, networks and images, if any, stay"
+  say "no Docker engine answers: containers, networks and images, if any, are kept"
 fi
 
-cd "$checkout"
+require_ours .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
 find analysis tests bench scenarios maintenance -name __pycache__ -type d -prune -exec rm -rf {} +

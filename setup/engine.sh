@@ -29,7 +29,7 @@ dockerd_runs() { [[ $(cat "/proc/$(cat /run/docker.pid 2>/dev/null)/comm" 2>/dev
 # What a user without root can do about an engine that does not answer.
 refuse_without_root() {
   if [[ $engine_said == *"permission denied"* ]]; then
-    die "you may not use Docker's socket. Run: sudo usermod -aG docker $(id -un)   (then log in again)"
+    die "your account has no access to Docker's socket. Run: sudo usermod -aG docker $(id -un)   (then log in again)"
   elif ! engine_installed; then
     die "Docker is not installed, and only root can install it. Run: $(as_root engine.sh)"
   elif has_systemd; then
@@ -66,7 +66,7 @@ install_missing() {
     die "$what is not installed and NAGLE_LAB_NO_INSTALL=1 forbids installing it. Unset it, or install $what yourself."
   apt_update
   mapfile -t packages < <(missing_packages)
-  ((${#packages[@]})) || die "apt knows no package of $what. Install it yourself."
+  ((${#packages[@]})) || die "apt has no package of $what. Install it yourself."
   apt_install "${packages[@]}"
 }
 
@@ -94,7 +94,7 @@ start_engine() {
   if has_systemd; then
     say "starting the Docker daemon (systemctl start docker)"
     said=$(systemctl start docker 2>&1) ||
-      die "the Docker daemon does not start: $(last_line <<<"$said") Look into: journalctl -u docker"
+      die "the Docker daemon does not start: $(last_line <<<"$said") See: journalctl -u docker"
   elif dockerd_runs; then
     say "waiting for the Docker daemon, which is running but does not answer yet"
   else
@@ -107,7 +107,7 @@ start_engine() {
     [[ -z $dockerd_pid ]] || kill -0 "$dockerd_pid" 2>/dev/null ||
       die "the Docker daemon ended at once (log: $LOG): $(last_line <"$LOG")"
     ((SECONDS < deadline)) ||
-      die "the Docker daemon does not answer after $START_SECONDS s: $(last_line <<<"$engine_said") Look into its log."
+      die "the Docker daemon does not answer after $START_SECONDS s: $(last_line <<<"$engine_said") See its log."
     sleep 0.2
   done
 }

@@ -21,6 +21,15 @@ die() {
   exit 2
 }
 
+# require_ours PATH...: stop unless what there is of these may be written, and so replaced or removed, by this account.
+require_ours() {
+  local path
+  for path; do
+    [[ ! -e $path || -w $path ]] ||
+      die "cannot write $path, which belongs to $(stat -c %U "$path"). Run: sudo chown -R $(id -un) $(printf %q "$checkout")"
+  done
+}
+
 # The last non-empty line of standard input, so that another program's failure fits in ours.
 last_line() { sed '/^[[:space:]]*$/d' | tail -n 1; }
 

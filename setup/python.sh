@@ -68,7 +68,7 @@ make_venv() {
   python=$(find_python)
   ensure_venv_module "$python"
   [[ $VENV == "$checkout/.venv" || ! -e $VENV || -e $VENV/pyvenv.cfg ]] ||
-    die "NAGLE_LAB_VENV=$VENV is there and no Python environment. Name another folder."
+    die "NAGLE_LAB_VENV=$VENV exists and is not a Python environment. Name another folder."
   say "making .venv with $("$python" -V)"
   rm -rf "$VENV"
   said=$("$python" -m venv "$VENV" 2>&1) || die "cannot make .venv: $(last_line <<<"$said")"
@@ -77,7 +77,7 @@ make_venv() {
 pip_install() {
   local said
   said=$(PIP_USER=0 "$VENV/bin/python" -m pip --disable-pip-version-check --no-input install --quiet "$@" 2>&1 </dev/null) ||
-    die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Is a package index in reach?"
+    die "pip cannot install what nagle-lab needs: $(grep -i '^ERROR: ' <<<"$said" | last_line) Check that a package index can be reached."
 }
 
 # A compiler makes large captures some ten times faster; as root on Debian or Ubuntu it is installed.
@@ -99,7 +99,7 @@ install_nagle_lab() {
   local -x CPPFLAGS="${CPPFLAGS:-} -DSOURCE=$source"  # CFLAGS would replace those that Python was built with
   pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$PACKAGE" >/dev/null || true
-  [[ -e $compiled ]] || say "no C compiler here: plain Python does the work, and large captures take some ten times as long"
+  [[ -e $compiled ]] || say "no C compiler found: using plain Python, which takes about ten times as long for large captures"
 }
 
 fill_venv() { # SET
@@ -111,8 +111,9 @@ fill_venv() { # SET
 }
 
 set_wanted=${1:-run}
-[[ $set_wanted == run || $set_wanted == dev ]] || die "unknown set of packages: $set_wanted. Say run or dev."
+[[ $set_wanted == run || $set_wanted == dev ]] || die "unknown set of packages: $set_wanted. Use run or dev."
 holds "$set_wanted" && exit
+require_ours "${VENV%/*}" "$VENV" "$checkout/analysis" "$PACKAGE" "$PACKAGE/tcp"
 one_at_a_time "$checkout/setup/python.sh"
 holds "$set_wanted" && exit
 stamp_says "$(identity)" || make_venv

@@ -20,7 +20,7 @@ readonly BY_HAND="sudo apt-get install -y ${missing[*]}"
 what=${missing[*]}
 what=${what/ / and }
 is_debian || die "the tests need $what. Install what is missing with this system's package manager (tshark is often in the package wireshark-cli)."
-is_root || die "the tests need $what, and only root can install that. Run: $BY_HAND"
+is_root || die "the tests need $what, which only root can install. Run: $BY_HAND"
 installing_allowed || die "the tests need $what and NAGLE_LAB_NO_INSTALL=1 forbids installing it. Unset it, or run: $BY_HAND"
 lock_host
 apt_update

@@ -1,5 +1,6 @@
 """How nagle-lab ends: its exit codes, and the one error that reaches a person; and text that is safe to show."""
 
+import errno
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,7 +15,7 @@ class Exit(IntEnum):
     UNUSABLE = 2  # unusable input or set-up, or wrong usage
     INCONCLUSIVE = 3
     INTERRUPTED = 130  # 128 + SIGINT
-    NO_READER = 141  # 128 + SIGPIPE: whoever read the output went away before its end
+    NO_READER = 141  # 128 + SIGPIPE: output pipe closed
 
 
 class NagleLabError(Exception):
@@ -26,6 +27,22 @@ class NagleLabError(Exception):
     def __init__(self, message: str, exit_code: Exit = Exit.UNUSABLE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+_TO_DO = {
+    errno.EACCES: "permission denied: give your account access to it, or name another path",
+    errno.EPERM: "permission denied: give your account access to it, or name another path",
+    errno.EROFS: "read-only file system: name a path on another one",
+    errno.ENOSPC: "disk full: make room, or name a path on another disk",
+    errno.EDQUOT: "disk quota exceeded: make room, or name a path on another disk",
+    errno.ENOENT: "no such file or directory: check the path",
+}
+
+
+def os_problem(error: OSError) -> NagleLabError:
+    """Return the error that says what the operating system refused, of which file, and what to do."""
+    to_do = _TO_DO.get(error.errno or 0, f"{error.strerror}: check the path and its permissions")
+    return NagleLabError(f"{error.filename or 'output'}: {to_do}")
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -198,8 +198,8 @@ def plan(scenarios: Sequence[Scenario], at_most: int | None = None, only: Sequen
             continue
         for scenario in scenarios:
             often = 5 if not load.alone else 200 if scenario.name == MAIN else 30
-            for variant in (scenario.stalled, scenario.fixed):
-                trial = Trial(load, scenario.name, variant, scenario.variant(variant).expected.verdict)
+            for variant in scenario.story:
+                trial = Trial(load, scenario.name, variant.name, variant.expected.verdict)
                 trials += [trial] * min(often, at_most or often)
     return trials
 

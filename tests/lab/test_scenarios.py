@@ -15,9 +15,9 @@ NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 pytestmark = pytest.mark.alone
 SCENARIOS = scenarios()
 STORIES = [
-    pytest.param(scenario.name, variant, id=f"{scenario.name}-{variant}")
+    pytest.param(scenario.name, variant.name, id=f"{scenario.name}-{variant.name}")
     for scenario in SCENARIOS.values()
-    for variant in (scenario.stalled, scenario.fixed)
+    for variant in scenario.story
 ]
 
 

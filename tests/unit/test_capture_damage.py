@@ -210,7 +210,7 @@ def test_a_file_one_may_not_read(tmp_path):
     try:
         if user == 0:
             os.seteuid(65534)  # root may read everything; nobody may not
-        with pytest.raises(NagleLabError, match="may not be read"):
+        with pytest.raises(NagleLabError, match="permission denied: make it readable"):
             open_capture(path)
     finally:
         os.seteuid(user)

@@ -50,8 +50,13 @@ def walked(answers, told=TOLD, play=command._stored) -> tuple[str, Walk, Exit]:
     return shown.getvalue(), walk, code
 
 
-def test_every_scenario_is_told_and_every_verdict_is_among_the_mysteries():
-    assert {incident.scenario.name for incident in TOLD.incidents} == set(scenarios())
+PUBLISHED = {"nginx-static", "redis-proxy", "message-queue", "node-keepalive", "unbuffered-proxy"}
+
+
+def test_every_published_incident_is_told_and_every_verdict_is_among_the_mysteries():
+    told = {incident.scenario.name for incident in TOLD.incidents}
+    assert told >= PUBLISHED
+    assert told == {name for name in scenarios() if (REPOSITORY / "scenarios" / name / "demo.toml").exists()}
     assert {mystery.verdict for mystery in TOLD.mysteries} == {"STALL", "CLEAN"}
     assert {mystery.truth for mystery in TOLD.mysteries} >= {"server", "client", "server_think"}
 
@@ -66,8 +71,9 @@ def test_what_a_learner_reads_is_spread_over_the_numbers():
 def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected():
     shown, walk, code = walked(prepared("good", TOLD.questions))
     assert code is Exit.OK
-    assert (walk.right, walk.asked) == (17, 17)
-    assert "Score: 17 of 17" in shown
+    asked = len(TOLD.questions)
+    assert (walk.right, walk.asked) == (asked, asked)
+    assert f"Score: {asked} of {asked}" in shown
     for incident in TOLD.incidents:
         assert f" STALL   {incident.scenario.name} / {incident.scenario.stalled}" in shown
         assert f" CLEAN   {incident.scenario.name} / {incident.scenario.fixed}" in shown

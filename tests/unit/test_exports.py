@@ -272,7 +272,7 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_done(run, capt
 def test_two_outputs_of_one_name_are_refused(run, captures):
     same = captures / "same"
     code, _, err = run("analyze", captures / "clean.pcap", "--junit", same, "--markdown", same)
-    assert code == Exit.UNUSABLE and "same name" in err and not same.exists()
+    assert code == Exit.UNUSABLE and "name the same file" in err and not same.exists()
 
 
 def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, monkeypatch):

@@ -175,14 +175,14 @@ def processes_of(capture: Recorder) -> str:
 
 def test_tcpdump_that_cannot_start_is_told_in_its_own_words(recorder):
     capture = recorder("#!/bin/sh\necho 'tcpdump: eth0: No such device exists' >&2\nexit 1\n")
-    with pytest.raises(NagleLabError, match=r"the capture at the server ended by itself: .*No such device exists"):
+    with pytest.raises(NagleLabError, match=r"the capture at the server ended early: .*No such device exists"):
         capture.wait_until_capturing()
 
 
 def test_tcpdump_that_dies_is_noticed(recorder):
     capture = recorder(TCPDUMP.replace("while True:", "while late:"))  # it ends 0.4 s after its first counts
     capture.wait_until_capturing()
-    with pytest.raises(NagleLabError, match="the capture at the server ended by itself"):
+    with pytest.raises(NagleLabError, match="the capture at the server ended early"):
         capture.settle()
 
 

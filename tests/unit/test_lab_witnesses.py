@@ -141,10 +141,10 @@ def test_a_report_in_json_is_the_last_line_that_is_an_object():
 @pytest.mark.parametrize(
     ("output", "told"),
     [
-        ("", "client's report is not one line of JSON"),
-        ("Segmentation fault", "client's report is not one line of JSON"),
-        ('{"version":', "client's report is not one line of JSON"),
-        ("{}", "client's report has version = None, which is not text"),
+        ("", "the last line of client's output is not a JSON object"),
+        ("Segmentation fault", "the last line of client's output is not a JSON object"),
+        ('{"version":', "the last line of client's output is not a JSON object"),
+        ("{}", "client's report has version = None, which is not a string"),
         (json.dumps({**SAID, "complete": "60"}), r"client's report .*Expected `int`, got `str` - at `\$.complete`"),
         (json.dumps({**SAID, "failed": True}), r"client's report .*Expected `int`, got `bool` - at `\$.failed`"),
         (

@@ -9,6 +9,10 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FAKE = """#!/usr/bin/env bash
+if [[ $1 == list ]]; then
+  case $2 in nginx-static) echo nodelay-off nodelay-on ;; redis-proxy) echo stalled fixed ;; *) exit 2 ;; esac
+  exit
+fi
 echo "$*" >>calls
 [[ $1 != run ]] || { mkdir -p captures/runs/made-$3; touch captures/runs/made-$3/result.json
   ln -sfn made-$3 captures/runs/latest-$2-$3; exit "${CODE:-0}"; }
@@ -60,6 +64,9 @@ def test_again_and_other_scenarios(make, tmp_path):
     make()
     (tmp_path / "calls").unlink()
     assert len(make("AGAIN=1")[2]) == 3
+    (tmp_path / "calls").unlink()
+    calls = make("SCENARIO=redis-proxy")[2]
+    assert calls[:2] == ["run redis-proxy stalled --json", "run redis-proxy fixed --json"]
     (tmp_path / "calls").unlink()
     calls = make("SCENARIO=redis-proxy", "VARIANTS=a b c")[2]
     assert calls[:3] == [f"run redis-proxy {variant} --json" for variant in "abc"]

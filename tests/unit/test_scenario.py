@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab.parameters import resolve
+from nagle_lab.experiments.matrix import plan
+from nagle_lab.lab.parameters import MAKE_VARIABLES, ON_COMMAND_LINE, refuse_misspelled, resolve
 from nagle_lab.lab.scenario import (
     REPOSITORY,
     SHARED_SERVICES,
@@ -20,7 +21,7 @@ from nagle_lab.lab.scenario import (
     Scenario,
     Sweep,
 )
-from nagle_lab.lab.scenario_file import find_scenario, load_scenario, scenarios
+from nagle_lab.lab.scenario_file import find_scenario, load_scenario, readable_scenarios, scenarios
 
 NGINX = REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml"
 EXAMPLE = REPOSITORY / "tests" / "support" / "scenario.toml"  # what it says, the real ones may stop saying
@@ -37,10 +38,8 @@ def test_every_scenario_can_be_run(scenario: Scenario):
         assert all(file.is_file() for file in lab.compose)
         assert all((image / "Dockerfile").is_file() for image in lab.images)
         assert lab.name in {variant.lab for variant in scenario.variants.values()}
-    assert {variant.expected.verdict for variant in scenario.variants.values()} == {
-        "STALL",
-        "CLEAN",
-    }
+    verdicts = {variant.expected.verdict for variant in scenario.variants.values()}
+    assert verdicts == ({"CLEAN"} if scenario.is_control else {"STALL", "CLEAN"})
     for variant in scenario.variants.values():
         values = resolve(scenario, variant, {}, {})
         assert variant.fixed.items() <= values.items()
@@ -139,12 +138,12 @@ def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenari
         (
             {"REQUESTS": "10"},
             {},
-            "CONCURRENCY=100 is more than REQUESTS=10: lower CONCURRENCY",
+            "CONCURRENCY=100 exceeds REQUESTS=10: lower CONCURRENCY",
         ),
         (
             {"PAGE_BYTES": "99999999999"},
             {},
-            "PAGE_BYTES=99999999999 is more than 33554432: lower PAGE_BYTES",
+            "PAGE_BYTES=99999999999 exceeds 33554432: lower PAGE_BYTES",
         ),
         (
             {"PAGES": "1"},
@@ -438,7 +437,7 @@ def test_one_scenario_is_found_whatever_is_wrong_with_another(edited, tmp_path: 
     (broken / "scenario.toml").write_text("nonsense")
     assert find_scenario("edited", tmp_path / "scenarios").name == "edited"
     for name in ("nginx", "../scenarios/edited", ""):
-        with pytest.raises(NagleLabError, match=f"no scenario '{name}'; there are: broken, edited"):
+        with pytest.raises(NagleLabError, match=f"no scenario '{name}': choose from broken, edited"):
             find_scenario(name, tmp_path / "scenarios")
 
 
@@ -447,14 +446,142 @@ def test_no_scenario_at_all(tmp_path: Path):
         scenarios(tmp_path)
 
 
-def test_the_list_names_every_variant_and_the_first_sentence_it_teaches(run):
-    code, out, _ = run("list")
-    assert code == 0
+def test_the_list_names_every_variant_and_fits_a_screen(run):
+    code, out, err = run("list")
+    assert (code, err) == (0, "")
     for scenario in scenarios().values():
-        assert f"\n{scenario.name} " in out
-        assert all(f"\n  {variant} " in out for variant in scenario.variants)
-    assert "nginx writes header and file separately." in out
-    assert "The file waits (Nagle)" not in out
+        assert f"{scenario.name}: {scenario.title}"[:90] in out
+        assert all(re.search(rf"(^| ){variant}(,|$| )", out, re.MULTILINE) for variant in scenario.variants)
+    assert len(out.splitlines()) <= 24
+
+
+CONTROL = """\
+title = "One write never waits"
+question = "Does a reply in one segment wait?"
+source = { title = "RFC 896" }
+server = { service = "server", port = 8080, version = "nginx -v" }
+labs.bridge = { compose = ["compose.yaml"], images = ["sidecar"] }
+load = { service = "client", tool = "ab", command = "ab -n 10 http://server:8080/" }
+parameters = {}
+variants.one-write = { fixed = {}, verdict = "CLEAN", teaches = "Nothing to hold." }
+"""
+SECOND = 'variants.again = { fixed = {}, verdict = "CLEAN", teaches = "The same." }\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    """A folder of scenarios, which the commands take for the repository's, with a control in it."""
+    home = tmp_path / "scenarios"
+    (home / "control" / "sidecar").mkdir(parents=True)
+    (home / "control" / "compose.yaml").touch()
+    (home / "control" / "scenario.toml").write_text(CONTROL + SECOND)
+    for read in (scenarios, find_scenario, readable_scenarios):
+        defaults = tuple(home if isinstance(value, Path) else value for value in read.__defaults__)
+        monkeypatch.setattr(read, "__defaults__", defaults)
+    return home
+
+
+def test_a_control_expects_only_clean(folder: Path, run):
+    control = find_scenario("control")
+    assert control.is_control
+    assert [variant.name for variant in control.story] == ["one-write", "again"]
+    assert {variant.expected.held_by for variant in control.variants.values()} == {None}
+    assert len(plan([control], 1).rows) == 2
+    assert run("list", "control", "--pair") == (0, "one-write again\n", "")
+    assert "one-write, again" in run("list")[1]
+    assert run("list", "control")[0] == 0
+
+
+def test_a_control_of_one_variant_has_nothing_to_compare(folder: Path, run):
+    (folder / "control" / "scenario.toml").write_text(CONTROL)
+    code, out, err = run("list", "control", "--pair")
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+    assert "has only the variant one-write" in err
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ('stalled = "again"\n', "stalled is for a scenario with a variant that expects STALL: leave it out"),
+        (
+            'expected = { held_by = "server", delayed_by = "client" }\n'
+            'variants.slow = { fixed = {}, verdict = "STALL", min_share_after_first = 0.9, teaches = "x" }\n',
+            "stalled is missing: name the variant that is to be STALL",
+        ),
+        (
+            'variants.slow = { fixed = {}, verdict = "STALL", min_share_after_first = 0.9, teaches = "x" }\n',
+            "expected: Object missing required field `held_by`",
+        ),
+    ],
+)
+def test_what_is_no_control_tells_its_story(folder: Path, added: str, message: str):
+    (folder / "control" / "scenario.toml").write_text(added + CONTROL + SECOND)
+    with pytest.raises(NagleLabError, match=re.escape(message)):
+        find_scenario("control")
+
+
+def test_a_scenario_that_cannot_be_read_is_named_and_the_others_are_listed(folder: Path, run):
+    (folder / "broken").mkdir()
+    (folder / "broken" / "scenario.toml").write_text(f"titel = 1\n{CONTROL}")
+    code, out, err = run("list")
+    assert (code, err.count("\n")) == (Exit.UNUSABLE, 1)
+    assert "control: One write never waits" in out
+    assert "broken/scenario.toml: Object contains unknown field `titel`" in err
+
+
+@pytest.mark.parametrize("name", [scenario.name for scenario in scenarios().values() if not scenario.is_control])
+def test_the_pair_of_a_scenario_is_the_stalled_and_the_fixed_variant(run, name):
+    scenario = find_scenario(name)
+    assert run("list", name, "--pair") == (0, f"{scenario.stalled} {scenario.fixed}\n", "")
+
+
+def test_the_pair_of_no_scenario_is_wrong_usage(run):
+    code, out, err = run("list", "--pair")
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+
+
+def on_command_line(*names: str) -> dict[str, str]:
+    """An environment in which make was given these variables."""
+    return {ON_COMMAND_LINE: " ".join(names), **dict.fromkeys(names, "5")}
+
+
+@pytest.mark.parametrize(
+    ("environment", "meant"),
+    [
+        ({"REQUESTZ": "5"}, "did you mean REQUESTS"),
+        ({"requests": "5"}, "did you mean REQUESTS"),
+        ({"CONCURENCY": "5"}, "did you mean CONCURRENCY"),
+        ({"TCP_NO_DELAY": "on"}, "did you mean TCP_NODELAY"),
+        (on_command_line("REQUESTZ"), "did you mean REQUESTS"),
+        (on_command_line("NODELAY"), "did you mean TCP_NODELAY"),
+        (on_command_line("SCENARI"), "did you mean SCENARIO"),
+    ],
+)
+def test_a_misspelled_parameter_is_noticed(nginx: Scenario, environment, meant):
+    with pytest.raises(NagleLabError, match=meant):
+        refuse_misspelled([nginx], environment)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"PATH": "/bin", "HTTP_PROXY": "http://a", "PAGES": "5", "TARGET": "5"},
+        {"REQUEST": "GET", "TCP_NODELAYS": "maybe"},  # near, but with a value that is none of the parameter's
+        on_command_line("REQUESTS", "SCENARIO", "AGAIN"),
+        on_command_line("DOCKER_HOST", "TMPDIR", "NAGLE_LAB_NO_INSTALL", "LANG"),
+    ],
+)
+def test_other_variables_are_no_mistake(nginx: Scenario, environment):
+    refuse_misspelled([nginx], environment)
+
+
+def test_every_variable_that_the_makefile_reads_is_known():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    read = set(re.findall(r"\$\$\{([A-Z_]+)|\$\$([A-Z_]+)\b|\$\(([A-Z_]{4,})\)", makefile))
+    names = {name for each in read for name in each if name} - {"MAKE", "MAKEFILE_LIST", "EPOCHSECONDS"}
+    assert names <= MAKE_VARIABLES
+    assert len(names) > 10
 
 
 def test_the_list_of_one_scenario_says_all_and_names_its_parameters(run):

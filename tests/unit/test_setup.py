@@ -150,8 +150,8 @@ def test_no_right_to_the_socket(host: Host) -> None:
     host.command("docker", DOCKER)
     host.command("dockerd", "exit 99")
     host.state("engine-says", "permission denied while trying to connect to the Docker daemon socket\n")
-    expected = "you may not use Docker's socket. Run: sudo usermod -aG docker someone   (then log in again)"
-    assert host.refusal("engine.sh") == expected
+    to_do = "Run: sudo usermod -aG docker someone   (then log in again)"
+    assert host.refusal("engine.sh") == f"your account has no access to Docker's socket. {to_do}"
 
 
 def test_daemon_not_running_and_not_root(host: Host) -> None:
@@ -281,7 +281,7 @@ def test_digest_dropped_by_the_registry(engine: Host) -> None:
     engine.state("registry/debian:trixie-slim")
     engine.state("registry-says", f"Error response from daemon: manifest for {PINNED} not found: manifest unknown\n")
     assert engine.succeeds("base-image.sh")[1:] == [
-        "the registry no longer has debian:trixie-slim by its pinned digest; taking what the tag names now"
+        "the registry no longer has the pinned digest of debian:trixie-slim; pulling the tag instead"
     ]
     assert (engine.fake / "images/nagle-lab_base").read_text() == "id of debian:trixie-slim\n"
 
@@ -356,7 +356,8 @@ def test_base_image_given(engine: Host) -> None:
 def test_base_image_given_but_nowhere(engine: Host) -> None:
     engine.state("registry-says", NO_NETWORK)
     assert engine.refusal("base-image.sh", BASE_IMAGE="mine:2") == (
-        "BASE_IMAGE=mine:2 is not here and cannot be pulled: dial tcp: no such host. Name another, or unset it."
+        "BASE_IMAGE=mine:2 is not on this machine and cannot be pulled: dial tcp: no such host. "
+        "Name another, or unset it."
     )
 
 
@@ -423,7 +424,7 @@ def test_without_a_compiler_it_says_what_that_costs(pythonic: Host) -> None:
     with (pythonic.checkout / PACKAGE / "tcp" / "machine.c").open("a") as file:
         file.write("/* changed */\n")
     pythonic.state("no-compiler")
-    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler here: ")
+    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler found: ")
     assert not (pythonic.checkout / COMPILED).exists(), "of the older source"
     assert pythonic.succeeds("python.sh") == []
 
@@ -441,7 +442,7 @@ def test_a_compiler_that_cannot_be_installed_stops_nothing(pythonic: Host) -> No
     pythonic.runs_as(uid=0)
     pythonic.command("apt-get", "exit 1")
     pythonic.state("no-compiler")
-    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler here: ")
+    assert pythonic.succeeds("python.sh")[-1].startswith("no C compiler found: ")
 
 
 def test_environment_in_a_folder_of_its_own(pythonic: Host) -> None:
@@ -450,7 +451,7 @@ def test_environment_in_a_folder_of_its_own(pythonic: Host) -> None:
     assert (mine / "bin" / "python").exists() and not (pythonic.checkout / ".venv").exists()
     (pythonic.fake / "letters").mkdir()
     refusal = pythonic.refusal("python.sh", NAGLE_LAB_VENV=f"{pythonic.fake}/letters")
-    assert refusal.endswith("/letters is there and no Python environment. Name another folder.")
+    assert refusal.endswith("/letters exists and is not a Python environment. Name another folder.")
     assert (pythonic.fake / "letters").is_dir()
 
 
@@ -477,7 +478,7 @@ def test_half_made_environment_is_made_anew(pythonic: Host) -> None:
     pythonic.state("no-index")
     assert pythonic.refusal("python.sh") == (
         "pip cannot install what nagle-lab needs: ERROR: No matching distribution found for numpy"
-        " Is a package index in reach?"
+        " Check that a package index can be reached."
     )
     (pythonic.fake / "no-index").unlink()
     left_over = pythonic.checkout / ".venv" / "left-over"
@@ -511,7 +512,7 @@ def test_python_without_ensurepip(pythonic: Host) -> None:
 
 
 def test_unknown_set_of_packages(host: Host) -> None:
-    assert host.refusal("python.sh", "everything") == "unknown set of packages: everything. Say run or dev."
+    assert host.refusal("python.sh", "everything") == "unknown set of packages: everything. Use run or dev."
 
 
 # What the tests need, and what all share
@@ -519,7 +520,7 @@ def test_unknown_set_of_packages(host: Host) -> None:
 
 def test_tools(host: Host) -> None:
     by_hand = "sudo apt-get install -y tshark chromium"
-    expected = f"the tests need tshark and chromium, and only root can install that. Run: {by_hand}"
+    expected = f"the tests need tshark and chromium, which only root can install. Run: {by_hand}"
     assert host.refusal("tools.sh") == expected
     host.runs_as(uid=0)
     assert host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1").endswith(f"or run: {by_hand}")

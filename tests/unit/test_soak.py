@@ -72,7 +72,7 @@ def test_the_plan_is_what_it_promises():
     assert {count["none", name] for name in scenarios() if name != "nginx-static"} == {2 * 30}
     assert count["none", "nginx-static"] == 2 * 200
     for load in LOADS[:-1]:
-        assert sum(count[load.name, name] for name in scenarios()) == 50
+        assert {count[load.name, name] for name in scenarios()} == {2 * 5}
     assert {trial.expected for trial in made} == {"STALL", "CLEAN"}
     assert len(plan(list(scenarios().values()), at_most=1, only=["cpu"])) == 2 * len(scenarios())
 

@@ -102,7 +102,7 @@ def _open(path: str) -> io.FileIO:
     except IsADirectoryError:
         problem = "is a directory: name the capture files in it"
     except PermissionError:
-        problem = "may not be read: ask its owner (tcpdump run as root gives its files to user tcpdump)"
+        problem = "permission denied: make it readable for your account (tcpdump run as root writes as user tcpdump)"
     except (OSError, ValueError) as error:
         problem = f"cannot be opened: {error}"
     raise NagleLabError(f"{_name(path)}: {problem}")

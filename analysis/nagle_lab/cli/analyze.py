@@ -12,7 +12,7 @@ from nagle_lab.cli.ctrl_c import CtrlC
 from nagle_lab.cli.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
-from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.examples import examples
 from nagle_lab.reports.names import distinct_names
 from nagle_lab.reports.next_steps import commands
@@ -74,10 +74,13 @@ def _analyze_or_tell(
             if is_run(paths[0]):
                 return report(judge(paths[0]), as_json, exports, expected)
         return _analyze(paths, name, expected, as_json, exports, ctrl_c)
-    except NagleLabError as error:
-        tell(str(error))
-        exports.unusable(name, error)
-        return error.exit_code
+    except PermissionError as refused:
+        error = os_problem(refused)
+    except NagleLabError as unusable:
+        error = unusable
+    tell(str(error))
+    exports.unusable(name, error)
+    return error.exit_code
 
 
 def _analyze(

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nagle_lab.cli.exports import require_writable
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
@@ -15,9 +16,11 @@ from nagle_lab.runs.run import is_run, judge
 def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
     """Annotate one capture (or rotated files, or a run's capture nearest the held end); print a display filter."""
     if out is None and not with_filter:
-        raise NagleLabError("annotate: say -o OUT.pcapng, or --filter, or both")
+        raise NagleLabError("annotate needs -o OUT.pcapng, --filter, or both")
     if len(paths) > 1 and not rotated:
-        raise NagleLabError("annotate takes one FILE; several that are one capture: --rotated")
+        raise NagleLabError("annotate takes one FILE, or with --rotated the files of one rotated capture")
+    if out and not out.exists():
+        require_writable({"output": out})
     files, result = _analyzed(paths)
     if out:
         annotate(files, result, out, force=force)
@@ -51,7 +54,7 @@ def _frames(result: Result) -> str:
     filter_, selected = frame_filter(result)
     if selected < len(result.stalls):
         tell(
-            f"the filter selects the first {selected:,} of {len(result.stalls):,} stalls, for a longer one fits no "
-            f"command line; to select all: annotate with -o OUT.pcapng, and there {COMMENT_FILTER}"
+            f"the filter selects the first {selected:,} of {len(result.stalls):,} stalls, as a longer one would not "
+            f"fit a command line; to select all, write OUT.pcapng with -o and filter it by {COMMENT_FILTER}"
         )
     return filter_

@@ -28,7 +28,7 @@ def command(
     if command_line and command_line[0] == "--":  # click leaves it in after an argument
         command_line = command_line[1:]
     if not command_line:
-        raise NagleLabError("bisect with what? nagle-lab bisect pypi:NAME A..B -- COMMAND…")
+        raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")
     require_writable({"json": json})
     limit_s = duration_s(limit) if limit else None
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allow)))

@@ -17,6 +17,8 @@ from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
 from nagle_lab.lab.containers.docker import engine_version
+from nagle_lab.lab.folder import require_runs_folder
+from nagle_lab.lab.parameters import refuse_misspelled
 from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.reports.terminal import console
 from nagle_lab.runs.run import Run, is_run, judge
@@ -44,7 +46,9 @@ def command(
         raise NagleLabError("the workshop asks questions: run it in a terminal, or with --answers good (or a FILE)")
     answering = prepared(answers, script.questions) if answers is not None else Person()
     if not without_lab and script.incidents:
+        refuse_misspelled(incident.scenario for incident in script.incidents)
         _require_docker()
+        require_runs_folder(runs)
     play = _stored if without_lab else partial(_live, runs, screen)
     return Walk(script, answering, play, screen, without_lab=without_lab).go()
 

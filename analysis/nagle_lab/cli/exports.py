@@ -53,8 +53,11 @@ class Exports:
 
     def __enter__(self) -> Self:
         require_writable(self.files)
+        for name in self.files.keys() & {"csv", "parquet"}:
+            if not _is_replaced(self.files[name]):
+                raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
         if len(set(self.files.values())) < len(self.files):
-            raise NagleLabError("two outputs have the same name: name a file for each")
+            raise NagleLabError("two output options name the same file: give each its own")
         with ExitStack() as stack:
             if self.with_exchanges:
                 from nagle_lab.reports.tabular import WRITERS, Tables
@@ -139,12 +142,22 @@ class Exports:
 def require_writable(files: Mapping[str, Path | None]) -> None:
     """Raise NagleLabError unless each file asked for can be written: better now than after an hour of runs."""
     for file in filter(None, files.values()):
-        if (
-            file.is_dir()
-            or not file.parent.is_dir()
-            or not os.access(file if file.exists() else file.parent, os.W_OK)
-        ):
-            raise NagleLabError(f"{file} cannot be written: name a file in a folder that exists and is yours")
+        if problem := _why_not_written(file):
+            raise NagleLabError(f"{file} cannot be written: {problem}")
+
+
+def _why_not_written(file: Path) -> str:
+    """Why not, and what to do; empty where it can be. A regular file is replaced, so its folder counts, too."""
+    target = file.resolve()
+    if target.is_dir():
+        return "it is a folder: name a file"
+    if not target.parent.is_dir():
+        return f"there is no folder {file.parent}: create it, or name a file in one that exists"
+    if target.exists() and not os.access(target, os.W_OK):
+        return "permission denied: name another file"
+    if _is_replaced(file) and not os.access(target.parent, os.W_OK | os.X_OK):
+        return f"no permission to write in its folder {file.parent}: name a file in another one"
+    return ""
 
 
 def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]) -> None:
@@ -157,16 +170,22 @@ def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]
 _DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 
 
+def _is_replaced(file: Path) -> bool:
+    """Whether the file is written whole: what is no regular file is written to instead."""
+    return not file.exists() or (file.is_file() and file.parent not in _DEVICES)
+
+
 def write_whole(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
     content = text.encode("utf-8", "backslashreplace")
-    if file.exists() and (not file.is_file() or file.parent in _DEVICES):
+    if not _is_replaced(file):
         with file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
             stream.write(content)
         return
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    target = file.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(content)
-        part.replace(file.resolve())
+        part.replace(target)
     finally:
         part.unlink(missing_ok=True)

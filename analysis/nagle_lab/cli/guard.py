@@ -1,10 +1,12 @@
 """nagle-lab guard: a user's own software under the proof."""
 
+import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.examples import examples
 from nagle_lab.experiments.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
 from nagle_lab.guard.job import CAPTURE, OUTCOME
+from nagle_lab.guard.processes import ending_by_signals
+from nagle_lab.guard.run import working_folder
 from nagle_lab.reports.guard import guard_json, show_guarded, title
 from nagle_lab.reports.terminal import console
 
@@ -42,25 +46,21 @@ def command(
     """Run or record, judge, show, and write the files asked for."""
     attached = {name: more.pop(name) for name in ("pid", "container", "service", "interface")}
     _check_usage(command_line, attached, limit=limit, both_sides=both_sides, network=network, seconds=seconds)
+    working_folder()
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
+    limit_s = duration_s(limit) if limit else None
     require_writable({"json": json})
     if json and json in more.values():
-        raise NagleLabError("two outputs have the same name: name a file for each")
-    with Exports(more) as exports:
-        folder = _folder(keep)
-        try:
-            if command_line:
-                limit_s = duration_s(limit) if limit else None
-                run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
-            else:
-                run = _record(folder, selection, attached, seconds)
-        except BaseException:
-            _forget(folder, keep)
-            raise
+        raise NagleLabError("two output options name the same file: give each its own")
+    with Exports(more) as exports, ending_by_signals(), _recording(keep) as folder:
+        if command_line:
+            run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
+        else:
+            run = _record(folder, selection, attached, seconds)
         outcome = run.guarded.outcome
         if command_line and outcome.status and not outcome.started:
             _forget(folder, keep)
-            tell(f"{command_line[0]}: {outcome.problem}: name a command that is there, or its path")
+            tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 
@@ -99,12 +99,12 @@ def _report(
     if keep:
         write_whole(run.guarded.folder / REPORT, report)
     if outcome.timed_out:
-        tell("the command was ended: it ran longer than --time-limit")
+        tell("the command ran longer than --time-limit and was ended")
     elif outcome.status:
-        more = "" if network or result.source.tcp_packets else "; if it needs the network, --network lets it out"
-        tell(f"the command's own exit code, {outcome.status}, is passed on; the verdict is {result.verdict}{more}")
+        more = "" if network or result.source.tcp_packets else "; if the command needs the network, use --network"
+        tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif command_line and not run.both_sides and run.missing is Missing.SECOND_WRITE:
-        tell("run it with --both-sides: that says whether one write is what protects it")
+        tell("run it with --both-sides to see whether single writes protect it")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")
     if keep or (code is not Exit.OK and outcome.captured):
@@ -118,20 +118,20 @@ def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **onl
     named = [f"--{name}" for name, value in attached.items() if value]
     if not command_line and not named:
         raise NagleLabError(
-            "guard what? nagle-lab guard -- COMMAND…, or --container, --compose-service, --pid, --interface"
+            "guard needs a command (guard -- COMMAND…), --container, --compose-service, --pid or --interface"
         )
     if command_line and named:
-        raise NagleLabError(f"{named[0]} records what runs already: leave out the command, or {named[0]}")
+        raise NagleLabError(f"{named[0]} records what is already running: leave out the command or {named[0]}")
     if len(named) > 1:
-        raise NagleLabError(f"{' and '.join(named)}: name one of them")
+        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
     for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "network": "--network"}
     for name, option in for_commands.items():
         if named and only_one[name]:
-            raise NagleLabError(f"{option} is for a command, and {named[0]} starts none")
+            raise NagleLabError(f"{option} needs a command, and {named[0]} starts none: leave out {option}")
     if only_one["seconds"] and not 0 < only_one["seconds"] <= LONGEST_S:
-        raise NagleLabError(f"--seconds {only_one['seconds']:g}: at most {LONGEST_S:,}, a year")
+        raise NagleLabError(f"--seconds {only_one['seconds']:g}: use at most {LONGEST_S:,} (a year)")
     if command_line and only_one["seconds"]:
-        raise NagleLabError("--seconds is for what runs already; for a command it is --time-limit")
+        raise NagleLabError("--seconds is for recording what is already running: for a command use --time-limit")
 
 
 def allowed_server(text: str) -> tuple[str, int]:
@@ -146,11 +146,22 @@ def duration_s(text: str) -> float:
     """A duration as timeout(1) takes it: 90, 90s, 2m, 1h."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not found or not float(found[1]):
-        raise NagleLabError(f"--time-limit {shlex.quote(text)} is no duration: write it as 90s, 2m or 1h")
+        raise NagleLabError(f"--time-limit {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")
     seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
     if seconds > LONGEST_S:
         raise NagleLabError(f"--time-limit {text} is longer than a year: leave it out")
     return seconds
+
+
+@contextmanager
+def _recording(keep: Path | None) -> Iterator[Path]:
+    """The folder of a recording; whatever ends the block early, nothing stays of it that is not to be kept."""
+    folder = _folder(keep)
+    try:
+        yield folder
+    except BaseException:
+        _forget(folder, keep)
+        raise
 
 
 def _folder(keep: Path | None) -> Path:
@@ -160,9 +171,11 @@ def _folder(keep: Path | None) -> Path:
     try:
         keep.mkdir(parents=True, exist_ok=True)
         if others := sorted(path.name for path in keep.iterdir() if path.name not in _OURS):
-            raise NagleLabError(f"{keep} holds other files ({others[0]}): name a new folder, or an empty one")
+            raise NagleLabError(f"--keep {keep}: holds other files ({others[0]}): name a new folder or an empty one")
     except OSError as error:
-        raise NagleLabError(f"{keep}: {error.strerror}: name a folder that can be made and is yours") from None
+        raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
+    if not os.access(keep, os.W_OK | os.X_OK):
+        raise NagleLabError(f"--keep {keep}: no permission to write there: name another folder")
     shutil.rmtree(keep / WITHOUT, ignore_errors=True)
     for name in _OURS - {WITHOUT}:
         (keep / name).unlink(missing_ok=True)

@@ -16,31 +16,62 @@ from typing import Any
 import click
 
 from nagle_lab import __version__
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 
 RUNS = Path(__file__).parents[3] / "captures" / "runs"
-_PATH = click.Path(path_type=Path)
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says in our words why it cannot
+
+
+class _OutputFile(click.Path):
+    """A file to write. ``-`` is refused: standard output has the report."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            self.fail("name a file instead of -, or /dev/stdout for standard output", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_FILE = _OutputFile()
 
 
 def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
     """Where run folders go; runs with sizes of their own go elsewhere, so that latest-… stays what it says."""
-    return click.option("--runs", type=_PATH, default=folder, help="Folder of the run folders.")
+    where = folder.relative_to(RUNS.parents[1])
+    return click.option(
+        "--runs", type=_PATH, default=folder, metavar="DIR", help=f"Store runs in DIR, not in {where}."
+    )
 
 
 set_option = click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter; else the environment's."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter; overrides the environment variable NAME. Repeatable.",
 )
-junit_option = click.option("--junit", type=_FILE, metavar="F", help="Write JUnit XML to F, for CI.")
-markdown_option = click.option("--markdown", type=_FILE, metavar="F", help="Write a summary in Markdown to F.")
-html_option = click.option("--html", type=_FILE, metavar="F", help="Write a report to F: one page with its plots.")
+junit_option = click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML to FILE, for CI.")
+markdown_option = click.option("--markdown", type=_FILE, metavar="FILE", help="Write a Markdown summary to FILE.")
+html_option = click.option("--html", type=_FILE, metavar="FILE", help="Write a report with plots to FILE, one page.")
 
 
 class NoReaderError(Exception):
     """A BrokenPipeError, of which click would make exit code 1: that is a verdict here."""
 
 
+class _Command(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        if any(isinstance(param.type, _OutputFile) for param in self.params):
+            formatter.write_paragraph()
+            formatter.write_text("To write an output file to standard output, name /dev/stdout; - is refused.")
+
+
 class _Commands(click.Group):
+    command_class = _Command
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -54,7 +85,7 @@ def cli() -> None:
     """Reproduce and diagnose TCP's Nagle × delayed-ACK stall.
 
     Exit codes: 0 as expected (or diagnosed, nothing expected), 1 the verdict contradicts the expectation,
-    2 unusable input or set-up, 3 inconclusive.
+    2 unusable input, set-up or usage, 3 inconclusive.
     """
 
 
@@ -66,8 +97,9 @@ def _command(name: str, options: dict[str, Any]) -> Exit:
 
 @cli.command("list")
 @click.argument("scenario", required=False)
+@click.option("--pair", is_flag=True, help="Print only the names of SCENARIO's stalled and its fixed variant.")
 def list_(**options: Any) -> Exit:
-    """Name every scenario and its variants; of one SCENARIO also its parameters and all that its variants teach."""
+    """List the scenarios and their variants; with SCENARIO, also its parameters and what each variant teaches."""
     return _command("list", options)
 
 
@@ -81,20 +113,22 @@ def list_(**options: Any) -> Exit:
 @markdown_option
 @html_option
 def run_(**options: Any) -> Exit:
-    """Run one variant of a scenario, record its captures, analyse, and hold the verdict against the expected one."""
+    """Run a variant of a scenario, capture its traffic, and compare the verdict with the expected one."""
     return _command("run", options)
 
 
 @cli.command("matrix")
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]…")
-@click.option("--repeat", type=click.IntRange(1), default=1, help="Run it all so often; figures are medians then.")
-@click.option("--json", type=_PATH, metavar="FILE", help="Write every run and figure to FILE.")
-@click.option("--markdown", type=_PATH, metavar="FILE", help="Write the tables to FILE.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run all of it N times; report medians."
+)
+@click.option("--json", type=_FILE, metavar="FILE", help="Write every run and figure to FILE, as JSON.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write the tables to FILE, in Markdown.")
 @junit_option
 @html_option
 @runs_option()
 def matrix_(**options: Any) -> Exit:
-    """Run every variant of the SCENARIOs, or of all there are, and print a table of each.
+    """Run every variant of the given SCENARIOs, or of all scenarios, and print a table for each.
 
     Exit codes: 0 all as expected, 1 a verdict contradicts, 2 a run failed or is INVALID, 3 some are inconclusive.
     """
@@ -104,35 +138,42 @@ def matrix_(**options: Any) -> Exit:
 @cli.command("sweep")
 @click.argument("scenario")
 @click.argument("span", required=False, metavar="[NAME=LO..HI]")
-@click.option("--series", "only", multiple=True, metavar="NAME", help="Only this one of the scenario's series.")
+@click.option("--series", "only", multiple=True, metavar="NAME", help="Run only this series. Repeatable.")
 @set_option
 @runs_option(RUNS / "sweep")
-@click.option("--json", "as_json", is_flag=True, help="Print every run on stdout, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print all runs on stdout, as JSON.")
 @html_option
 def sweep_(**options: Any) -> Exit:
-    """Run a SCENARIO with its size doubling from LO to HI, and locate exactly where it begins and ends to stall.
+    """Run SCENARIO with sizes doubling from LO to HI, and find the exact sizes where it starts and stops stalling.
 
-    NAME is `size`, which stands for the parameter that the scenario sweeps, or another of its whole-number
-    parameters, in upper or lower case. Exit codes: 0, 2 a run failed or is INVALID, 3 a run is inconclusive.
+    NAME is `size` (the parameter in the scenario's [sweep]) or any of its whole-number parameters, in upper or lower
+    case. Exit codes: 0, 2 a run failed or is INVALID, 3 a run is inconclusive.
     """
     return _command("sweep", options)
 
 
 @cli.command("analyze")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE…")
-@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 when the verdict is another.")
+@click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="FILE…")
+@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
-@click.option("--rotated", is_flag=True, help="The FILEs are one capture, rotated (tcpdump -C, -G): oldest first.")
-@click.option("--same-traffic", is_flag=True, help="Two FILEs of the same traffic: tell ACK delay and hold apart.")
+@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture (tcpdump -C, -G), oldest first.")
+@click.option(
+    "--same-traffic", is_flag=True, help="The two FILEs show the same traffic: measure ACK delay and hold separately."
+)
 @junit_option
 @markdown_option
 @html_option
-@click.option("--csv", type=_FILE, metavar="F", help="Write every stall to F, connections to NAME.connections.csv.")
-@click.option("--parquet", type=_FILE, metavar="F", help="The same as Parquet, where pyarrow is installed.")
+@click.option(
+    "--csv",
+    type=_FILE,
+    metavar="NAME.csv",
+    help="Write the stalls to NAME.csv; beside it, NAME.connections.csv and NAME.exchanges.csv.",
+)
+@click.option("--parquet", type=_FILE, metavar="NAME.parquet", help="The same in Parquet format; needs pyarrow.")
 def analyze_(**options: Any) -> Exit:
     """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
 
-    Several FILEs are several captures, unless they are --rotated.
+    Each FILE is a capture of its own, unless --rotated is given.
     """
     return _command("analyze", options)
 
@@ -140,57 +181,76 @@ def analyze_(**options: Any) -> Exit:
 @cli.command("guard", context_settings={"allow_interspersed_args": False})
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
 @click.option(
-    "--port", "ports", multiple=True, type=click.IntRange(1, 65535), help="Judge only connections to it. Repeatable."
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    help="Judge only connections to this port. Repeatable.",
 )
 @click.option(
     "--allow",
     "allowed",
     multiple=True,
     metavar="IP:PORT",
-    help="Do not judge this server; IP may be left out.",
+    help="Ignore this server; :PORT means any address. Repeatable.",
 )
 @click.option(
-    "--expect", type=click.Choice(["clean", "stall"]), default="clean", help="Exit 0 on it, 1 on the other."
+    "--expect",
+    type=click.Choice(["clean", "stall"]),
+    default="clean",
+    help="The verdict to exit 0 on (default: clean).",
 )
 @click.option(
-    "--both-sides", is_flag=True, help="Unless it stalls, run it without TCP_NODELAY, too; say what protects it."
+    "--both-sides",
+    is_flag=True,
+    help="If it does not stall, run it again without TCP_NODELAY to see what protects it.",
 )
-@click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m or 1h, with exit code 124.")
-@click.option("--network", is_flag=True, help="Let COMMAND reach the network, by pasta; not as root.")
+@click.option(
+    "--time-limit",
+    "limit",
+    metavar="TIME",
+    help="End COMMAND after TIME (90s, 2m, 1h) with exit code 124; with --both-sides, each of its two runs.",
+)
+@click.option("--network", is_flag=True, help="Let COMMAND reach the network, through pasta; not as root.")
 @click.option("--pid", type=click.IntRange(1), help="Record the network namespace of a running process.")
-@click.option("--container", metavar="NAME", help="Record a container, by a sidecar in its network namespace.")
-@click.option("--compose-service", "service", metavar="S", help="The same, of a service of Docker Compose.")
-@click.option("--interface", metavar="IF", help="Record an interface of this machine; with --port, that alone.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Record so long; without it, until Ctrl-C.")
-@click.option("--keep", type=_PATH, metavar="DIR", help="Keep capture and guard.json in DIR.")
-@click.option("--json", type=_FILE, metavar="F", help="Write verdict, run and result to F, as JSON.")
+@click.option("--container", metavar="NAME", help="Record the network namespace of a Docker container.")
+@click.option("--compose-service", "service", metavar="NAME", help="Record a Docker Compose service.")
+@click.option("--interface", metavar="IF", help="Record an interface of this machine; only PORT with --port.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Record for N seconds instead of until Ctrl-C.",
+)
+@click.option("--keep", type=_PATH, metavar="DIR", help="Keep the capture and guard.json in DIR.")
+@click.option("--json", type=_FILE, metavar="FILE", help="Write verdict, run and result to FILE, as JSON.")
 @junit_option
 @markdown_option
 @html_option
 def guard_(**options: Any) -> Exit:
-    """Run COMMAND in a network namespace of its own, record every TCP segment on its loopback, and judge.
+    """Run COMMAND in its own network namespace, record every TCP segment on loopback, and judge.
 
-    COMMAND is a program or a test suite that makes TCP connections to itself. It needs no root where users may make
-    namespaces. Its output is its own; the report goes to stderr, and the capture is kept unless all is as expected.
-    Without COMMAND: record a container, process or interface until Ctrl-C, and report.
+    COMMAND is a program or test suite that makes TCP connections to itself. No root is needed where users may create
+    namespaces. COMMAND's output is left alone; the report goes to stderr, and the capture is kept unless all is as
+    expected. Without COMMAND, record a container, process or interface until Ctrl-C, and report.
 
-    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. When COMMAND
-    fails, its own code; 126 or 127 when it cannot be started.
+    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. If COMMAND
+    fails, its own exit code; 126 or 127 if it cannot be started.
     """
     return _command("guard", options)
 
 
 @cli.command("museum")
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
-@click.option("--quick", is_flag=True, help="Only those that take a few seconds.")
-@click.option("--list", "list_only", is_flag=True, help="Name them and what each is, and run none.")
+@click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")
+@click.option("--list", "list_only", is_flag=True, help="List the exhibits and run none.")
 @markdown_option
-@click.option("--cache", type=_PATH, metavar="DIR", help="Where they are installed; else .cache/museum.")
+@click.option("--cache", type=_PATH, metavar="DIR", help="Install into DIR instead of .cache/museum.")
 def museum_(**options: Any) -> Exit:
-    """Run released software that stalls, and the release or setting of it that does not, under the guard.
+    """Run released software that stalls, and the release or setting that fixes it, under the guard.
 
-    EXHIBIT is a name such as pypi/hypercorn, or an ecosystem; else all of them. Exit codes: 0 all as expected,
-    1 one is not, 3 one could not run here.
+    EXHIBIT is a name such as pypi/hypercorn, or an ecosystem such as pypi; default: all. Exit codes: 0 all as
+    expected, 1 one is not, 3 one could not run here.
     """
     return _command("museum", options)
 
@@ -199,29 +259,43 @@ def museum_(**options: Any) -> Exit:
 @click.argument("package", metavar="pypi:NAME|npm:NAME")
 @click.argument("between", metavar="A..B")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-@click.option("--port", "ports", multiple=True, type=click.IntRange(1, 65535), help="Judge connections to it alone.")
-@click.option("--allow", multiple=True, metavar="IP:PORT", help="A server not judged; :PORT on any address.")
-@click.option("--both-sides", is_flag=True, help="Run each release without TCP_NODELAY, too.")
-@click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m, 1h.")
-@click.option("--json", type=_FILE, metavar="F", help="Write every release and change to F, as JSON.")
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    help="Judge only connections to this port. Repeatable.",
+)
+@click.option(
+    "--allow", multiple=True, metavar="IP:PORT", help="Ignore this server; :PORT means any address. Repeatable."
+)
+@click.option("--both-sides", is_flag=True, help="Run each release that does not stall again without TCP_NODELAY.")
+@click.option("--time-limit", "limit", metavar="TIME", help="End each run of COMMAND after TIME (90s, 2m, 1h).")
+@click.option("--json", type=_FILE, metavar="FILE", help="Write all releases and changes to FILE, as JSON.")
 def bisect_(**options: Any) -> Exit:
-    """Install the releases of a package from A to B in turn, guard COMMAND with each; where does the verdict change?
+    """Guard COMMAND with each release of a package from A to B, and find the release that changed the verdict.
 
-    COMMAND finds the release first: in PYTHONPATH, or NODE_PATH and PATH. Exit codes: 0, 2 none could be tried,
-    3 some say nothing.
+    Each release comes first in PYTHONPATH, or in NODE_PATH and PATH. Exit codes: 0, 2 none could be tried, 3 some are
+    inconclusive.
     """
     return _command("bisect", options)
 
 
 @cli.command("show")
 @click.argument("path", type=_PATH, metavar="FILE|RUN")
-@click.option("--stall", "number", type=int, help="Which one, from 1 in order of the release; else a typical one.")
+@click.option(
+    "--stall",
+    "number",
+    type=int,
+    metavar="N",
+    help="Show the Nth stall, in order of release; default: a typical one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
 @html_option
 def show_(**options: Any) -> Exit:
-    """Show one stall of a capture with full detail of its three frames, or a stored run again.
+    """Show one stall of a capture with every field of its three frames, or show a stored run again.
 
-    Of a run folder, --stall N shows a stall in the capture at the end that held.
+    For a run folder, --stall N shows a stall from the capture at the end that held data back.
     """
     return _command("show", options)
 
@@ -232,23 +306,28 @@ def show_(**options: Any) -> Exit:
 @markdown_option
 @html_option
 def compare_(**options: Any) -> Exit:
-    """Hold runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
+    """Compare runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
 
-    Each is a run folder or a capture file. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
+    A and B are run folders or capture files. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
     return _command("compare", options)
 
 
 @cli.command("annotate")
 @click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="FILE|RUN")
-@click.option("-o", "--output", "out", type=_PATH, metavar="OUT.pcapng", help="Where to write it.")
-@click.option("--force", is_flag=True, help="Write over OUT where it exists.")
-@click.option("--rotated", is_flag=True, help="Several FILEs are one capture, rotated: oldest first.")
-@click.option("--filter", "with_filter", is_flag=True, help="Print a display filter of its frames; with -o, for OUT.")
+@click.option("-o", "--output", "out", type=_FILE, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.pcapng.")
+@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, oldest first.")
+@click.option(
+    "--filter",
+    "with_filter",
+    is_flag=True,
+    help="Print a Wireshark display filter for the stalls (with -o, for OUT.pcapng).",
+)
 def annotate_(**options: Any) -> Exit:
-    """Write a capture with a comment on every trigger, late ACK and release, and the verdict on the first frame.
+    """Copy a capture, with a packet comment on every trigger, late ACK and release, and the verdict on frame 1.
 
-    Wireshark then shows the proof. Of a run folder it is the capture nearest the held end.
+    Wireshark then shows the proof. Of a run folder, the capture nearest the held end is copied.
     """
     return _command("annotate", options)
 
@@ -256,9 +335,9 @@ def annotate_(**options: Any) -> Exit:
 @cli.command("verify")
 @click.argument("path", type=_PATH, metavar="FILE")
 def verify_(**options: Any) -> Exit:
-    """Hold our packet table of a capture against tshark's, frame by frame, and say where they differ.
+    """Cross-check our decoding with tshark, frame by frame, and list the differences.
 
-    Exit codes: 0 no difference but those by definition, 1 some, 2 unusable FILE or no tshark.
+    Exit codes: 0 no unexplained difference, 1 some, 2 unusable FILE or no tshark.
     """
     return _command("verify", options)
 
@@ -294,13 +373,14 @@ def main(command: click.Command = cli) -> None:
     # NumPy's linear algebra, which nothing here uses, would start a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        code = command(standalone_mode=False)
+        code = command(prog_name="nagle-lab" if command is cli else None, standalone_mode=False)
         sys.stdout.flush()
     except NagleLabError as e:
         tell(str(e))
         code = e.exit_code
     except click.ClickException as e:
-        tell(f"{e.format_message()} (try nagle-lab --help)")
+        usage = e.ctx.command_path if isinstance(e, click.UsageError) and e.ctx else "nagle-lab"
+        tell(f"{e.format_message()} (try {usage} --help)")
         code = Exit.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
@@ -309,7 +389,7 @@ def main(command: click.Command = cli) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed
         code = Exit.NO_READER
     except OSError as e:  # a path that may not even be looked at, a full disk
-        tell(f"{e.filename or 'output'}: {e.strerror}: check the path, its permissions and the room on the disk")
+        tell(str(os_problem(e)))
         code = Exit.UNUSABLE
     gc.freeze()  # and once more at the end, when all of it goes anyway
     sys.exit(int(code or 0))

@@ -13,6 +13,8 @@ from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
 from nagle_lab.experiments.matrix import Matrix, Row, fill, plan
 from nagle_lab.experiments.trials import Outcome, attempt, make_run
+from nagle_lab.lab.folder import require_runs_folder
+from nagle_lab.lab.parameters import refuse_misspelled
 from nagle_lab.lab.scenario import Scenario
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.lab.scenario_file import scenarios as all_scenarios
@@ -25,7 +27,10 @@ from nagle_lab.runs.run import Run
 def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
     """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
     require_writable(files)
-    matrix = plan(chosen(scenarios), repeat)
+    several = chosen(scenarios)
+    refuse_misspelled(several)
+    require_runs_folder(runs)
+    matrix = plan(several, repeat)
     started, interrupted = time.monotonic(), False
     matrix.about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
     try:

@@ -7,6 +7,7 @@ from nagle_lab.cli.exports import Exports
 from nagle_lab.cli.report import report
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.trials import make_run
+from nagle_lab.lab.parameters import refuse_misspelled
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.terminal import console
 
@@ -20,6 +21,7 @@ def command(
     """
     of = find_scenario(scenario)
     chosen = of.variant(variant)
+    refuse_misspelled([of])
     screen = console(stderr=True)
     with Exports(files) as exports:
         with screen.status("starting") as status:
@@ -34,6 +36,6 @@ def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise NagleLabError(f"--set {pair}: not NAME=VALUE")
+            raise NagleLabError(f"--set {pair}: not NAME=VALUE, as in --set REQUESTS=200")
         settings[name] = value
     return settings

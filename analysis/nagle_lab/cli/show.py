@@ -51,10 +51,10 @@ def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -
 def _choose(path: Path, result: Result, number: int | None) -> tuple[int, Stall]:
     stalls = result.stalls
     if not stalls:
-        raise NagleLabError(f"{path}: there is no stall to show: {result.verdict}, {result.reason}")
+        raise NagleLabError(f"{path}: no stall to show: {result.verdict}, {result.reason}")
     if number is None:
         typical = stalls.typical()
         return stalls.index(typical) + 1, typical
     if not 1 <= number <= len(stalls):
-        raise NagleLabError(f"{path}: there is no stall {number}: --stall takes 1 to {len(stalls)}")
+        raise NagleLabError(f"{path}: no stall {number}: --stall takes 1 to {len(stalls)}")
     return number, stalls[number - 1]

@@ -14,6 +14,8 @@ from nagle_lab.evidence.bursts import bursts_of
 from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
+from nagle_lab.lab.folder import require_runs_folder
+from nagle_lab.lab.parameters import refuse_misspelled
 from nagle_lab.lab.scenario import Scenario
 from nagle_lab.lab.scenario_file import find_scenario
 from nagle_lab.reports.sweep import show_sweep
@@ -36,6 +38,8 @@ def command(
     swept = find_scenario(scenario)
     parameter, low, high = asked_range(swept, span)
     several = _series(swept, only)
+    refuse_misspelled([swept])
+    require_runs_folder(runs)
     given, interrupted = parsed_settings(settings), False
     try:
         with RunsProgress(console(stderr=True), len(several) * len(doubled(low, high))) as progress:

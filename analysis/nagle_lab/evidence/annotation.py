@@ -52,7 +52,7 @@ def _require_free(out: Path, paths: Sequence[Path], force: bool) -> None:
     if not out.is_file():
         raise NagleLabError(f"{out}: exists and is no file: name another one")
     if not force:
-        raise NagleLabError(f"{out}: exists: name another file, or say --force to write over it")
+        raise NagleLabError(f"{out}: exists: name another file, or use --force to overwrite")
 
 
 def verdict_comment(result: Result) -> str:

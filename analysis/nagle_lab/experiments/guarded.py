@@ -52,9 +52,11 @@ def allowed_end(text: str) -> tuple[str, int]:
     try:
         ip = ip_address(address.strip("[]"))
     except ValueError:
-        raise ValueError(f"{text!r}: {address} is no IP address; :{port} allows that port on any address") from None
+        raise ValueError(
+            f"{text!r}: {address} is not an IP address; use :{port} for that port on any address"
+        ) from None
     if ip.is_unspecified:
-        raise ValueError(f"{text!r}: no connection is to {address}; :{port} allows that port on any address")
+        raise ValueError(f"{text!r}: no connection goes to {address}; use :{port} for that port on any address")
     return str(ip), int(port)
 
 
@@ -134,7 +136,7 @@ def guard(
     ``place`` is where and how it runs, see :func:`nagle_lab.guard.run.run`.
     """
     if both_sides and not without_nodelay.is_possible():
-        raise NagleLabError("--both-sides knows x86-64 and arm64 only: leave it out on this processor")
+        raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
     first = run(command, folder, limit_s=limit_s, network=network, **place)
     result = judge(first.capture, lost(first.outcome), selection)
     if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):

@@ -52,7 +52,7 @@ def _way(pid: int | None, container: str) -> Way:
     if container:
         return docker_with_folders("a capture sidecar beside the container", f"--network=container:{container}")
     if pid is not None and not Path(f"/proc/{pid}").is_dir():
-        raise NagleLabError(f"there is no process {pid}: ss -tlnp names those that listen")
+        raise NagleLabError(f"there is no process {pid}: ss -tlnp lists those that listen")
     if has_sys_admin() or not sudo_works():
         return Way("as root" if has_sys_admin() else "without root")
     return Way("sudo", ("sudo", "-n", "--"))
@@ -91,7 +91,7 @@ def _container_of(service: str) -> str:
             if done.returncode == 0 and done.stdout.strip():
                 return done.stdout.split()[0]
     raise NagleLabError(
-        f"service {service} does not run here: docker compose ps lists what does, in the project's folder"
+        f"service {service} is not running: run docker compose ps in the project's folder to see which are"
     )
 
 
@@ -99,7 +99,9 @@ def _docker(*arguments: str) -> str:
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise NagleLabError("--container needs Docker: docker is not in PATH") from None
+        raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
     if done.returncode:
-        raise NagleLabError(f"{(done.stderr.strip() or 'docker failed').splitlines()[-1]}: docker ps lists what runs")
+        raise NagleLabError(
+            f"{(done.stderr.strip() or 'docker failed').splitlines()[-1]}: docker ps lists the running containers"
+        )
     return done.stdout.strip()

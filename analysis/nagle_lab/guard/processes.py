@@ -4,9 +4,10 @@ import ctypes
 import errno
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,24 @@ class Child:
                     code = os.waitstatus_to_exitcode(ended[1])
                     status = code if code >= 0 else 128 - code
         return status
+
+
+@contextmanager
+def ending_by_signals() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP, unless ignored, end the program by SystemExit, so that it cleans up."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    try:
+        for number in taken:
+            signal.signal(number, _end)
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def end_the_rest(but: Container[int] = (), grace_s: float = 1.0) -> list[str]:

@@ -40,12 +40,20 @@ class Place(TypedDict, total=False):
     output: Path  # a file for what it prints; else it goes where ours goes
 
 
+def working_folder() -> Path:
+    """Where we are; NagleLabError where that was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NagleLabError("the working directory was deleted: cd to one that exists, and run it again") from None
+
+
 def make_job(command: Sequence[str], folder: Path, *, limit_s: float | None = None, **more: object) -> Job:
     """A job for whoever runs this, where it is run."""
     return Job(
         command=list(command),
         folder=str(folder),
-        cwd=str(Path.cwd()),
+        cwd=str(working_folder()),
         environment=dict(os.environ),
         uid=os.geteuid(),
         gid=os.getegid(),
@@ -91,7 +99,7 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
         if not outcome.problem or not outcome.is_namespace:
             return Guarded(folder, way.name, outcome)
         refused = refused or outcome.problem
-    raise NagleLabError(f"no network namespace can be made here ({refused or 'nothing allows it'}): {why_not()}")
+    raise NagleLabError(f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_not()}")
 
 
 def _run(way: Way, job: Job, folder: Path) -> Outcome:
@@ -121,9 +129,9 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
     if status == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     if status > 128:
-        raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: nothing can be judged")
+        raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
     if not folder.exists():
-        raise NagleLabError(f"{folder} was removed while it was recorded to: have the command leave it alone")
+        raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
     return Outcome(problem=f"{way.name} ended with {status}", is_namespace=not (folder / CAPTURE).exists())
 
 
@@ -131,9 +139,11 @@ def _pasta() -> tuple[str, ...]:
     if not shutil.which("pasta"):
         raise NagleLabError("--network needs pasta: install the package passt, or leave out --network")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        raise NagleLabError("--network needs /dev/net/tun, and you may not use that: chmod 666 /dev/net/tun as root")
+        raise NagleLabError("--network needs access to /dev/net/tun: as root, chmod 666 /dev/net/tun")
     if os.geteuid() == 0:
-        raise NagleLabError("--network is for ordinary users, because pasta gives root's rights up: run it as one")
+        raise NagleLabError(
+            "--network does not work as root, because pasta drops root's capabilities: run it as another user"
+        )
     no_ports = (
         "-t",
         "none",

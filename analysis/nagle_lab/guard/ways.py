@@ -34,7 +34,7 @@ def ways() -> Iterator[Way]:
     Raises NagleLabError where there is no Linux.
     """
     if platform.system() != "Linux":
-        raise NagleLabError("guard needs the network namespaces of Linux: run it in a virtual machine or a container")
+        raise NagleLabError("guard needs Linux network namespaces: run it in a Linux virtual machine or container")
     if namespace.has_sys_admin():
         yield Way("a network namespace, as root")
         return
@@ -103,7 +103,7 @@ def docker_with_folders(name: str, *options: str) -> Way:
     if not _works(["docker", "image", "inspect", EMPTY_IMAGE]) and not _works(
         ["sh", "-c", f"tar -c -T /dev/null | docker import - {EMPTY_IMAGE}"]
     ):
-        raise NagleLabError(f"Docker could not make the image {EMPTY_IMAGE}: try `docker import` by hand")
+        raise NagleLabError(f"Docker could not make the image {EMPTY_IMAGE}: try docker import by hand")
     folders = sorted(path for path in Path("/").iterdir() if path.name not in _SYSTEM)
     # What is a link becomes a folder. A Docker whose machine is another one has no such folders, and refuses.
     mounts = [f"--mount=type=bind,source={path},target={path}" for path in folders if path.is_dir()]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Self
 
 from nagle_lab.errors import NagleLabError
@@ -96,7 +97,20 @@ def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
     """Return the error that says why ``what`` cannot be written under ``runs_dir``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NagleLabError(f"disk full while writing {what}: make room in {runs_dir}")
-    return NagleLabError(f"cannot write {what} in {runs_dir}: {error.strerror}; --runs names another folder")
+    to_do = "name another folder with --runs"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        to_do = f"give your account write access, or {to_do}"
+    return NagleLabError(f"cannot write {what} in {runs_dir}: {(error.strerror or str(error)).lower()}: {to_do}")
+
+
+def require_runs_folder(runs_dir: Path) -> None:
+    """Raise NagleLabError unless run folders can be made there: better before a series of runs than in each."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=runs_dir):
+            pass
+    except OSError as error:
+        raise disk_problem(error, "run folders", runs_dir) from error
 
 
 def anything_recorded(folder: Path) -> bool:

@@ -115,7 +115,7 @@ class LiveLab:
             engine_version()  # it answers, maybe only now: ask once more
             details = self.details()
             if not details:
-                gone = "the containers of this run are gone: Docker was restarted, or somebody removed them"
+                gone = "the containers of this run are gone (was Docker restarted?)"
                 raise NagleLabError(f"{gone}: run it again")
         states = {service: container.state for service, container in details.items()}
         ended = [
@@ -124,7 +124,7 @@ class LiveLab:
             if state.status in ("exited", "dead") and (state.exit_code != 0 or service == self._server)
         ]
         if len(ended) == len(states) > 1:
-            raise NagleLabError("all containers ended at once, as when Docker is restarted: run it again")
+            raise NagleLabError("all containers ended at once (was Docker restarted?): run it again")
         if ended:
             first = min(ended, key=lambda service: states[service].finished_at)
             log = last_log_lines(self._id(first))
@@ -137,5 +137,7 @@ class LiveLab:
     def _id(self, service: str) -> str:
         if service not in self._ids:
             names = ", ".join(sorted(self._ids))
-            raise NagleLabError(f"the Compose files have no service {service!r}, which scenario.toml names: {names}")
+            raise NagleLabError(
+                f"scenario.toml names service {service!r}, which the Compose files do not have: they have {names}"
+            )
         return self._ids[service]

@@ -49,13 +49,13 @@ def parse_json(command: str, output: str) -> tuple[str, Load]:
     try:
         report = msgspec.json.decode(last, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise NagleLabError(f"{tool}'s report is not one line of JSON at the end of what it prints") from None
+        raise NagleLabError(f"the last line of {tool}'s output is not a JSON object: check the load tool") from None
     if not isinstance(version := report.pop("version", None), str):
-        raise NagleLabError(f"{tool}'s report has version = {version!r}, which is not text")
+        raise NagleLabError(f"{tool}'s report has version = {version!r}, which is not a string")
     try:
         return version, msgspec.convert({**report, "tool": "json", "command": command, "exit_code": 0}, Load)
     except msgspec.ValidationError as error:
-        raise NagleLabError(f"{tool}'s report is not that of a load: {error}") from error
+        raise NagleLabError(f"{tool}'s report is not valid: {error}") from error
 
 
 PARSERS: dict[str, Callable[[str, str], tuple[str, Load]]] = {"ab": parse_ab, "json": parse_json}

@@ -3,11 +3,13 @@
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from nagle_lab import __version__
+from nagle_lab.errors import tell
 from nagle_lab.lab.containers.docker import SERVICE_LABEL, Container
 from nagle_lab.lab.containers.process import run
 from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
@@ -74,7 +76,18 @@ def git_revision() -> str | None:
     if shutil.which("git") is None:
         return None
     described = run(["git", "-C", str(REPOSITORY), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])
+    if "dubious ownership" in described.stderr:
+        _tell_not_trusted(REPOSITORY)
     return described.stdout.strip() or None
+
+
+@cache
+def _tell_not_trusted(repository: Path) -> None:
+    """Say once why runs have no git revision."""
+    tell(
+        f"{repository} belongs to another user, so git does not read it and runs record no git revision: "
+        f"git config --global --add safe.directory {repository}"
+    )
 
 
 def image_records(containers: Iterable[Container], bases: Mapping[str, BaseImage]) -> dict[str, Image]:

@@ -44,7 +44,9 @@ def namespace_of(service: str, captured: Iterable[Namespace]) -> Namespace:
     for namespace in captured:
         if service in namespace.services:
             return namespace
-    raise NagleLabError(f"nothing is captured in the network namespace of {service}: give the lab a capture there")
+    raise NagleLabError(
+        f"nothing is captured in the network namespace of {service}: add a capture there to the lab in scenario.toml"
+    )
 
 
 def _home(service: str, containers: Mapping[str, Container], by_id: Mapping[str, str]) -> str:

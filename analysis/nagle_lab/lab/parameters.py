@@ -1,10 +1,21 @@
 """The parameter values of one run: what the variant fixes, then --set, then the environment, then defaults."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.scenario import IntParameter, Scenario, Variant
+from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
+
+# Variables that the Makefile reads; in ON_COMMAND_LINE it passes the names of those given on make's command line.
+MAKE_VARIABLES = frozenset(
+    (
+        *("AGAIN", "ANSWERS", "BASE_IMAGE", "EXHIBIT", "LONG", "PACKETS", "QUICK", "REPEAT"),
+        *("SCENARIO", "SECONDS", "SERVER_IMAGE", "SIZE", "VARIANT", "VARIANTS", "WITHOUT_LAB"),
+    )
+)
+ON_COMMAND_LINE = "NAGLE_LAB_MAKE_VARIABLES"
+_LIKE, _NEARLY_THE_SAME = 0.77, 0.85  # difflib's ratio: NODELAY for TCP_NODELAY is 0.78, REQUESTZ for REQUESTS 0.875
 
 
 def resolve(
@@ -36,5 +47,35 @@ def resolve(
         limit = parameter.max if isinstance(parameter, IntParameter) else None
         named = f"{limit}={values[limit]}" if isinstance(limit, str) else str(limit)
         if limit is not None and int(values[name]) > int(values[limit] if isinstance(limit, str) else limit):
-            raise NagleLabError(f"{name}={values[name]} is more than {named}: lower {name}")
+            raise NagleLabError(f"{name}={values[name]} exceeds {named}: lower {name}")
     return values
+
+
+def refuse_misspelled(scenarios: Iterable[Scenario], environment: Mapping[str, str] = os.environ) -> None:
+    """Raise NagleLabError for a variable that was meant for a parameter of ``scenarios`` and is misspelled.
+
+    On make's command line that is any name like a known one. Elsewhere in the environment, where most variables are
+    not ours, the name must be nearly that of a parameter, and the value one that it takes.
+    """
+    parameters = {name: each for scenario in scenarios for name, each in scenario.parameters.items()}
+    known = parameters.keys() | MAKE_VARIABLES
+    for name in environment.get(ON_COMMAND_LINE, "").split():
+        if name not in known and (like := get_close_matches(name.upper(), sorted(known), 1, _LIKE)):
+            raise NagleLabError(f"{name} is not a variable of make: did you mean {like[0]}?")
+    for name, value in environment.items():
+        if name in known:
+            continue
+        for like_name in get_close_matches(name.upper(), list(parameters), 1, _NEARLY_THE_SAME):
+            if _takes(parameters[like_name], value):
+                raise NagleLabError(
+                    f"the environment variable {name}={value} is not a parameter: did you mean {like_name}? "
+                    f"If it is not for nagle-lab: env -u {name} …"
+                )
+
+
+def _takes(parameter: Parameter, value: str) -> bool:
+    try:
+        parameter.checked(value)
+    except NagleLabError:
+        return False
+    return True

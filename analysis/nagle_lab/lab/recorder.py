@@ -86,7 +86,7 @@ class Recorder:
             self._messages.join(_ANSWER_S)
             since = self._lines[self._answered :]
             words = [line for line in since if line.strip() and "packet" not in line]  # not its final counts
-            raise NagleLabError(f"the capture at the {self._name} ended by itself: {(words or ['no message'])[-1]}")
+            raise NagleLabError(f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar writes."""
@@ -97,7 +97,7 @@ class Recorder:
                 try:
                     line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
                 except queue.Empty:
-                    raise NagleLabError(f"the {self._name}'s capture sidecar does not answer") from None
+                    raise NagleLabError(f"the {self._name}'s capture sidecar does not answer: run it again") from None
             if line is None:
                 self._process.wait()  # its stderr is closed, so it is ending
                 continue
@@ -185,7 +185,7 @@ class Recorder:
             for pump in self._pumps:
                 pump.join(_ANSWER_S)
         if any(pump.is_alive() for pump in self._pumps):
-            raise NagleLabError(f"the capture at the {self._name} does not end")
+            raise NagleLabError(f"the capture at the {self._name} does not stop: run it again")
         self._process.wait()
         self.check()
         rest = list(iter(self._queue.get, None))

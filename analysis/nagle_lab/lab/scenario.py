@@ -236,19 +236,22 @@ class Claim(Record):
 
 
 class Scenario(Record):
-    """The file, named after its folder; ``stalled`` and ``fixed`` are the variants that tell its story."""
+    """The file, named after its folder; ``stalled`` and ``fixed`` are the variants that tell its story.
+
+    A control, of which every variant expects CLEAN, has neither.
+    """
 
     name: str
     title: Text
     question: Text
-    stalled: str
-    fixed: str
     source: Source
     labs: Annotated[dict[str, Lab], Meta(min_length=1)]
     server: Server
     load: Load
     parameters: dict[str, Parameter]
-    variants: dict[str, Variant]
+    variants: Annotated[dict[str, Variant], Meta(min_length=1)]
+    stalled: str = ""
+    fixed: str = ""
     sweep: Sweep | None = None
     claims: tuple[Claim, ...] = ()
 
@@ -258,6 +261,17 @@ class Scenario(Record):
             names = ", ".join(self.variants)
             raise NagleLabError(f"scenario {self.name} has no variant {name!r}: choose one of {names}")
         return self.variants[name]
+
+    @property
+    def is_control(self) -> bool:
+        """Whether nothing in it is expected to stall."""
+        return all(variant.verdict == "CLEAN" for variant in self.variants.values())
+
+    @property
+    def story(self) -> list[Variant]:
+        """The stalled variant and the fixed one; of a control its first two, or the only one."""
+        told = (self.stalled, self.fixed) if self.stalled else list(self.variants)[:2]
+        return [self.variants[name] for name in told]
 
     def lab(self, variant: Variant) -> Lab:
         """Return the lab that ``variant`` runs in."""

@@ -31,6 +31,22 @@ def scenarios(folder: Path = REPOSITORY / "scenarios") -> dict[str, Scenario]:
     return {file.parent.name: load_scenario(file) for file in scenario_files(folder)}
 
 
+def readable_scenarios(
+    folder: Path = REPOSITORY / "scenarios",
+) -> tuple[dict[str, Scenario], list[NagleLabError]]:
+    """Return the scenarios under ``folder`` that can be read, by name, and what is wrong with each of the others.
+
+    Raises NagleLabError where there is none at all.
+    """
+    found, mistakes = dict[str, Scenario](), []
+    for file in scenario_files(folder):
+        try:
+            found[file.parent.name] = load_scenario(file)
+        except NagleLabError as error:
+            mistakes.append(error)
+    return found, mistakes
+
+
 def find_scenario(name: str, folder: Path = REPOSITORY / "scenarios") -> Scenario:
     """Return the scenario ``name`` under ``folder``, whatever is wrong with the others.
 
@@ -39,7 +55,7 @@ def find_scenario(name: str, folder: Path = REPOSITORY / "scenarios") -> Scenari
     file = folder / name / "scenario.toml"
     if file not in (files := scenario_files(folder)):
         names = ", ".join(file.parent.name for file in files)
-        raise NagleLabError(f"no scenario {name!r}; there are: {names}")
+        raise NagleLabError(f"there is no scenario {name!r}: choose from {names}")
     return load_scenario(file)
 
 
@@ -48,8 +64,8 @@ def scenario_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*/scenario.toml"))
     if not files:
         raise NagleLabError(
-            "the lab needs nagle-lab's repository: clone it, and in the clone run make repro-nodelay-off "
-            f"({folder} holds no scenario)"
+            f"{folder} holds no scenario: the lab runs in a clone of nagle-lab's repository "
+            "(there, make repro-nodelay-off)"
         )
     return files
 
@@ -91,10 +107,12 @@ def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
 
 def _variants(data: dict[str, Any], file: Path) -> dict[str, Variant]:
     """Return the variants; those without their own have the first lab, the server's port, the usual roles."""
-    roles = convert(data.pop("expected", {}), Roles, file, "expected")
     usual = {"lab": next(iter(data["labs"]), ""), "port": data["server"].port}
-    stalling = {"held_by": roles.held_by, "delayed_by": roles.delayed_by}
     tables = convert(data.get("variants", {}), dict[str, dict[str, Any]], file, "variants")
+    stalling = {}
+    if "expected" in data or any(table.get("verdict") == "STALL" for table in tables.values()):
+        roles = convert(data.pop("expected", {}), Roles, file, "expected")
+        stalling = {"held_by": roles.held_by, "delayed_by": roles.delayed_by}
     for name, table in tables.items():
         tables[name] = usual | (stalling if table.get("verdict") == "STALL" else {}) | table
     return convert_each(tables, Variant, file, "variants")
@@ -112,11 +130,7 @@ def _mistakes(scenario: Scenario) -> Mistakes:
         yield from _of_lab(f"labs.{name}", lab, scenario.parameters)
     for name, variant in scenario.variants.items():
         yield from _of_variant(f"variants.{name}", variant, scenario)
-    for key, verdict in (("stalled", "STALL"), ("fixed", "CLEAN")):
-        name = getattr(scenario, key)
-        yield from _not_among(key, name, scenario.variants)
-        if scenario.variants[name].verdict != verdict:
-            yield key, f"names variant {name}, which is not expected to be {verdict}"
+    yield from _of_story(scenario)
     yield from _of_template("load.command", scenario.load.command, scenario.parameters)
     if scenario.sweep:
         yield from _not_among("sweep.parameter", scenario.sweep.parameter, scenario.int_parameters())
@@ -127,6 +141,20 @@ def _mistakes(scenario: Scenario) -> Mistakes:
     for number, claim in enumerate(scenario.claims, 1):
         yield from _not_among(f"claims[{number}].of", claim.of, scenario.variants)
         yield from _not_among(f"claims[{number}].against", claim.against or claim.of, scenario.variants)
+
+
+def _of_story(scenario: Scenario) -> Mistakes:
+    for key, verdict in (("stalled", "STALL"), ("fixed", "CLEAN")):
+        name = getattr(scenario, key)
+        if scenario.is_control:
+            if name:
+                yield key, "is for a scenario with a variant that expects STALL: leave it out"
+        elif not name:
+            yield key, f"is missing: name the variant that is to be {verdict}"
+        else:
+            yield from _not_among(key, name, scenario.variants)
+            if scenario.variants[name].verdict != verdict:
+                yield key, f"names variant {name}, which is not expected to be {verdict}"
 
 
 def _of_lab(key: str, lab: Lab, parameters: Collection[str]) -> Mistakes:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, os_problem
 
 T = TypeVar("T")
 
@@ -20,7 +20,9 @@ def read_toml(file: Path) -> dict[str, Any]:
     """Return what ``file`` holds, the text in it without blanks at either end; NagleLabError if it is not TOML."""
     try:
         content: dict[str, Any] = _stripped(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise os_problem(error) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise NagleLabError(f"{file}: {error}") from error
     return content
 

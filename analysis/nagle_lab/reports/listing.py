@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -10,15 +11,11 @@ from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
 
 
 def show_scenarios(scenarios: Iterable[Scenario], to: Console) -> None:
-    """Every scenario with its variants, each with the first sentence of what it teaches."""
-    table = _table("variant", "expected", "what it teaches first")
+    """Every scenario: what it is, and the names of its variants."""
     for scenario in scenarios:
-        table.add_row(Text(scenario.name, "bold"), "", Text(scenario.title, "bold"))
-        for variant in scenario.variants.values():
-            table.add_row(f"  {variant.name}", variant.expected.verdict, _first_sentence(variant.teaches))
-        table.add_section()
-    to.print(table)
-    to.print(Text("nagle-lab list SCENARIO says more; nagle-lab run SCENARIO VARIANT runs one.", "dim"))
+        to.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
+        to.print(Padding(Text(", ".join(scenario.variants), "dim"), (0, 0, 0, 4), expand=False))
+    to.print(Text("Parameters and what each variant teaches: nagle-lab list SCENARIO", "dim"))
 
 
 def show_scenario(scenario: Scenario, to: Console) -> None:
@@ -42,11 +39,6 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
-
-
-def _first_sentence(text: str) -> str:
-    first, dot, _ = " ".join(text.split()).partition(". ")
-    return f"{first}." if dot else first
 
 
 def _expected(variant: Variant) -> str:

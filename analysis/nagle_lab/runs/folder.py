@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.runs.manifest import MANIFEST, FileRecord, Manifest, checksum
 from nagle_lab.runs.record import Record
 from nagle_lab.runs.witnesses import WITNESSES, Witnesses
@@ -88,7 +88,7 @@ def require_untouched(folder: Path, manifest: Manifest) -> None:
             raise NagleLabError(f"{path}: changed since it was recorded (checksum differs); run it again")
     for path in sorted(folder.glob("*.pcap")):
         if path.name not in manifest.files:
-            raise NagleLabError(f"{path}: not recorded by this run (not in its manifest); move it elsewhere")
+            raise NagleLabError(f"{path}: not part of this run (not in its manifest); move it elsewhere")
 
 
 def write_whole(file: Path, content: bytes) -> None:
@@ -103,7 +103,7 @@ def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:
     try:
         with _own_file(path):
             if path.stat().st_size > _MOST_BYTES:
-                raise NagleLabError(f"{path}: larger than any that nagle-lab writes; run it again")
+                raise NagleLabError(f"{path}: too large to have been written by nagle-lab; run it again")
             content = msgspec.json.decode(path.read_bytes())
         return msgspec.convert(content, form), content
     except msgspec.ValidationError as e:
@@ -117,10 +117,12 @@ def _own_file(path: Path) -> Iterator[None]:
     """Read a file within the block; a link may lead out of the folder, and a pipe or a device never ends."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise NagleLabError(f"{path}: a link, or no file at all, where a run has a file of its own; run it again")
+            raise NagleLabError(f"{path}: not a regular file; run it again")
         yield
+    except FileNotFoundError as e:
+        raise NagleLabError(f"{path}: no such file; this run folder is incomplete, run it again") from e
     except OSError as e:
-        raise NagleLabError(f"{path}: {e.strerror}; this run folder is incomplete, run it again") from e
+        raise os_problem(e) from e
 
 
 def _malformed(path: Path, fault: str) -> NagleLabError:

@@ -13,5 +13,5 @@ def opened(path: Path) -> Run | Result:
     if is_run(path):
         return judge(path)
     if path.is_dir():
-        raise NagleLabError(f"{path}: not a run folder (no manifest.json); for a capture name its file")
+        raise NagleLabError(f"{path}: not a run folder (no manifest.json); to diagnose a capture, name its file")
     return analyze(path)

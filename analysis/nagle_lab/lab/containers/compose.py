@@ -65,7 +65,9 @@ class ComposeSearch:
             version = answer.stdout.strip().removeprefix("v")
             if answer.exit_code == 0 and _numbers(version) >= _OLDEST:
                 return Compose(command, version)
-        raise NagleLabError("there is neither `docker compose` nor docker-compose from 1.29: run `make setup`")
+        raise NagleLabError(
+            "Docker Compose is missing (`docker compose`, or docker-compose 1.29 or newer): run `make setup`"
+        )
 
 
 def error_line(finished: Finished) -> str:

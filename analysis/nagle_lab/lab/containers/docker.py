@@ -109,8 +109,8 @@ def remove_project(project: str) -> None:
         if failed:
             if time.monotonic() > deadline:
                 raise NagleLabError(
-                    f"the Docker engine has stopped answering ({failed[0]}): start it again; "
-                    "the next run removes what this one leaves"
+                    f"the Docker engine has stopped answering ({failed[0]}): restart it; "
+                    "the next run removes the containers of this one"
                 )
             time.sleep(0.2)
             continue

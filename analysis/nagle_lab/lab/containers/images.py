@@ -47,7 +47,9 @@ def _base(name: str, progress: Callable[[str], None]) -> BaseImage:
         progress(f"pulling {name}")
         pulled = run(["docker", "pull", "--quiet", name])
         if pulled.exit_code != 0:
-            raise NagleLabError(f"SERVER_IMAGE={name} is neither here nor can it be pulled: {pulled.last_line()}")
+            raise NagleLabError(
+                f"SERVER_IMAGE={name} is not on this machine and cannot be pulled: {pulled.last_line()}"
+            )
         details = image_details([name])
     if not details:
         raise NagleLabError(f"the base image {name} does not exist: run `make setup`")

@@ -1,0 +1,36 @@
+"""A copy of the repository, for tests that add to it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+_MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist")
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """What is made here: nothing of it is committed."""
+    return {*_MADE(folder, names), *({"runs"} if Path(folder).name == "captures" else ())}
+
+
+def copied(to: Path) -> Path:
+    """Copy the repository there, without what is made in it."""
+    to.mkdir(parents=True)
+    for each in REPOSITORY.iterdir():
+        if each.is_dir() and not each.name.startswith("."):
+            shutil.copytree(each, to / each.name, ignore=_left_out, symlinks=True)
+        elif each.is_file():
+            shutil.copy(each, to / each.name)
+    return to
+
+
+def run_in(tree: Path, words: Sequence[str], timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a Python module (``nagle_lab``, ``pytest``) with its arguments, with the package of that copy."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "analysis")}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
