@@ -37,7 +37,7 @@ remove_images() {
 
 cd "$checkout"
 if [[ ${1:-} == runs ]]; then
-  require_ours captures/runs captures/runs/*
+  require_ours captures captures/runs captures/runs/*
   rm -rf captures/runs
   exit
 fi
@@ -53,6 +53,6 @@ elif command -v docker >/dev/null; then
   say "no Docker engine answers: containers, networks and images, if any, are kept"
 fi
 
-require_ours .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+require_ours . .venv .venv/lib .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
 find analysis tests bench scenarios maintenance -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -160,7 +160,7 @@ def test_how_the_command_ends(tmp_path, command, code, says):
 def test_a_failing_command_that_stalls_says_both(tmp_path):
     ended = guard(tmp_path, command=["sh", "-c", shlex.join(server("two-writes")) + "; exit 9"])
     assert (ended.code, ended.report["verdict"], ended.report["status"]) == (9, "STALL", 9)
-    assert "the command's own exit code, 9, is passed on; the verdict is STALL" in ended.err
+    assert "the exit code is the command's own, 9; the verdict is STALL" in ended.err
 
 
 def test_output_passes_through_untouched(tmp_path):
@@ -176,7 +176,7 @@ def test_a_time_limit(tmp_path):
     started = time.monotonic()
     ended = guard(tmp_path, "--time-limit=1s", command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     assert (ended.code, ended.report["timed_out"]) == (124, True)
-    assert "it ran longer than --time-limit" in ended.err
+    assert "the command ran longer than --time-limit" in ended.err
     assert time.monotonic() - started < 60
 
 
@@ -330,7 +330,7 @@ def test_a_folder_removed_by_the_command_is_said(temporary):
     command = [*GUARD, "--", "sh", "-c", f"rm -rf {shlex.quote(str(temporary))}/nagle*"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     (line,) = done.stderr.splitlines()
-    assert done.returncode == 2 and "was removed while it was recorded to" in line
+    assert done.returncode == 2 and "was removed during the recording" in line
 
 
 def test_a_recording_that_breaks_off_keeps_the_commands_code(tmp_path):
@@ -340,7 +340,7 @@ def test_a_recording_that_breaks_off_keeps_the_commands_code(tmp_path):
         ["bash", "-c", f"ulimit -f 10; {line}"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (3, "done\n"), done.stderr
-    assert "3, is passed on; the verdict is" in done.stderr and "Traceback" not in done.stderr
+    assert "own, 3; the verdict is" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_killed_guard_ends_what_ignores_signals():
@@ -404,3 +404,47 @@ def test_the_files_for_ci(tmp_path):
     assert 'failures="1"' in junit.read_text() and "STALL" in junit.read_text()
     assert f'<testcase name="{shlex.quote(sys.executable)}' in junit.read_text(), "named for the command"
     assert "<svg" in page.read_text()
+
+
+SLOW_TO_JUDGE = """\
+import sys, time
+from pathlib import Path
+from nagle_lab.cli.main import main
+from nagle_lab.experiments import guarded
+def judge(*_, **__):
+    Path(sys.argv.pop()).touch()
+    time.sleep(60)
+guarded.judge = judge
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_ended_while_it_judges_it_leaves_no_folder_behind(tmp_path, temporary, number):
+    begun = tmp_path / "begun"
+    command = [sys.executable, "-c", SLOW_TO_JUDGE, "guard", "--", "true", begun]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        assert list(temporary.iterdir()), "it records into a temporary folder"
+        running.send_signal(number)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 128 + number, err
+    assert "Traceback" not in err
+    assert not list(temporary.iterdir())
+
+
+def test_a_working_directory_that_was_deleted_is_one_line(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {shlex.quote(str(gone))} && rmdir {shlex.quote(str(gone))} && exec {shlex.join(GUARD)} true"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("nagle-lab: the working directory was deleted: cd to one that")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_help_says_that_the_time_limit_is_that_of_each_run():
+    done = subprocess.run([*GUARD, "--help"], capture_output=True, text=True, timeout=60, check=True)
+    assert "with --both-sides, each of its two runs" in " ".join(done.stdout.split())

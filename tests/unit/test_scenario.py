@@ -522,11 +522,11 @@ def test_what_is_no_control_tells_its_story(folder: Path, added: str, message: s
 
 def test_a_scenario_that_cannot_be_read_is_named_and_the_others_are_listed(folder: Path, run):
     (folder / "broken").mkdir()
-    (folder / "broken" / "scenario.toml").write_text(f"titel = 1\n{CONTROL}")
+    (folder / "broken" / "scenario.toml").write_text(CONTROL)
     code, out, err = run("list")
     assert (code, err.count("\n")) == (Exit.UNUSABLE, 1)
     assert "control: One write never waits" in out
-    assert "broken/scenario.toml: Object contains unknown field `titel`" in err
+    assert "broken/scenario.toml: labs.bridge.compose[1]: compose.yaml does not exist" in err
 
 
 @pytest.mark.parametrize("name", [scenario.name for scenario in scenarios().values() if not scenario.is_control])

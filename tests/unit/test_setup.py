@@ -68,6 +68,7 @@ class Host:
 
     def command(self, name: str, script: str) -> None:
         path = self.bin / name
+        path.unlink(missing_ok=True)  # it may be a link to the machine's own, which must not be written to
         path.write_text(f'#!{shutil.which("bash")}\necho "{name} $*" >>"$FAKE/calls"\n{script}\n')
         path.chmod(0o755)
 
@@ -509,6 +510,39 @@ def test_python_without_ensurepip(pythonic: Host) -> None:
     assert pythonic.refusal("python.sh", NAGLE_LAB_NO_INSTALL="1") == expected
     pythonic.command("apt-get", 'case "$*" in *" install "*) rm "$FAKE/no-ensurepip" ;; esac')
     assert pythonic.succeeds("python.sh")[0] == "installing python3.12-venv with apt-get (may take a minute)"
+
+
+# Root may write everything: as root, set-up runs without that right.
+NO_ENGINE = {**os.environ, "DOCKER_HOST": "unix:///nowhere"}
+AS_OTHERS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+@pytest.mark.parametrize(
+    ("script", "closed"), [("python.sh", ".venv"), ("clean.sh", ".venv"), ("clean.sh runs", "captures/runs")]
+)
+def test_what_belongs_to_somebody_else_is_one_line(host: Host, script: str, closed: str) -> None:
+    folder = host.checkout / closed
+    (folder / "bin").mkdir(parents=True)
+    folder.chmod(0o500)
+    name, *arguments = script.split()
+    command = [*AS_OTHERS, host.bin / "bash", host.checkout / "setup" / name, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=NO_ENGINE)
+    finally:
+        folder.chmod(0o700)
+    assert (done.returncode, done.stdout) == (2, "")
+    said = done.stderr.splitlines()[-1]
+    assert len([line for line in done.stderr.splitlines() if "engine answers" not in line]) == 1
+    assert said.startswith(f"setup: cannot write {folder if name == 'python.sh' else closed}, which belongs to ")
+    assert "Run: sudo chown -R " in said
+    assert (folder / "bin").is_dir()
+
+
+def test_recorded_runs_are_removed_and_nothing_else(host: Host) -> None:
+    (host.checkout / "captures" / "runs" / "one").mkdir(parents=True)
+    (host.checkout / "captures" / "reference").mkdir()
+    assert host.succeeds("clean.sh", "runs") == []
+    assert [path.name for path in (host.checkout / "captures").iterdir()] == ["reference"]
 
 
 def test_unknown_set_of_packages(host: Host) -> None:
