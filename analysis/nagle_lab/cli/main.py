@@ -155,6 +155,9 @@ def analyze_(**options: Any) -> Exit:
 @click.option(
     "--both-sides", is_flag=True, help="Unless it stalls, run it without TCP_NODELAY, too; say what protects it."
 )
+@click.option(
+    "--trace", is_flag=True, help="If it stalls, run it under strace, too; name the two writes of each stall."
+)
 @click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m or 1h, with exit code 124.")
 @click.option("--network", is_flag=True, help="Let COMMAND reach the network, by pasta; not as root.")
 @click.option("--pid", type=click.IntRange(1), help="Record the network namespace of a running process.")
@@ -202,6 +205,9 @@ def museum_(**options: Any) -> Exit:
 @click.option("--port", "ports", multiple=True, type=click.IntRange(1, 65535), help="Judge connections to it alone.")
 @click.option("--allow", multiple=True, metavar="IP:PORT", help="A server not judged; :PORT on any address.")
 @click.option("--both-sides", is_flag=True, help="Run each release without TCP_NODELAY, too.")
+@click.option(
+    "--trace", is_flag=True, help="If it stalls, run it under strace, too; name the two writes of each stall."
+)
 @click.option("--time-limit", "limit", metavar="TIME", help="End COMMAND after 90s, 2m, 1h.")
 @click.option("--json", type=_FILE, metavar="F", help="Write every release and change to F, as JSON.")
 def bisect_(**options: Any) -> Exit:
