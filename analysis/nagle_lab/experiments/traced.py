@@ -108,7 +108,7 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
 
 def _native(pairs: Sequence[Pair], trace: Trace, again: _Again) -> tuple[dict[int, Where], str]:
     """Places of the calls that have none from a hook, and what went wrong with that."""
-    calls = joined.unplaced(pairs)
+    calls = joined.unplaced(pairs, trace.hooked)
     if not calls:
         return {}, ""
     if not tracing.has_stacks():

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,10 +12,11 @@ import msgspec
 from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
 from nagle_lab.evidence.excerpt import Step, Window, excerpts
 from nagle_lab.guard.native import Where, where
-from nagle_lab.guard.strace import Call, Mark, Stream, Trace, Way
+from nagle_lab.guard.strace import Call, Stream, Trace, Way
 
 MOST_STALLS = 1000  # that are listed one by one
 _HALF = 1 << 31
+_WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class Write(msgspec.Struct, frozen=True):
     thread: int
     command: str
     program: Place | None  # the program's own line
-    library: Place | None  # the library's that it was made in, if that is another
+    library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
     why_no_line: str
 
 
@@ -178,15 +179,17 @@ class Lines:
         self._native = native or {}
         self._why = why or (lambda _: "")
 
-    def write(self, call: Call) -> Write:
-        """The call, with its place."""
-        program, library = _marked(call.mark) if call.mark else (None, None)
-        found = self._native.get(id(call))
-        why = ""
-        if not program and not library and found:
-            program, library, why = _place(found.program), _place(found.library), found.why
-        if not call.mark and not found:
-            why = self._why(call)
+    def pair(self, pair: Pair) -> tuple[Write, Write]:
+        """Both calls of a stall; a library's place is told only where the program's own are the same, or none."""
+        (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
+        differ = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
+        if mine and other and mine != other and one[differ : differ + 1] == two[differ : differ + 1]:
+            differ = max(len(one), len(two))
+        return self.write(pair.trigger, differ), self.write(pair.held, differ)
+
+    def write(self, call: Call, depth: int = 0) -> Write:
+        """The call, with its place, and that of the library so many calls up."""
+        program, libraries, why = self._places(call)
         return Write(
             call=call.name,
             by=call.mark.call if call.mark else "",
@@ -196,30 +199,29 @@ class Lines:
             thread=call.thread,
             command=call.command,
             program=program,
-            library=library,
+            library=libraries[depth] if depth < len(libraries) else None,
             why_no_line=why,
         )
 
-
-def _marked(mark: Mark) -> tuple[Place | None, Place | None]:
-    places = [Place(*frame) for frame in mark.frames]
-    if not places:
-        return None, None
-    if places[0].file.startswith(("/", "<", "[", "…")):  # a library's file is without its folder
-        return places[0], places[1] if len(places) > 1 else None
-    return None, places[0]
-
-
-def _place(found: tuple[str, int, str] | None) -> Place | None:
-    return Place(*found) if found else None
+    def _places(self, call: Call) -> tuple[Place | None, list[Place], str]:
+        """The program's, the libraries', and why there is none."""
+        if call.mark and call.mark.frames:
+            *libraries, last = (Place(*frame) for frame in call.mark.frames)
+            # Of a library's file there is only the part behind its folder.
+            return (last, libraries, "") if last.file.startswith(_WHOLE) else (None, [*libraries, last], "")
+        if found := self._native.get(id(call)):
+            program = Place(*found.program) if found.program else None
+            return program, [Place(*place) for place in found.libraries], found.why
+        return None, [], self._why(call)
 
 
-def unplaced(pairs: Sequence[Pair]) -> list[Call]:
-    """Calls of which no hook said where they were made."""
+def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
+    """Calls of which no hook said where they were made; of options only those of processes without a hook."""
     calls = {id(call): call for pair in pairs for call in (pair.trigger, pair.held)}
     for pair in pairs:
         for call in _options(pair):
-            calls.setdefault(id(call), call)
+            if call.process not in hooked:
+                calls.setdefault(id(call), call)
     return [call for call in calls.values() if call.mark is None]
 
 
@@ -280,7 +282,7 @@ def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
     """Stalls by the places of their writes, most first."""
     members: dict[object, list[_Named]] = defaultdict(list)
     for pair in pairs:
-        trigger, held = lines.write(pair.trigger), lines.write(pair.held)
+        trigger, held = lines.pair(pair)
         members[_key(trigger), _key(held), pair.trigger is pair.held].append((pair, trigger, held))
     groups = [_group(group) for group in members.values()]
     return sorted(groups, key=lambda group: -group.stalls)
@@ -325,7 +327,7 @@ def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
     return [
         HeldWrite(
             pair.stall.connection, pair.stall.exchange, pair.stall.trigger_frame, pair.stall.release_frame,
-            lines.write(pair.trigger), lines.write(pair.held), pair.trigger is pair.held, pair.held_writes,
+            *lines.pair(pair), pair.trigger is pair.held, pair.held_writes,
             round(pair.between_ms, 3), round(pair.hold_ms, 3),
         )
         for pair in pairs[:MOST_STALLS]
@@ -380,13 +382,15 @@ def _event(one: Option, pair: Pair) -> str:
 
 
 def _at(write: Write) -> str:
-    return f"at {shown(write)}"
+    if write.program or write.library:
+        return f"at {shown(write)}"
+    return f"by {write.command}, process {write.process}"
 
 
 def shown(write: Write) -> str:
     """Its place, as short as it can be said: "server.py:16 reply"."""
     if not write.program and not write.library:
-        return f"no line ({write.command} {write.process})"
+        return f"{write.command}, no line:"
     if not write.program:
         assert write.library
         return f"{shown_place(write.library)} (a library)"

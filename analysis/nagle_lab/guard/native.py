@@ -30,6 +30,7 @@ _GO_PLUMBING = re.compile(r"(net|syscall|runtime|bufio|io|internal/.*|crypto/tls
 # What finds lines, in the order they are tried: not each reads the debug information of each compiler.
 _OPTIONS = ("-a", "-C", "-f", "-i", "-e")
 _ADDR2LINE = (("addr2line", *_OPTIONS), ("llvm-addr2line", *_OPTIONS), ("eu-addr2line", *_OPTIONS))
+_MOST_OF_LIBRARIES = 8
 _GO_TOOL = ("go", "tool", "addr2line")
 
 
@@ -38,7 +39,7 @@ class Where:
     """Where a call was made."""
 
     program: Place | None
-    library: Place | None
+    libraries: tuple[Place, ...]  # the innermost first, without plumbing
     why: str  # why there is no line; empty where there is one
 
 
@@ -67,8 +68,8 @@ def _parsed(stack: Sequence[str]) -> list[_Frame]:
 
 
 def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -> Where:
-    """The innermost place in the program's own code, and the library's innermost that is more than plumbing."""
-    library: Place | None = None
+    """The innermost place in the program's own code, and those of libraries up to it."""
+    libraries: list[Place] = []
     nameless: Place | None = None
     binary = ""
     for frame in stack:
@@ -76,18 +77,19 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -
         if _is_skipped(frame):
             continue
         if _INTERPRETER.match(name):
-            return Where(None, library, _why_interpreter(name))
+            return Where(None, tuple(libraries), _why_interpreter(name))
         binary = binary or frame.binary
         for file, line, function in lines[frame.binary].get(frame.address) or [("", 0, _plain(frame.symbol))]:
             if not function and not file:
                 nameless = nameless or ("", 0, f"{name}+{frame.address:#x}")
             elif not _is_library(file, function) and not _SHARED.search(name):
-                return Where((file, line, function), library, "" if line else _why(frame.binary))
-            elif library is None and not _is_plumbing(file, function):
-                library = file, line, function or name
+                return Where((file, line, function), tuple(libraries), "" if line else _why(frame.binary))
+            elif not _is_plumbing(file, function) and len(libraries) < _MOST_OF_LIBRARIES:
+                libraries.append((file, line, function or name))
     if not binary:
-        return Where(None, None, "strace found no stack for it")
-    return Where(nameless, library, "" if library and library[1] else _why(binary))
+        return Where(None, (), "strace found no stack for it")
+    has_line = any(line for _, line, _ in libraries)
+    return Where(nameless, tuple(libraries), "" if has_line else _why(binary))
 
 
 def _is_skipped(frame: _Frame) -> bool:

@@ -24,6 +24,7 @@ _UNFINISHED = " <unfinished ...>"
 _SOCKET = re.compile(r"(\d+)<(?:MP)?TCP(?:v6)?:\[(.+?)\]>(?=[,)\s]|$)")
 _ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d+)")
 _OPTION = re.compile(r"(?:SOL_TCP|IPPROTO_TCP), (TCP_NODELAY|TCP_CORK), \[(-?\d+)\]")
+_PEER = re.compile(r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )"([^"]*)"')
 _MESSAGE = re.compile(r"\bmsg_len=(\d+)")
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
 
@@ -40,7 +41,9 @@ class Mark:
     fd: int  # -1: not known
     length: int  # bytes the program wrote; 0: not known, or not what the kernel gets (TLS)
     call: str  # as the program's language has it: "sendall"
-    frames: tuple[tuple[str, int, str], ...]  # file, line and function: the program's, and the library's if there is
+    frames: tuple[
+        tuple[str, int, str], ...
+    ]  # file, line and function: of libraries, the innermost first; the program
 
 
 @dataclass(slots=True)
@@ -151,6 +154,7 @@ class _Reader:
         self._left: dict[tuple[int, int], int] = {}  # bytes that it still speaks of
         self._options: dict[tuple[int, int], list[Call]] = defaultdict(list)  # process, fd: of what is not connected
         self._names: dict[tuple[int, int], str] = {}  # what stands between the brackets of such a socket
+        self._ways: dict[str, Way] = {}  # of a socket that was bound, and then connected: strace keeps its first name
         self._connecting: dict[tuple[int, int], int] = {}  # process, fd: since when
 
     def take(self, at: int, thread: int, command: str, text: str, stack: list[str]) -> None:
@@ -211,7 +215,7 @@ class _Reader:
 
     def _call(self, call: Call, socket: re.Match[str], arguments: str, result: str, rest: str) -> None:
         fd, failed = int(socket[1]), result.startswith("-")
-        place, way = (call.process, fd), _way(socket[2])
+        place, way = (call.process, fd), _way(socket[2]) or self._ways.get(socket[2])
         if call.name in ("accept", "accept4"):
             if accepted := _SOCKET.search(result + rest):
                 self._accepted(call, place, accepted)
@@ -242,6 +246,8 @@ class _Reader:
             self._set(call, arguments, failed, self._options[place], place[1])
         elif call.name == "connect":
             self._connecting[place] = call.at
+            if way := _bound_way(name, arguments):
+                self._ways[name] = way
 
     def _set(self, call: Call, arguments: str, failed: bool, options: list[Call], fd: int) -> None:
         if not failed and (found := _OPTION.search(arguments)):
@@ -279,6 +285,17 @@ def _way(text: str) -> Way | None:
     here, arrow, there = text.partition("->")
     ends = _end(here), _end(there)
     return (ends[0], ends[1]) if arrow and ends[0] and ends[1] else None
+
+
+def _bound_way(name: str, arguments: str) -> Way | None:
+    """Of a bound socket that connects: its name has the port; an address it lacks is the peer's, as on loopback."""
+    here, found = _end(name), _PEER.search(arguments)
+    there = _end(f"[{found[2]}]:{found[1]}") if found else None
+    if not here or not there:
+        return None
+    if ip_address(here[0]).is_unspecified:
+        here = there[0], here[1]
+    return here, there
 
 
 def _end(text: str) -> End | None:

@@ -111,7 +111,8 @@ def _writes(writes: Writes) -> list[tuple[str, str]]:
         pairs = [_pair(group) for group in writes.groups[:_MOST_GROUPS]]
         if (more := len(writes.groups) - len(pairs)) > 0:
             pairs.append(f"and {more} more pairs, which --json has")
-        rows = [("writes", "\n".join(pairs)), ("written by", _who(writes.groups[0]))]
+        rows = [("" if i else "writes", pair) for i, pair in enumerate(pairs)]
+        rows.append(("written by", _who(writes.groups[0])))
         if spread := writes.true_hold_ms:
             which = "the write" if writes.groups[0].one_write else "the second write"
             rows.append(("true hold", f"p50 {spread.p50:.1f}, max {spread.max:.1f} ms, from {which} to its release"))

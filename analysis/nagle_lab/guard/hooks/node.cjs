@@ -9,6 +9,7 @@ const { fileURLToPath } = require("node:url");
 
 const rmdirSync = fs.rmdirSync; // before the program puts something in its place
 const MOST_FRAMES = 60;
+const MOST_OF_LIBRARIES = 8;
 const PLUMBING = /^node:(internal\/(streams|stream_base_commons|process|timers|async_hooks)|net$|events$)/;
 const waiting = new WeakMap(); // socket → where writes were made that Node.js has not handed to the kernel yet
 
@@ -35,7 +36,7 @@ function stack() {
     return sites.map((site) => {
       let file = site.getFileName() || "";
       if (file.startsWith("file://")) file = fileURLToPath(file);
-      return [file, site.getLineNumber() || 0, site.getFunctionName() || "", site.getEvalOrigin()];
+      return [file, site.getLineNumber() || 0, site.getFunctionName() || ""];
     });
   } finally {
     Error.stackTraceLimit = before.limit;
@@ -50,21 +51,26 @@ function shortened([file, line, name]) {
   return [short.length > 200 ? "…" + short.slice(-200) : short, line, name];
 }
 
-// The program's frame, and the library's nearest to it that is more than plumbing.
+// The libraries' frames that are more than plumbing, the innermost first, up to the program's, which is the last.
 function places() {
-  let library = null;
+  const found = [];
+  const internal = [];
   for (const frame of stack()) {
     const [file] = frame;
     if (!file || file === __filename) continue;
     if (file.startsWith("node:")) {
-      if (!library && !PLUMBING.test(file)) library = frame;
+      if (!found.length && !PLUMBING.test(file)) internal.push(frame);
     } else if (file.includes("/node_modules/")) {
-      if (!library || library[0].startsWith("node:")) library = frame;
+      if (found.length < MOST_OF_LIBRARIES) found.push(frame);
     } else {
-      return [frame, library];
+      return found.length ? [...found, frame] : [...internal.slice(0, 1), frame];
     }
   }
-  return [null, library];
+  return found.length ? found : internal.slice(0, MOST_OF_LIBRARIES);
+}
+
+function isProgram([file]) {
+  return !file.startsWith("node:") && !file.includes("/node_modules/");
 }
 
 function lengthOf(writev, data, encoding) {
@@ -86,7 +92,7 @@ function guarded(action) {
 
 function tell(socket, length, call, frames) {
   const fd = socket.encrypted ? -1 : (socket._handle?.fd ?? -1);
-  const words = frames.filter(Boolean).flatMap(shortened);
+  const words = frames.flatMap(shortened);
   mark([fd, socket.encrypted ? 0 : length, call, ...words]);
 }
 
@@ -113,7 +119,7 @@ net.Socket.prototype._writeGeneric = function (writev, data, encoding, cb) {
     if (this.connecting) return; // it comes again
     const calls = waiting.get(this) ?? [["write", places()]];
     waiting.delete(this);
-    const [call, frames] = calls.find(([, [program]]) => program) ?? calls[0];
+    const [call, frames] = calls.find(([, frames]) => frames.some(isProgram)) ?? calls[0];
     tell(this, lengthOf(writev, data, encoding), call, frames);
   });
   return _writeGeneric.call(this, writev, data, encoding, cb);

@@ -20,7 +20,7 @@ _LOOPS = {  # file of the standard library, and which functions of it call the p
 }  # fmt: skip
 _PLUMBING = ("socket.py", "ssl.py", "socketserver.py")
 _OURS = __file__
-_MOST_FRAMES, _LONGEST = 60, 200
+_DEEPEST, _MOST_OF_LIBRARIES, _LONGEST = 60, 8, 200
 _folders: dict[str, str] = {}  # of a source file: the folder of the library it is in, "" for the program's own
 
 
@@ -116,7 +116,7 @@ def _length(name: str, arguments: Any) -> int:
 
 def _tell(fd: int, length: int, call: str) -> None:
     try:
-        places = [_place(frame) for frame in _frames(sys._getframe(2)) if frame]
+        places = map(_place, _frames(sys._getframe(2)))
         _mark(str(fd), str(length), call, *(part for place in places for part in place))
     except Exception:  # the program goes on as it would without us
         pass
@@ -128,27 +128,28 @@ def _mark(*words: str) -> None:
         _rmdir(path)
 
 
-def _frames(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The program's frame, and the library's innermost that is more than plumbing.
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    """The libraries' frames that are more than plumbing, the innermost first, up to the program's, which is the last.
 
     What stands above an event loop called that, and not the write.
     """
-    library = innermost = None
-    for _ in range(_MOST_FRAMES):
+    found: list[FrameType] = []
+    innermost: list[FrameType] = []
+    for _ in range(_DEEPEST):
         if frame is None:
             break
         file, folder = frame.f_code.co_filename, _folder(frame.f_code.co_filename)
         short = file[len(folder) :]
         if not file.startswith("<frozen") and short != _OURS:
             if not folder:
-                return frame, library
+                return [*found, frame]
             if short in _LOOPS and frame.f_code.co_name in (_LOOPS[short].split() or [frame.f_code.co_name]):
                 break
-            innermost = innermost or frame
-            if library is None and short not in _PLUMBING:
-                library = frame
+            innermost = innermost or [frame]
+            if short not in _PLUMBING and len(found) < _MOST_OF_LIBRARIES:
+                found.append(frame)
         frame = frame.f_back
-    return None, library or innermost
+    return found or innermost
 
 
 def _folder(file: str) -> str:
@@ -178,6 +179,7 @@ def _look_up(file: str) -> str:
 
 
 def _place(frame: FrameType) -> tuple[str, str, str]:
+    """File, line and function; of a library's file the part behind its folder."""
     file = frame.f_code.co_filename
     short = file[len(_folder(file)) :]
     if not _folder(file) and not file.startswith("<"):
