@@ -1,4 +1,4 @@
-"""nagle-lab guard --trace on real programs: which two writes, in Python, Node.js and native code, and all bad cases."""
+"""nagle-lab guard --trace on real programs: the two writes, in Python, Node.js and native code, and bad cases."""
 
 import shutil
 import subprocess
