@@ -553,12 +553,15 @@ def test_unknown_set_of_packages(host: Host) -> None:
 
 
 def test_tools(host: Host) -> None:
-    by_hand = "sudo apt-get install -y tshark chromium"
-    expected = f"the tests need tshark and chromium, which only root can install. Run: {by_hand}"
+    by_hand = "sudo apt-get install -y tshark strace chromium"
+    expected = f"the tests need tshark, strace and chromium, which only root can install. Run: {by_hand}"
     assert host.refusal("tools.sh") == expected
     host.runs_as(uid=0)
     assert host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1").endswith(f"or run: {by_hand}")
     host.command("tshark", "exit 99")
+    refusal = host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1")
+    assert refusal.startswith("the tests need strace and chromium and NAGLE_LAB_NO_INSTALL=1 forbids")
+    host.command("strace", "exit 99")
     assert host.refusal("tools.sh", NAGLE_LAB_NO_INSTALL="1").endswith("or run: sudo apt-get install -y chromium")
     host.command("apt-get", "")
     host.command("apt-cache", "echo 'Candidate: (none)'")

@@ -18,6 +18,7 @@ from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.examples import examples
 from nagle_lab.experiments.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
+from nagle_lab.experiments.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.job import CAPTURE, OUTCOME
 from nagle_lab.guard.processes import ending_by_signals
 from nagle_lab.guard.run import working_folder
@@ -27,7 +28,8 @@ from nagle_lab.reports.terminal import console
 REPORT = "guard.json"
 TIMED_OUT = 124  # as timeout(1) has it
 LONGEST_S = 365 * 24 * 3600
-_OURS = {CAPTURE, OUTCOME, REPORT, WITHOUT}
+_RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
+_OURS = {CAPTURE, OUTCOME, REPORT, *_RUNS}
 
 
 def command(
@@ -37,6 +39,7 @@ def command(
     expect: str,
     limit: str | None,
     both_sides: bool,
+    trace: bool,
     network: bool,
     keep: Path | None,
     json: Path | None,
@@ -45,7 +48,8 @@ def command(
 ) -> int:
     """Run or record, judge, show, and write the files asked for."""
     attached = {name: more.pop(name) for name in ("pid", "container", "service", "interface")}
-    _check_usage(command_line, attached, limit=limit, both_sides=both_sides, network=network, seconds=seconds)
+    only_one = {"limit": limit, "both_sides": both_sides, "trace": trace, "network": network, "seconds": seconds}
+    _check_usage(command_line, attached, **only_one)
     working_folder()
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     limit_s = duration_s(limit) if limit else None
@@ -55,6 +59,8 @@ def command(
     with Exports(more) as exports, ending_by_signals(), _recording(keep) as folder:
         if command_line:
             run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
+            if trace:
+                run = with_writes(run, command_line, limit_s=limit_s, network=network)
         else:
             run = _record(folder, selection, attached, seconds)
         outcome = run.guarded.outcome
@@ -62,6 +68,8 @@ def command(
             _forget(folder, keep)
             tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
+        if trace and run.writes is None:
+            tell("nothing was traced: --trace names the writes of a command that stalls")
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 
 
@@ -124,7 +132,7 @@ def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **onl
         raise NagleLabError(f"{named[0]} records what is already running: leave out the command or {named[0]}")
     if len(named) > 1:
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
-    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "network": "--network"}
+    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "trace": "--trace", "network": "--network"}
     for name, option in for_commands.items():
         if named and only_one[name]:
             raise NagleLabError(f"{option} needs a command, and {named[0]} starts none: leave out {option}")
@@ -176,8 +184,9 @@ def _folder(keep: Path | None) -> Path:
         raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
     if not os.access(keep, os.W_OK | os.X_OK):
         raise NagleLabError(f"--keep {keep}: no permission to write there: name another folder")
-    shutil.rmtree(keep / WITHOUT, ignore_errors=True)
-    for name in _OURS - {WITHOUT}:
+    for name in _RUNS:
+        shutil.rmtree(keep / name, ignore_errors=True)
+    for name in _OURS.difference(_RUNS):
         (keep / name).unlink(missing_ok=True)
     return keep.resolve()
 

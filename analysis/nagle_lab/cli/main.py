@@ -206,6 +206,9 @@ def analyze_(**options: Any) -> Exit:
     help="If it does not stall, run it again without TCP_NODELAY to see what protects it.",
 )
 @click.option(
+    "--trace", is_flag=True, help="If it stalls, run it again under strace; name the two writes of each stall."
+)
+@click.option(
     "--time-limit",
     "limit",
     metavar="TIME",

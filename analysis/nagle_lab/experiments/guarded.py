@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.could_stall import Missing, of_own_software, what_is_mi
 from nagle_lab.diagnosis.result import Connection, Result
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments.writes import Writes
 from nagle_lab.guard import without_nodelay
 from nagle_lab.guard.job import Outcome
 from nagle_lab.guard.run import Guarded, Place, run
@@ -114,6 +115,7 @@ class Run:
     result: Result  # with the verdict on the command
     selection: Selection = field(default_factory=Selection)
     both_sides: BothSides | None = None
+    writes: Writes | None = None  # of a run that stalled, and was traced then
 
     @property
     def missing(self) -> Missing | None:

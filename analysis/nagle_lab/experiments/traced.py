@@ -1,0 +1,146 @@
+"""A command that stalled run again under strace: which two writes made each stall, and what tracing did to it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+import msgspec
+
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments import writes as joined
+from nagle_lab.experiments.guarded import Run, judge, lost
+from nagle_lab.experiments.writes import Lines, Pair, Writes
+from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.native import Where
+from nagle_lab.guard.run import Guarded, Place, run
+from nagle_lab.guard.strace import MOST_BYTES, Call, Trace, read_trace
+
+TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
+_FILE = "strace.txt"
+_POINTS = 0.05  # by which shares with and without tracing may differ without a word
+_SLOWER, _AT_LEAST_S = 20, 60.0  # how much longer than untraced such a run may take
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Runs a command once more under strace."""
+
+    first: Run
+    command: Sequence[str]
+    limit_s: float | None
+    network: bool
+    place: Place
+
+    def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
+        """With the hooks, or with native stacks. Raises NagleLabError where nothing was traced."""
+        folder = self.first.guarded.folder / name
+        folder.mkdir()
+        environment = dict(self.place.get("environment", {}))
+        if not stacks:
+            environment |= tracing.hooked({**os.environ, **environment})
+        longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
+        limit_s = longest if self.limit_s is None else self.limit_s
+        place: Place = {**self.place, "environment": environment}
+        command = tracing.traced(self.command, folder / _FILE, stacks=stacks)
+        guarded = run(command, folder, limit_s=limit_s, network=self.network, **place)
+        try:
+            return guarded, read_trace(folder / _FILE)
+        except OSError:
+            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
+
+
+def with_writes(
+    first: Run, command: Sequence[str], *, limit_s: float | None = None, network: bool = False, **place: Unpack[Place]
+) -> Run:  # fmt: skip
+    """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
+
+    The command runs once more, and if something in it is native code, or its interpreter took no hook, twice.
+    """
+    if first.result.verdict is not Verdict.STALL:
+        return first
+    if why := tracing.why_not():
+        return replace(first, writes=_nothing(first, why))
+    again = _Again(first, command, limit_s, network, place)
+    try:
+        guarded, trace = again.run(TRACED, stacks=False)
+        result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
+    except NagleLabError as error:
+        return replace(first, writes=_nothing(first, f"the traced run failed: {error}"))
+    return replace(first, writes=_named(first, guarded, result, trace, again))
+
+
+def _nothing(first: Run, problem: str, result: Result | None = None) -> Writes:
+    """No writes, and why."""
+    s = first.result.summary
+    traced = (result.summary.exchanges, result.summary.stalled_exchanges) if result else (0, 0)
+    return Writes(problem, [], *traced, s.exchanges, s.stalled_exchanges, 0, 0, [], None, "", [], [])
+
+
+def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _Again) -> Writes:
+    """The writes of the traced run's stalls."""
+    empty = _nothing(first, "", result)
+    notes = _notes(first, guarded, result, trace)
+    if not result.stalls:
+        ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
+        problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
+        return msgspec.structs.replace(empty, problem=problem, notes=notes)
+    pairs = joined.pairs_of(guarded.capture, result, trace)
+    native, note = _native(pairs, trace, again)
+    lines = Lines(native, lambda call: _why_no_line(call, trace))
+    missing = len(result.stalls) - len(pairs)
+    unseen = "io_uring was used, whose writes strace does not see" if trace.io_uring else "strace did not see them"
+    return msgspec.structs.replace(
+        empty,
+        problem=f"the calls of {missing} of {len(result.stalls)} stalls were not found: {unseen}" if missing else "",
+        notes=[*notes, *([note] if note else [])],
+        named=len(pairs),
+        stalls=len(result.stalls),
+        groups=joined.groups_of(pairs, lines),
+        true_hold_ms=joined.hold_spread(pairs),
+        nodelay=joined.nodelay_of(pairs, lines),
+        options=joined.options_of(pairs[0], lines) if pairs else [],
+        pairs=joined.held_writes(pairs, lines),
+    )
+
+
+def _native(pairs: Sequence[Pair], trace: Trace, again: _Again) -> tuple[dict[int, Where], str]:
+    """Places of the calls that have none from a hook, and what went wrong with that."""
+    calls = joined.unplaced(pairs, trace.hooked)
+    if not calls:
+        return {}, ""
+    if not tracing.has_stacks():
+        return {}, "this strace was built without stack traces (libunwind): native code has no lines"
+    try:
+        guarded, stacked = again.run(STACKED, stacks=True)
+    except NagleLabError as error:
+        return {}, f"the run with native stacks failed: {error}"
+    ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
+    return joined.native_places(calls, trace, stacked), ended if guarded.outcome.timed_out else ""
+
+
+def _why_no_line(call: Call, trace: Trace) -> str:
+    if call.process in trace.hooked:
+        return f"{call.command}: a library in native code wrote, and the run with stacks had no such call"
+    return f"{call.command}: the run with stacks had no such call"
+
+
+def _notes(first: Run, guarded: Guarded, result: Result, trace: Trace) -> list[str]:
+    """What is to be said of the traced run."""
+    outcome, before = guarded.outcome, first.guarded.outcome
+    notes = []
+    if outcome.timed_out and not before.timed_out:
+        notes.append(f"the traced run was ended after {outcome.took_s:.0f} s; it is judged up to there")
+    elif outcome.status != before.status:
+        notes.append(f"the command ended with {outcome.status} when traced, with {before.status} without")
+    share = result.summary.stalled_share - first.result.summary.stalled_share
+    if abs(share) > _POINTS:
+        notes.append(
+            f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points: the lines hold, but not "
+            "how often each stalls"
+        )
+    if trace.cut:
+        notes.append(f"only the first {MOST_BYTES // 1_000_000} MB of the trace were read, or its last line is cut")
+    return notes

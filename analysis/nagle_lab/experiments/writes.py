@@ -1,0 +1,409 @@
+"""The two writes of each stall: calls that strace saw, joined to segments by addresses and bytes."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
+from nagle_lab.evidence.excerpt import Step, Window, excerpts
+from nagle_lab.guard.native import Where, where
+from nagle_lab.guard.strace import Call, Stream, Trace, Way
+
+MOST_STALLS = 1000  # that are listed one by one
+_HALF = 1 << 31
+_WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A line of code, as far as it is known."""
+
+    file: str  # "" where it is not known; of a library the part behind its folder
+    line: int  # 0 where it is not known
+    function: str
+
+
+class Write(msgspec.Struct, frozen=True):
+    """A call, and where it was made."""
+
+    call: str  # the system call
+    by: str  # the call of the program's language; "" of native code
+    bytes: int  # that the kernel took
+    at: str  # seconds since the epoch, with µs
+    process: int
+    thread: int
+    command: str
+    program: Place | None  # the program's own line
+    library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
+    why_no_line: str
+
+
+class HeldWrite(msgspec.Struct, frozen=True):
+    """The two writes of one stall of the traced run."""
+
+    connection: int
+    exchange: int
+    trigger_frame: int
+    release_frame: int
+    trigger: Write
+    held: Write  # the same as the trigger where one write made both segments
+    one_write: bool
+    held_writes: int  # how many writes the released segment has bytes of
+    between_ms: float
+    true_hold_ms: float  # from the held write to its release
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Stalls whose two writes were made in the same places."""
+
+    stalls: int
+    trigger: Write
+    held: Write
+    trigger_bytes: tuple[int, int]  # the fewest and the most
+    held_bytes: tuple[int, int]
+    one_write: bool
+    between_ms: float  # median
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A setsockopt() on the socket that held, on its listener, or on the other end."""
+
+    option: str
+    value: bool
+    on: str  # "socket", "listener", "other end"
+    after_connecting_ms: float | None  # None: before, or not known
+    write: Write
+
+
+class Writes(msgspec.Struct, frozen=True):
+    """What tracing a command that stalls found."""
+
+    problem: str  # why there is nothing, or not all; one line
+    notes: list[str]
+    exchanges: int  # of the traced run
+    stalled_exchanges: int
+    untraced_exchanges: int
+    untraced_stalled_exchanges: int
+    named: int  # stalls of the traced run whose two calls were found
+    stalls: int  # that it had
+    groups: list[Group]
+    true_hold_ms: Spread | None
+    nodelay: str  # what became of TCP_NODELAY on the sockets that held
+    options: list[Option]  # of the first such socket
+    pairs: list[HeldWrite]  # the first thousand
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two calls of a stall."""
+
+    stall: Stall
+    stream: Stream
+    other: Stream | None
+    trigger: Call
+    held: Call
+    held_writes: int
+    release_ts: int
+
+    @property
+    def hold_ms(self) -> float:
+        """From the write to its release."""
+        return (self.release_ts - self.held.at) / 1e6
+
+    @property
+    def between_ms(self) -> float:
+        """From one write to the other."""
+        return (self.held.at - self.trigger.at) / 1e6
+
+
+def pairs_of(capture: Path, result: Result, trace: Trace) -> list[Pair]:
+    """The two calls of each stall of a traced run, where both were seen."""
+    by_connection: dict[int, list[Stall]] = defaultdict(list)
+    for stall in result.stalls:
+        by_connection[stall.connection].append(stall)
+    connections = [result.connections[number] for number in by_connection]
+    windows = [
+        Window(one, one.first_frame, max(s.release_frame for s in by_connection[one.id])) for one in connections
+    ]
+    found: list[Pair] = []
+    if not windows:
+        return found
+    for excerpt in excerpts([capture], windows):
+        found += _of_connection(excerpt.connection, excerpt.steps, by_connection[excerpt.connection.id], trace)
+    return sorted(found, key=lambda pair: pair.stall.release_frame)
+
+
+def _of_connection(
+    connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
+) -> Iterable[Pair]:  # fmt: skip
+    offsets = _offsets(steps)
+    at = {step.frame: step for step in steps}
+    client, server = ((end.ip, end.port) for end in (connection.client, connection.server))
+    for stall in stalls:
+        way: Way = (client, server) if stall.held_by.role == "client" else (server, client)
+        release = at[stall.release_frame]
+        stream = trace.stream(way, release.ts)
+        if not stream or stall.trigger_frame not in offsets or stall.release_frame not in offsets:
+            continue
+        trigger = stream.covering(offsets[stall.trigger_frame] + max(at[stall.trigger_frame].length - 1, 0))
+        start = offsets[stall.release_frame]
+        held = stream.covering(start)
+        if trigger and held and held.at <= release.ts + 1_000_000:
+            many = stream.within(start, start + release.length)
+            yield Pair(stall, stream, trace.stream(way[::-1], release.ts), trigger, held, many, release.ts)
+
+
+def _offsets(steps: Sequence[Step]) -> dict[int, int]:
+    """Of each frame the place of its first byte in what its sender wrote, by its SYN's sequence number."""
+    first: dict[bool, int] = {}
+    latest: dict[bool, int] = {}
+    offsets = {}
+    for step in steps:
+        if "SYN" in step.flags and step.from_client not in first:
+            first[step.from_client], latest[step.from_client] = step.seq + 1, 0
+        elif step.from_client in first:
+            before = latest[step.from_client]  # sequence numbers begin again after 4 GB
+            step_on = (step.seq - first[step.from_client] - before + _HALF) % (2 * _HALF) - _HALF
+            offsets[step.frame] = latest[step.from_client] = before + step_on
+    return offsets
+
+
+class Lines:
+    """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
+
+    def __init__(self, native: dict[int, Where] | None = None, why: Callable[[Call], str] | None = None) -> None:
+        self._native = native or {}
+        self._why = why or (lambda _: "")
+
+    def pair(self, pair: Pair) -> tuple[Write, Write]:
+        """Both calls of a stall; a library's place is told only where the program's own are the same, or none."""
+        (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
+        differ = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
+        if mine and other and mine != other and one[differ : differ + 1] == two[differ : differ + 1]:
+            differ = max(len(one), len(two))
+        return self.write(pair.trigger, differ), self.write(pair.held, differ)
+
+    def write(self, call: Call, depth: int = 0) -> Write:
+        """The call, with its place, and that of the library so many calls up."""
+        program, libraries, why = self._places(call)
+        return Write(
+            call=call.name,
+            by=call.mark.call if call.mark else "",
+            bytes=call.wrote,
+            at=f"{call.at // 10**9}.{call.at % 10**9 // 1000:06}",
+            process=call.process,
+            thread=call.thread,
+            command=call.command,
+            program=program,
+            library=libraries[depth] if depth < len(libraries) else None,
+            why_no_line=why,
+        )
+
+    def _places(self, call: Call) -> tuple[Place | None, list[Place], str]:
+        """The program's, the libraries', and why there is none."""
+        if call.mark and call.mark.frames:
+            *libraries, last = (Place(*frame) for frame in call.mark.frames)
+            # Of a library's file there is only the part behind its folder.
+            return (last, libraries, "") if last.file.startswith(_WHOLE) else (None, [*libraries, last], "")
+        if found := self._native.get(id(call)):
+            program = Place(*found.program) if found.program else None
+            return program, [Place(*place) for place in found.libraries], found.why
+        return None, [], self._why(call)
+
+
+def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
+    """Calls of which no hook said where they were made; of options only those of processes without a hook."""
+    calls = {id(call): call for pair in pairs for call in (pair.trigger, pair.held)}
+    for pair in pairs:
+        for call in _options(pair):
+            if call.process not in hooked:
+                calls.setdefault(id(call), call)
+    return [call for call in calls.values() if call.mark is None]
+
+
+def _options(pair: Pair) -> list[Call]:
+    other = pair.other.options if pair.other else []
+    return [*pair.stream.listener, *pair.stream.options, *other]
+
+
+def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, Where]:
+    """By ``id`` of the call: where the like of it was made in a run with stacks.
+
+    Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
+    made in several places it is the one with as many like it before it, on as manieth a connection.
+    """
+    wanted = {id(call) for call in calls}
+    keys = {id(call): key for key, call in _keyed(traced) if id(call) in wanted}
+    kinds = {_kind(key) for key in keys.values()}
+    like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
+    stacks = list(dict.fromkeys(stack for _, stack in like))
+    places = dict(zip(stacks, where(stacks), strict=True))
+    by_kind: dict[object, set[Where]] = defaultdict(set)
+    exactly: dict[object, Where] = {}
+    for key, stack in like:
+        by_kind[_kind(key)].add(places[stack])
+        exactly[key] = places[stack]
+    found: dict[int, Where] = {}
+    for call, key in keys.items():
+        alike = by_kind[_kind(key)]
+        match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)
+        if match:
+            found[call] = match
+    return found
+
+
+def _kind(key: Sequence[object]) -> tuple[object, ...]:
+    return tuple(key[:-2])
+
+
+def _keyed(trace: Trace) -> Iterable[tuple[tuple[object, ...], Call]]:
+    """Every call with what makes it like another: what it is, how many like it came before, on which connection."""
+    streams = sorted((stream for streams in trace.streams.values() for stream in streams), key=lambda one: one.began)
+    numbers = {True: 0, False: 0}
+    for stream in streams:
+        numbers[stream.accepted] += 1
+        seen: Counter[tuple[object, ...]] = Counter()
+        for on_listener, calls in ((True, stream.listener), (False, [*stream.options, *stream.writes])):
+            for call in calls:
+                what = f"{call.option} {call.value}" if call.option else call.name
+                kind = (stream.accepted, on_listener, call.command, what, call.wrote)
+                seen[kind] += 1
+                yield (*kind, seen[kind], numbers[stream.accepted]), call
+
+
+_Named = tuple[Pair, Write, Write]
+
+
+def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
+    """Stalls by the places of their writes, most first."""
+    members: dict[object, list[_Named]] = defaultdict(list)
+    for pair in pairs:
+        trigger, held = lines.pair(pair)
+        members[_key(trigger), _key(held), pair.trigger is pair.held].append((pair, trigger, held))
+    groups = [_group(group) for group in members.values()]
+    return sorted(groups, key=lambda group: -group.stalls)
+
+
+def _key(write: Write) -> object:
+    """What two writes have in common that are of one place; of what has none, how much it wrote."""
+    known = write.program or write.library
+    return write.call, write.by, write.command, write.program, write.library, 0 if known else write.bytes
+
+
+def _group(members: Sequence[_Named]) -> Group:
+    first, trigger, held = members[0]
+    triggers, helds = [one.bytes for _, one, _ in members], [one.bytes for _, _, one in members]
+    return Group(
+        stalls=len(members),
+        trigger=trigger,
+        held=held,
+        trigger_bytes=(min(triggers), max(triggers)),
+        held_bytes=(min(helds), max(helds)),
+        one_write=first.trigger is first.held,
+        between_ms=round(median(pair.between_ms for pair, _, _ in members), 3),
+    )
+
+
+def options_of(pair: Pair, lines: Lines) -> list[Option]:
+    """What was set on the socket that held, where it was accepted from, and at the other end, in that order."""
+    ends = [("listener", pair.stream.listener), ("socket", pair.stream.options)]
+    if pair.other:
+        ends.append(("other end", pair.other.options))
+    found = []
+    for on, calls in ends:
+        for call in calls:
+            after = (call.at - pair.stream.began) / 1e6 if pair.stream.began else None
+            shown = None if after is None or after < 0 else round(after, 3)
+            found.append(Option(call.option, call.value, on, shown, lines.write(call)))
+    return found
+
+
+def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
+    """The first thousand stalls, each by itself."""
+    return [
+        HeldWrite(
+            pair.stall.connection, pair.stall.exchange, pair.stall.trigger_frame, pair.stall.release_frame,
+            *lines.pair(pair), pair.trigger is pair.held, pair.held_writes,
+            round(pair.between_ms, 3), round(pair.hold_ms, 3),
+        )
+        for pair in pairs[:MOST_STALLS]
+    ]  # fmt: skip
+
+
+def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
+    """How long what was held had been written: percentiles by nearest rank."""
+    ordered = sorted(round(pair.hold_ms, 3) for pair in pairs)
+    if not ordered:
+        return None
+    p50, p95, p99 = (ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1] for percent in (50, 95, 99))
+    return Spread(p50, p95, p99, ordered[-1])
+
+
+def nodelay_of(pairs: Sequence[Pair], lines: Lines) -> str:
+    """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
+    stories: dict[int, str] = {}
+    for pair in pairs:
+        stories.setdefault(id(pair.stream), _story(pair, lines))
+    counts = Counter(stories.values()).most_common()
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        return counts[0][0]
+    return "; ".join(f"on {count} of {len(stories)} sockets: {story}" for story, count in counts[:3])
+
+
+def _story(pair: Pair, lines: Lines) -> str:
+    """Of one socket, as it was when the held bytes were written."""
+    options = [one for one in options_of(pair, lines) if one.option == "TCP_NODELAY"]
+    own = [one for one in options if one.on == "socket"]
+    listener = [one for one in options if one.on == "listener"]
+    if own:
+        return ", and ".join(_event(one, pair) for one in own[:4])
+    if listener:
+        how = "set" if listener[-1].value else "cleared"
+        return f"{how} on the listening socket only, {_at(listener[-1].write)}"
+    others = [one for one in options if one.on == "other end" and one.value]
+    never = "never set on the socket that held"
+    return f"{never}; the other end set it on its own, {_at(others[0].write)}" if others else never
+
+
+def _event(one: Option, pair: Pair) -> str:
+    when = (
+        "before connecting"
+        if one.after_connecting_ms is None
+        else f"{one.after_connecting_ms:.1f} ms after connecting"
+    )
+    late = ", when the first stall was over" if float(one.write.at) * 1e9 > pair.release_ts else ""
+    return f"{'set' if one.value else 'cleared'} {_at(one.write)}, {when}{late}"
+
+
+def _at(write: Write) -> str:
+    if write.program or write.library:
+        return f"at {shown(write)}"
+    return f"by {write.command}, process {write.process}"
+
+
+def shown(write: Write) -> str:
+    """Its place, as short as it can be said: "server.py:16 reply"."""
+    if not write.program and not write.library:
+        return f"{write.command}, no line:"
+    if not write.program:
+        assert write.library
+        return f"{shown_place(write.library)} (a library)"
+    inside = f" ({shown_place(write.library)})" if write.library else ""
+    return shown_place(write.program) + inside
+
+
+def shown_place(place: Place) -> str:
+    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
+    if not place.file:
+        return place.function
+    path = Path(place.file)
+    if path.is_absolute():
+        here = Path.cwd()
+        path = path.relative_to(here) if path.is_relative_to(here) else Path(*path.parts[-2:])
+    return f"{path}:{place.line}{f' {place.function}' if place.function else ''}"

@@ -1,0 +1,349 @@
+"""nagle-lab guard --trace on real programs: the two writes, in Python, Node.js and native code, and bad cases."""
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from nagle_lab.experiments.guarded import Run, Selection, guard
+from nagle_lab.experiments.traced import with_writes
+from nagle_lab.experiments.writes import Writes
+from nagle_lab.guard import trace as tracing
+from support.guarded import SERVER
+from support.guarded import guard as guard_command
+
+pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+
+# What asks: the answers of a server in another language.
+NODE = """
+const net = require("node:net");
+const how = process.argv[2];
+
+function reply(socket) {
+  socket.write(Buffer.alloc(200));
+  socket.write(Buffer.alloc(600));
+}
+
+const server = net.createServer({ noDelay: false }, (socket) => {
+  if (how === "lost") { socket.setNoDelay(true); socket.setNoDelay(false); }
+  socket.on("data", () => reply(socket));
+});
+
+server.listen(0, "127.0.0.1", () => {
+  let left = 30, got = 0;
+  const client = net.connect(server.address().port, "127.0.0.1", () => client.write(Buffer.alloc(100)));
+  client.on("data", (data) => {
+    got += data.length;
+    if (got < 800) return;
+    got = 0;
+    if (--left) client.write(Buffer.alloc(100));
+    else { client.end(); server.close(); }
+  });
+});
+"""
+C = """
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static char buffer[4096];
+static int file;
+
+static void reply(int peer) {
+    send(peer, buffer, 200, 0);
+#ifdef SENDFILE
+    off_t at = 0;
+    sendfile(peer, file, &at, 600);
+#else
+    write(peer, buffer, 600);
+#endif
+}
+
+static void *serve(void *listener) {
+    int peer = accept(*(int *)listener, 0, 0);
+    while (read(peer, buffer, sizeof buffer) > 0)
+        reply(peer);
+    return 0;
+}
+
+int main(int count, char **name) {
+    struct sockaddr_in at = {AF_INET};
+    socklen_t size = sizeof at;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    file = open(name[0], O_RDONLY);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&at, size);
+    listen(listener, 5);
+    getsockname(listener, (void *)&at, &size);
+    pthread_t thread;
+    pthread_create(&thread, 0, serve, &listener);
+    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &count, sizeof count);
+    connect(c, (void *)&at, size);
+    for (int i = 0; i < 30; i++) {
+        write(c, buffer + 2048, 100);
+        for (int n = 0; n < 800;)
+            n += read(c, buffer + 2048, 2048);
+    }
+    return 0;
+}
+"""
+# A parent that accepts, and a child that answers: the header by one thread, the body by another.
+FORKED = """
+import os, socket, threading
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    peer, _ = listener.accept()
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if os.fork():
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        os.wait()
+        os._exit(0)
+    go, done = threading.Semaphore(0), threading.Semaphore(0)
+    def body():
+        while go.acquire():
+            peer.sendall(b"b" * 600)
+            done.release()
+    threading.Thread(target=body, daemon=True).start()
+    import time
+    time.sleep(0.2)
+    while peer.recv(4096):
+        peer.sendall(b"h" * 200)
+        go.release()
+        done.acquire()
+    os._exit(0)
+with socket.create_connection(listener.getsockname()) as s:
+    for _ in range(30):
+        s.sendall(b"q" * 100)
+        got = 0
+        while got < 800:
+            got += len(s.recv(4096))
+"""
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(textwrap.dedent(text).strip() + "\n")
+    return path
+
+
+def compiled(folder: Path, *options: str) -> list[str]:
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    source = program(folder, "server.c", C)
+    subprocess.run(["cc", *options, "-pthread", "-w", "-o", folder / "server", source], check=True)
+    return [str(folder / "server")]
+
+
+def traced(tmp_path: Path, command: list[str], **place: Any) -> Run:
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    run = guard(command, folder, Selection(), **place)
+    return with_writes(run, command, **place)
+
+
+def writes_of(tmp_path: Path, command: list[str], **place: Any) -> Writes:
+    run = traced(tmp_path, command, **place)
+    assert run.writes, run.result.reason
+    assert run.writes.problem == "" and run.writes.named == run.writes.stalls >= 15, run.writes
+    return run.writes
+
+
+def line(path: Path, text: str) -> int:
+    return next(i for i, one in enumerate(path.read_text().splitlines(), 1) if text in one)
+
+
+def lines(writes: Writes) -> list[tuple[int, str, str, int]]:
+    """Of the most frequent pair: line, function, call and bytes of each."""
+    group = writes.groups[0]
+    ends = [(one.program, one) for one in (group.trigger, group.held)]
+    return [(at.line, at.function, one.by or one.call, one.bytes) for at, one in ends if at]
+
+
+def test_the_two_lines_of_a_python_program(tmp_path):
+    path = program(tmp_path, "server.py", SERVER)
+    run = traced(tmp_path, [sys.executable, str(path), "two-writes"])
+    writes = run.writes
+    assert writes and writes.problem == ""
+    assert lines(writes) == [
+        (line(path, 'sendall(b"h" * 200)'), "serve", "sendall", 200),
+        (line(path, 'sendall(b"b" * 600)'), "serve", "sendall", 600),
+    ]
+    group = writes.groups[0]
+    assert group.trigger.program and group.trigger.program.file == str(path)
+    assert group.stalls == writes.named == writes.stalls == writes.stalled_exchanges >= 15
+    assert group.trigger.process != group.trigger.thread == group.held.thread, "it is the thread that serves"
+    assert group.trigger.command.startswith("python") and not group.one_write
+    assert writes.nodelay == "never set on the socket that held"
+    assert writes.untraced_stalled_exchanges >= 25
+    waits = {(stall.connection, stall.exchange): stall.wait_ms for stall in run.result.stalls}
+    assert 0.5 < median(pair.true_hold_ms for pair in writes.pairs) / median(waits.values()) < 1.5
+    for pair in writes.pairs:
+        assert 0 < pair.between_ms < pair.true_hold_ms
+
+
+def test_the_option_that_was_set_and_then_lost(tmp_path):
+    path = program(
+        tmp_path, "server.py",
+        SERVER.replace(
+            'if "nodelay" in how:',
+            'peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n        if "lost" in how:',
+        ).replace("TCP_NODELAY, 1)\n        while", "TCP_NODELAY, 0)\n        while"),
+    )  # fmt: skip
+    writes = writes_of(tmp_path, [sys.executable, str(path), "lost"])
+    began, ended = line(path, "TCP_NODELAY, 1)"), line(path, "TCP_NODELAY, 0)")
+    story = writes.nodelay
+    assert (
+        f"server.py:{began} serve, " in story and f"and cleared at {tmp_path.name}/server.py:{ended} serve" in story
+    )
+    assert [(one.option, one.value, one.on) for one in writes.options] == [
+        ("TCP_NODELAY", True, "socket"), ("TCP_NODELAY", False, "socket"),
+    ]  # fmt: skip
+
+
+def test_a_socket_that_is_passed_to_a_child_with_threads(tmp_path):
+    path = program(tmp_path, "server.py", FORKED)
+    writes = writes_of(tmp_path, [sys.executable, str(path)])
+    assert [(at, by, size) for at, _, by, size in lines(writes)] == [
+        (line(path, 'b"h" * 200'), "sendall", 200), (line(path, 'b"b" * 600'), "sendall", 600),
+    ]  # fmt: skip
+    group = writes.groups[0]
+    assert group.trigger.process == group.held.process and group.trigger.thread != group.held.thread
+    set_by, cleared_by = (one.write.process for one in writes.options)
+    assert set_by == cleared_by != group.held.process, "another process had it lost"
+
+
+def test_a_python_that_takes_no_hook(tmp_path):
+    path = program(tmp_path, "server.py", SERVER)
+    writes = writes_of(tmp_path, [sys.executable, "-I", str(path), "two-writes"])
+    group = writes.groups[0]
+    assert (group.trigger.call, group.trigger.bytes, group.held.bytes) == ("sendto", 200, 600)
+    assert group.trigger.program is None and "takes none (python -I, -E or -S)" in group.trigger.why_no_line
+
+
+def test_the_sitecustomize_that_a_program_has_is_loaded(tmp_path):
+    (tmp_path / "own").mkdir()
+    program(tmp_path / "own", "sitecustomize.py", "import builtins\nbuiltins.mine = 1")
+    path = program(
+        tmp_path, "server.py", "assert mine\nimport sys\nassert not any('hooks' in p for p in sys.path)\n" + SERVER
+    )
+    writes_of(tmp_path, [sys.executable, str(path), "two-writes"], environment={"PYTHONPATH": str(tmp_path / "own")})
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no Node.js")
+@pytest.mark.parametrize("how", ["never", "lost"])
+def test_the_two_lines_of_a_node_program(tmp_path, how):
+    path = program(tmp_path, "server.js", NODE)
+    writes = writes_of(tmp_path, ["node", str(path), how])
+    assert lines(writes) == [
+        (line(path, "alloc(200)"), "reply", "write", 200), (line(path, "alloc(600)"), "reply", "write", 600),
+    ]  # fmt: skip
+    at = f"server.js:{line(path, 'setNoDelay(true)')}"
+    assert writes.nodelay.count(at) == (2 if how == "lost" else 0), writes.nodelay
+    assert ("never set" in writes.nodelay) is (how == "never")
+
+
+@pytest.mark.parametrize("second", ["write", "sendfile"])
+def test_the_two_lines_of_a_c_program(tmp_path, second):
+    if not tracing.has_stacks():
+        pytest.skip("this strace prints no stacks")
+    command = compiled(tmp_path, "-g", "-O2", *(["-DSENDFILE"] if second == "sendfile" else []))
+    path = tmp_path / "server.c"
+    writes = writes_of(tmp_path, command)
+    at = {"write": "write(peer", "sendfile": "sendfile(peer"}[second]
+    assert lines(writes) == [
+        (line(path, "send(peer"), "reply", "sendto", 200), (line(path, at), "reply", second, 600),
+    ]  # fmt: skip
+    assert writes.nodelay.startswith("never set on the socket that held; the other end set it on its own, at ")
+    assert f"server.c:{line(path, 'setsockopt(c')} main" in writes.nodelay
+
+
+def test_a_c_program_without_debug_information(tmp_path):
+    if not tracing.has_stacks():
+        pytest.skip("this strace prints no stacks")
+    writes = writes_of(tmp_path, compiled(tmp_path, "-O0"))
+    held = writes.groups[0].held
+    assert held.program and (held.program.function, held.program.line) == ("reply", 0)
+    assert held.why_no_line.startswith("server has no debug information")
+
+
+def test_on_the_screen_and_in_json(tmp_path):
+    path = program(tmp_path, "server.py", SERVER)
+    command = [sys.executable, str(path), "two-writes"]
+    ended = guard_command(tmp_path, "--trace", "--expect=stall", command=command, cwd=tmp_path)
+    assert ended.code == 0 and ended.out == "done\n" * 2
+    text = " ".join(ended.err.split())
+    header, body = line(path, 'sendall(b"h" * 200)'), line(path, 'sendall(b"b" * 600)')
+    assert f"stalls: server.py:{header} serve sendall 200 B, then server.py:{body} serve sendall 600 B, " in text
+    assert "TCP_NODELAY never set on the socket that held" in text
+    assert "ms, from the second write to its release" in text
+    writes = ended.report["writes"]
+    assert f"{writes['stalled_exchanges']} of {writes['exchanges']} exchanges stalled there" in text
+    assert writes["groups"][0]["held"]["program"] == {"file": str(path), "line": body, "function": "serve"}
+    assert len(writes["pairs"]) == writes["named"]
+
+
+def test_what_does_not_stall_is_not_traced(tmp_path):
+    ended = guard_command(tmp_path, "--trace", command=[sys.executable, "-c", SERVER, "nodelay"])
+    assert (ended.code, ended.out, ended.report["writes"]) == (0, "done\n", None)
+    assert "nothing was traced: --trace names the writes of a command that stalls" in ended.err
+
+
+def test_without_strace_the_verdict_is_still_said(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    command = [sys.executable, "-c", SERVER, "two-writes"]
+    ended = guard_command(tmp_path, "--trace", command=command, env={"PATH": str(tools), "TMPDIR": str(tmp_path)})
+    assert (ended.code, ended.report["verdict"], ended.out) == (1, "STALL", "done\n")
+    assert ended.report["writes"]["problem"] == "strace is not installed: install the package strace"
+    assert "trace strace is not installed: install the package strace" in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        ("strace: ptrace(PTRACE_TRACEME, ...): Operation not permitted", "ptrace is forbidden here ("),
+        ("", "ptrace is forbidden here (strace ended with 1)"),
+    ],
+)
+def test_where_ptrace_is_forbidden(tmp_path, monkeypatch, says, expected):
+    strace = program(tmp_path, "strace", f'#!/bin/sh\n[ "$1" = -V ] || {{ echo "{says}" >&2; exit 1; }}\n')
+    strace.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    why = tracing.why_not()
+    assert why.startswith(expected) and "\n" not in why
+
+
+@pytest.mark.parametrize("version", ["4.26", "5.15"])
+def test_a_strace_that_is_too_old(tmp_path, monkeypatch, version):
+    program(tmp_path, "strace", f"#!/bin/sh\necho strace -- version {version}\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert tracing.why_not() == f"strace {version} is too old: install 5.16 or later"
+
+
+def test_a_traced_run_that_does_not_stall(tmp_path):
+    """The program sees the hook, and writes at once: the verdict stays that of the run that was not traced."""
+    program_text = (
+        "import os, sys\nif 'hooks' in os.environ.get('PYTHONPATH', ''): sys.argv[1] = 'one-write'\n" + SERVER
+    )
+    path = program(tmp_path, "server.py", program_text)
+    run = traced(tmp_path, [sys.executable, str(path), "two-writes"])
+    assert run.result.verdict == "STALL"
+    assert run.writes and not run.writes.groups
+    assert run.writes.problem.startswith("the traced run did not stall: tracing slows")
+    assert any("changed the share of stalled exchanges by -9" in note for note in run.writes.notes)
+
+
+def test_a_traced_run_that_fails(tmp_path):
+    text = "import os, sys\nif 'hooks' in os.environ.get('PYTHONPATH', ''): sys.exit(9)\n" + SERVER
+    run = traced(tmp_path, [sys.executable, str(program(tmp_path, "server.py", text)), "two-writes"])
+    assert run.result.verdict == "STALL" and run.writes and not run.writes.groups
+    assert "the command ended with 9 when traced, with 0 without" in run.writes.notes
