@@ -1,6 +1,7 @@
 """The two writes of each stall: calls that strace saw, joined to segments by addresses and bytes."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -348,12 +349,18 @@ def nodelay_of(pairs: Sequence[Pair], lines: Lines) -> str:
     stories: dict[int, str] = {}
     for pair in pairs:
         stories.setdefault(id(pair.stream), _story(pair, lines))
-    counts = Counter(stories.values()).most_common()
+    first = {_untimed(story): story for story in reversed(stories.values())}
+    counts = [(first[key], count) for key, count in Counter(map(_untimed, stories.values())).most_common()]
     if not counts:
         return ""
     if len(counts) == 1:
         return counts[0][0]
     return "; ".join(f"on {count} of {len(stories)} sockets: {story}" for story, count in counts[:3])
+
+
+def _untimed(story: str) -> str:
+    """What it has in common with those of other sockets."""
+    return re.sub(r"[\d.]+ ms after", "after", story)
 
 
 def _story(pair: Pair, lines: Lines) -> str:
