@@ -91,7 +91,7 @@ def test_the_file_that_proves_the_option_must_be_in_the_list(run, folder):
 
 def test_a_capture_that_was_added_is_refused(run, folder):
     shutil.copy(folder / "server.pcap", folder / "added.pcap")
-    assert "added.pcap: not recorded by this run" in refused(run, folder)
+    assert "added.pcap: not part of this run" in refused(run, folder)
 
 
 def test_what_a_person_puts_beside_a_run_is_not_its_business(run, folder):
@@ -120,13 +120,13 @@ def test_no_capture_lies_elsewhere(run, folder):
 def test_a_link_is_refused_wherever_it_leads(run, folder, name):
     (folder / name).rename(folder.parent / "outside")
     (folder / name).symlink_to("../outside")
-    assert f"{name}: a link" in refused(run, folder)
+    assert f"{name}: not a regular file" in refused(run, folder)
 
 
 def test_a_pipe_is_refused_before_anybody_waits_for_it(run, folder):
     (folder / "load.txt").unlink()
     os.mkfifo(folder / "load.txt")
-    assert "load.txt: a link, or no file at all" in refused(run, folder)
+    assert "load.txt: not a regular file" in refused(run, folder)
 
 
 def test_a_stored_result_that_was_edited_convinces_nobody(run, folder):
@@ -163,7 +163,7 @@ def test_what_is_no_json_is_one_line(run, folder, name, content):
         reseal(folder, name)
     said = refused(run, folder)
     assert name in said
-    assert ("larger than any" in said) is (len(content) > 16 << 20)
+    assert ("too large to have been written" in said) is (len(content) > 16 << 20)
 
 
 def test_a_manifest_of_another_time_says_so(run, folder):

@@ -90,4 +90,4 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
 
 def test_bisect_with_no_command_is_one_line(run):
     code, _, err = run("bisect", "pypi:x", "0.9..1.0")
-    assert code == 2 and err.startswith("nagle-lab: bisect with what?")
+    assert code == 2 and err.startswith("nagle-lab: bisect needs a command: ")

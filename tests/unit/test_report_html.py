@@ -100,7 +100,7 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
     assert all(about.sha256 in said for about in run.manifest.files.values())
     remedy = run.results["server"].summary.remedy
     assert remedy and remedy.replace("`", "") in said and "`" not in said[: said.index("segment by segment")]
-    assert "<code>ip route … quickack 1</code>" in page
+    assert "<code>quickack 1</code>" in page
 
 
 def test_every_stall_shown_has_its_three_frames_marked_once(page):

@@ -442,7 +442,7 @@ def test_one_scenario_is_found_whatever_is_wrong_with_another(edited, tmp_path: 
 
 
 def test_no_scenario_at_all(tmp_path: Path):
-    with pytest.raises(NagleLabError, match="holds no scenario"):
+    with pytest.raises(NagleLabError, match="has no scenario"):
         scenarios(tmp_path)
 
 

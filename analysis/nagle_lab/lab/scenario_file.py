@@ -64,8 +64,8 @@ def scenario_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*/scenario.toml"))
     if not files:
         raise NagleLabError(
-            f"{folder} holds no scenario: the lab runs in a clone of nagle-lab's repository "
-            "(there, make repro-nodelay-off)"
+            f"the lab needs nagle-lab's repository: clone it, and there run make repro-nodelay-off ({folder} has no "
+            "scenario)"
         )
     return files
 
