@@ -58,7 +58,8 @@ def test_every_command_that_writes_files_is_seen_here():
 @pytest.mark.parametrize(("name", "option"), OUTPUTS)
 def test_no_output_file_is_named_dash(run, tmp_path, monkeypatch, name, option):
     monkeypatch.chdir(tmp_path)
-    arguments = {"run": ["a", "b"], "bisect": ["pypi:x", "1..2", "true"], "guard": ["true"], "demo": []}.get(name, ["x"])
+    taken = {"run": ["a", "b"], "bisect": ["pypi:x", "1..2", "true"], "guard": ["true"], "demo": []}
+    arguments = taken.get(name, ["x"])
     code, out, err = run(name, option, "-", *arguments)
     assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
     assert option in err and "name a file instead of -" in err and f"(try nagle-lab {name} --help)" in err
