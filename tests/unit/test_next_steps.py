@@ -131,3 +131,12 @@ def test_views_tell_files_of_one_name_apart(run, tmp_path):
         assert "cork/server.pcap.gz" in text and "rto/server.pcap.gz" in text
     _, out, _ = run("analyze", "--json", files[0])
     assert '"file":"server.pcap.gz"' in out
+
+
+def test_the_html_report_has_the_lines_to_paste_and_the_next_step(run, tmp_path):
+    page = tmp_path / "r.html"
+    stalled = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+    run("analyze", stalled, LOOKALIKES / "think-40" / "server.pcap.gz", "--html", page)
+    text = page.read_text()
+    assert "ss -tlnp &#39;sport = :8080&#39;" in text and "tcp_nodelay on;" in text
+    assert "<b>Next: </b>server processing: the server replies late" in text
