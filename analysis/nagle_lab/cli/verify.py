@@ -1,4 +1,4 @@
-"""nagle-lab verify: our packet table of a capture against tshark's."""
+"""nagle-lab verify: our decoding of a capture, cross-checked with tshark."""
 
 from pathlib import Path
 
