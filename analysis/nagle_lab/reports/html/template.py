@@ -11,8 +11,8 @@ from markupsafe import Markup, escape
 
 from nagle_lab import __version__
 from nagle_lab.errors import printable
-from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.next_steps import commands, idle_gaps
+from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.phrases import findings, how_sure
 
 _CODE = re.compile(r"`([^`\n]+)`")
