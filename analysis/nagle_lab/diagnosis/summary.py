@@ -47,7 +47,7 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
         source=_source(capture, totals),
         quality=_quality(capture, totals, findings),
         verdict=verdict,
-        reason=_stall_reason(summary) if verdict is Verdict.STALL else reason,
+        reason=_reason(verdict, reason, summary),
         summary=summary,
         silences=_silences(findings),
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
@@ -146,6 +146,16 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
 def _silences(findings: Findings) -> dict[Cause, Silence]:
     by_cause = ((cause, *findings.idle.get(cause, (0, 0))) for cause in Cause)
     return {cause: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
+
+
+def _reason(verdict: Verdict, reason: str, summary: Summary) -> str:
+    """The rule's reason, with what the summary has to say to it."""
+    if verdict is Verdict.STALL:
+        return _stall_reason(summary)
+    held = summary.round_trips.count
+    if verdict is Verdict.CLEAN and held:
+        return f"{reason}; but Nagle's algorithm held data for a round trip, {held} times"
+    return reason
 
 
 def _stall_reason(summary: Summary) -> str:

@@ -43,6 +43,7 @@ _STEPS = {
     Cause.UNKNOWN: "none of the known causes: capture at the other end, too",
 }
 
+_MANY = 10  # Nagle's algorithm is the first to look at where it held data in one exchange of so many
 _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
 
@@ -60,7 +61,9 @@ def idle_gaps(result: Result) -> list[tuple[str, str]]:
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     """What to do about the first cause that something can be done about."""
-    if causes:
+    if _MANY * result.summary.round_trips.count > result.summary.exchanges:
+        yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
+    elif causes:
         first = next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0])
         yield f"{CAUSES[first]}: {_STEPS[first]}"
     elif result.summary.exchanges:
@@ -93,11 +96,14 @@ def commands(result: Result, software: Setting | None) -> list[tuple[str, list[s
         setting = (f"TCP_NODELAY in {software.software}, which the capture shows there", [software.setting])
     else:
         width = max(len(each.software) for each in COMMON)
-        setting = ("TCP_NODELAY there", [f"{each.software:{width}}  {each.setting}" for each in COMMON])
+        setting = (
+            "The capture does not show which software that is. TCP_NODELAY in some",
+            [f"{each.software:{width}}  {each.setting}" for each in COMMON],
+        )
     return [
         (f"Which program holds? On {held.ip}, as root", [_find(held, delayed)]),
         setting,
-        (f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root", [_quick_acks(held)]),
+        (f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root", _quick_acks(held)),
     ]
 
 
@@ -110,16 +116,15 @@ def _find(held: NamedEnd, delayed: NamedEnd) -> str:
     return f"ss -tnp dst {_bracketed(delayed.ip)}"
 
 
-def _quick_acks(held: NamedEnd) -> str:
-    """The command that gives the route to the held end the option ``quickack`` (ip-route(8))."""
+def _quick_acks(held: NamedEnd) -> list[str]:
+    """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing."""
     address = ipaddress.ip_address(held.ip)
     ip = "ip" if address.version == 4 else "ip -6"
     if address.is_loopback:
-        return (
-            f"{ip} route change local {held.ip} dev lo table local proto kernel scope host src {held.ip} quickack 1"
-        )
+        change = f"{ip} route change local {held.ip} dev lo table local proto kernel scope host src {held.ip}"
+        return [f"{change} quickack 1", f"{change}   # undoes it"]
     way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
-    return f"{ip} route add {held.ip} {way} quickack 1"
+    return [f"{ip} route add {held.ip} {way} quickack 1", f"{ip} route del {held.ip}   # undoes it"]
 
 
 def _bracketed(ip: str) -> str:

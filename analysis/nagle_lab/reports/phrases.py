@@ -4,8 +4,8 @@ from nagle_lab.diagnosis.judged import Ground
 from nagle_lab.diagnosis.result import Result, Summary
 
 GROUNDS = {
-    Ground.REPETITION_AT_SENDER: "certain: each time the ACK released it as soon as only a kernel does",
-    Ground.PROMPTNESS: "likely: the ACK released it as soon as only a kernel does, but once or twice only",
+    Ground.REPETITION_AT_SENDER: "certain: each time the data left as soon after the ACK as only a kernel sends it",
+    Ground.PROMPTNESS: "likely: the data left as soon after the ACK as only a kernel sends it, but seldom",
     Ground.REPETITION_ON_PATH: "likely: each time one round trip behind the ACK; capture at the sender to be certain",
     Ground.TIMESTAMPS: "certain: the ACK is missing in the capture, but the release's timestamp echoes it",
     Ground.MERGED_WRITES: "likely: separate writes were merged into one segment until data carried the ACK",
@@ -43,9 +43,11 @@ def _round_trips(s: Summary) -> str:
     """What Nagle's algorithm costs without any delayed ACK."""
     if not s.round_trips.count:
         return ""
+    ways = [us for us in s.round_trip_us.values() if us is not None]
+    each = f", about {sum(ways) / 1e3:.1f} ms" if len(ways) == len(s.round_trip_us) else ""
     return (
-        f"{s.round_trips.count} times Nagle's algorithm held data until an ACK that was not delayed, "
-        f"{s.round_trips.total_ms:.0f} ms in all; TCP_NODELAY at the sender saves that"
+        f"{s.round_trips.count} times Nagle's algorithm held data until an ACK that was not delayed: one round trip "
+        f"each{each}; TCP_NODELAY at the sender saves that"
     )
 
 
