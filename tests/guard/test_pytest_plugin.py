@@ -186,7 +186,7 @@ def test_a_failure_has_the_proof(everything):
     suite, ended = everything
     for name in ("test_stalls", "test_case", "test_fixture"):
         said = ended.cases[name].said
-        for part in ("held by       the server", "delayed by    the client", "remedy        Set TCP_NODELAY on the"):
+        for part in ("held by       the server", "delayed by    the client", "remedy        On the server"):
             assert part in said
         assert re.search(r"ms: server holds 600 B, .*late ACK\n.*release\n", said, re.DOTALL)
         (capture,) = re.findall(r"^capture +(.*)$", said, re.MULTILINE)
@@ -559,7 +559,7 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
         lines = [line for line in ended.err.splitlines() if line]
         assert (ended.code, ended.cases, len(lines)) == (2, {}, 1), ended.err
         assert lines[0].startswith(
-            "nagle-lab: --nagle: no network namespace can be made here (Operation not permitted)"
+            "nagle-lab: --nagle: no network namespace can be created here (Operation not permitted)"
         )
         return
     verdicts = {name: case.verdict for name, case in ended.cases.items()}

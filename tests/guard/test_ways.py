@@ -41,7 +41,7 @@ def test_where_no_way_is_left_there_is_one_line(monkeypatch):
     done = as_user_without_namespaces(["env", "DOCKER_HOST=unix:///nowhere", *GUARD, "--", "echo", "it ran"])
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("nagle-lab: no network namespace can be made here (Operation not permitted): ")
+    assert line.startswith("nagle-lab: no network namespace can be created here (Operation not permitted): ")
 
 
 @pytest.mark.skipif(not shutil.which("sudo"), reason="sudo is not on this machine")
@@ -76,7 +76,7 @@ def test_what_forbids_it_is_named(tmp_path, monkeypatch, setting, value, says):
 
 def test_elsewhere_than_on_linux_there_is_one_line(monkeypatch):
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    with pytest.raises(NagleLabError, match="guard needs the network namespaces of Linux"):
+    with pytest.raises(NagleLabError, match="guard needs Linux network namespaces"):
         next(ways.ways())
 
 

@@ -115,7 +115,7 @@ def test_a_preparation_that_fails_is_quoted(nginx: Scenario, runs_dir: Path):
 
 def test_a_service_that_no_compose_file_has_is_named(nginx: Scenario, runs_dir: Path):
     told = failure(with_lab(nginx, captures={"server": CapturePoint("moon-capture", "eth0")}), runs_dir)
-    assert told.startswith("the Compose files have no service 'moon-capture', which scenario.toml names: client, ")
+    assert told.startswith("scenario.toml names service 'moon-capture', which the Compose files do not have")
 
 
 def test_a_server_that_nothing_watches(nginx: Scenario, runs_dir: Path):
@@ -198,7 +198,7 @@ def test_another_server_image_is_used_as_it_is(nginx: Scenario, runs_dir: Path, 
 def test_an_image_that_cannot_be_had(nginx: Scenario, runs_dir: Path, monkeypatch):
     monkeypatch.setenv("SERVER_IMAGE", "localhost:1/no/such:image")
     told = failure(nginx, runs_dir)
-    assert told.startswith("SERVER_IMAGE=localhost:1/no/such:image is neither here nor can it be pulled: ")
+    assert told.startswith("SERVER_IMAGE=localhost:1/no/such:image is not on this machine and cannot be pulled: ")
     assert not runs_dir.exists()
 
 

@@ -235,7 +235,8 @@ def test_the_engine_is_killed_and_stays_away(engine_of_its_own: PrivateEngine, t
     engine_of_its_own.end("KILL")
     failed = ends_with_one_line(recording)
     assert re.fullmatch(
-        r"the Docker engine has stopped answering \(.*\): start it again; the next run removes what this one leaves",
+        r"the Docker engine has stopped answering \(.*\): restart it; the next run removes the containers of this"
+        r" one",
         failed.line,
     )
     refused = subprocess.run(["docker", "ps"], check=False, capture_output=True)

@@ -84,7 +84,7 @@ def test_a_service_of_compose(tmp_path):
         code, err = recorded("--compose-service=stalling", "--seconds=3", cwd=folder)
         assert code == 1, err
         code, err = recorded("--compose-service=nothing", "--seconds=3", cwd=folder)
-        assert (code, "service nothing does not run here" in err) == (2, True)
+        assert (code, "service nothing is not running" in err) == (2, True)
     finally:
         subprocess.run([*compose, "down"], cwd=folder, check=True, capture_output=True)
 
@@ -92,7 +92,7 @@ def test_a_service_of_compose(tmp_path):
 def test_a_container_that_is_not_there():
     code, err = recorded("--container=no-such-container", "--seconds=1")
     assert code == 2
-    assert "docker ps lists what runs" in err.splitlines()[-1]
+    assert "docker ps lists the running containers" in err.splitlines()[-1]
 
 
 def test_docker_is_the_last_way_to_a_namespace(tmp_path):
@@ -119,4 +119,4 @@ def test_in_a_container_without_rights_there_is_one_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("nagle-lab: no network namespace can be made here (Operation not permitted): ")
+    assert line.startswith("nagle-lab: no network namespace can be created here (Operation not permitted): ")
