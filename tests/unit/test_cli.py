@@ -154,6 +154,12 @@ def test_every_line_of_the_screen_fits_100_columns(run):
         assert max(map(len, lines)) <= 100
 
 
+def test_called_with_nothing_it_shows_its_help(run):
+    code, out, err = run()
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert err.startswith("Usage: nagle-lab [OPTIONS] COMMAND") and "\n  analyze " in err and "\\n" not in err
+
+
 def test_the_ladder_tells_the_story_in_order(run):
     _, out, _ = run("analyze", STALLED)
     lines = [line for line in out.splitlines() if "│" in line or "┊" in line]

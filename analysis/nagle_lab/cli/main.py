@@ -383,7 +383,10 @@ def main(command: click.Command = cli) -> None:
         code = e.exit_code
     except click.ClickException as e:
         usage = e.ctx.command_path if isinstance(e, click.UsageError) and e.ctx else "nagle-lab"
-        tell(f"{e.format_message()} (try {usage} --help)")
+        if e.format_message().startswith("Usage: "):  # called without arguments: the whole help
+            click.echo(e.format_message(), err=True)
+        else:
+            tell(f"{e.format_message()} (try {usage} --help)")
         code = Exit.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
