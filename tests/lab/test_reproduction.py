@@ -125,4 +125,4 @@ def test_the_readme_commands(target, verdict):
     assert done.returncode == 0, done.stderr
     assert f" {verdict} " in done.stdout
     assert f"as expected   {verdict}" in done.stdout
-    assert ("  trigger" in done.stdout) is (verdict == "STALL")
+    assert (" trigger\n" in done.stdout) is (verdict == "STALL")
