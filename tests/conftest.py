@@ -24,6 +24,7 @@ settings.load_profile("repeatable")
 # leaves it so, as any program should; the tests send them, and expect what a job in the foreground does.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup
 
 
 @pytest.fixture(scope="session")
