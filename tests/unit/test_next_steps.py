@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.evidence.software import holding_software
+from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.names import distinct_names
 from nagle_lab.reports.next_steps import CAUSES, commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
@@ -74,9 +74,37 @@ def test_without_a_stall_there_is_nothing_to_paste(tmp_path, story):
     assert commands(analyze(path), None) == []
 
 
+def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):
+    _, out, _ = run("analyze", LOOKALIKES / "think-40" / "server.pcap.gz")
+    words = " ".join(out.split())
+    assert "between client 10.77.0.1:" in words and "and server 10.77.0.2:7000" in words
+    assert "# Which program replies late? On 10.77.0.2, as root: ss -tlnp 'sport = :7000'" in words
+    assert "tcpdump -i any" in words
+
+
+def test_a_clean_capture_of_several_connections_names_the_busiest_and_its_software(run):
+    _, out, _ = run("analyze", CAPTURES / "reference" / "nginx-static-nodelay-on" / "server.pcap")
+    assert "server 172.27.0.2:8080, nginx, in 26 of the exchanges; the busiest" in " ".join(out.split())
+
+
+def test_without_idle_gaps_nothing_is_next_where_nobody_said_it_is_slow(tmp_path):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(nodelay).segments))
+    result = analyze(path)
+    assert [name for name, _ in idle_gaps(result)] == ["next"]
+    assert idle_gaps(result, slow=False) == []
+
+
+def test_the_screen_says_of_what_the_waits_are_and_of_what_the_exchanges(run):
+    _, out, _ = run("analyze", CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap")
+    lines = [line.strip() for line in out.splitlines()]
+    assert any(line.startswith("wait ") and line.endswith("in the 96 stalls") for line in lines)
+    assert any(line.startswith("exchange ") and line.endswith("in all 100 exchanges") for line in lines)
+
+
 def test_the_software_is_named_by_its_own_header():
     path = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-    software = holding_software([path], analyze(path))
+    software = software_seen([path], analyze(path))
     assert software is not None and software.software == "nginx"
 
 
@@ -101,7 +129,7 @@ def test_headers_of_the_holding_end_alone_count(tmp_path, header, named):
     path.write_bytes(pcap_bytes(frames))
     result = analyze(path)
     assert result.verdict == "STALL"
-    software = holding_software([path], result)
+    software = software_seen([path], result)
     assert (software and software.software) == named
 
 

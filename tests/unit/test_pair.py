@@ -8,7 +8,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.pair import match
-from support.stories import client_held, nodelay, server_held, talk, three_writes
+from support.stories import client_held, nodelay, server_held, talk, thinks_then_one_write, three_writes
 from support.synthetic import MS, pcap_bytes
 
 
@@ -71,3 +71,25 @@ def test_two_captures_that_disagree_say_so():
     )
     same = match(analyze(folder / "server.pcap.gz"), analyze(folder / "server.pcap.gz"))
     assert same.disagreement == ""
+
+
+def test_a_clean_pair_says_which_part_of_the_reply_is_the_path(at, run, tmp_path):
+    conversation = talk(thinks_then_one_write, rtt_ns=20 * MS)
+    server, client = (at(conversation, position) for position in ("server", "client"))
+    pair = match(server, client)
+    assert pair.reply_ms[0] and pair.reply_ms[1]
+    assert 20 <= pair.reply_ms[1].p50 - pair.reply_ms[0].p50 <= 20.1
+    _, out, _ = run("analyze", "--same-traffic", tmp_path / "client.pcap", tmp_path / "server.pcap")
+    words = " ".join(out.split())
+    assert "no stall in either capture" in words
+    assert f"p50 {pair.reply_ms[0].p50:.2f} ms after the request in server.pcap" in words
+    assert "the path between them takes 20.0" in words
+
+
+def test_the_files_of_a_pair_are_told_apart_on_the_screen(run, tmp_path):
+    content = pcap_bytes(talk(nodelay).segments)
+    for end in ("one", "two"):
+        (tmp_path / end).mkdir()
+        (tmp_path / end / "c.pcap").write_bytes(content)
+    _, out, _ = run("analyze", "--same-traffic", tmp_path / "one" / "c.pcap", tmp_path / "two" / "c.pcap")
+    assert "one/c.pcap and two/c.pcap" in out

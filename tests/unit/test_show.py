@@ -78,10 +78,20 @@ def test_a_number_out_of_range_says_how_many_there_are(run, held, number):
     assert "1 to 10" in err and err.count("\n") == 1
 
 
-def test_no_stall_to_show_says_the_verdict(run, tmp_path):
+def test_without_a_stall_an_ordinary_exchange_is_shown(run, tmp_path):
     path = tmp_path / "clean.pcap"
     path.write_bytes(pcap_bytes(talk(nodelay).segments))
     code, out, err = run("show", path)
+    assert (code, err) == (0, "")
+    assert "No stall to show: CLEAN" in out and "frames of clean.pcap" in out
+    assert "10.0.0.2:80" in out and "▶" in out and "◀" in out and "late ACK" not in out
+
+
+@pytest.mark.parametrize("options", [["--stall", 1], ["--json"]])
+def test_a_stall_that_is_not_there_says_the_verdict(run, tmp_path, options):
+    path = tmp_path / "clean.pcap"
+    path.write_bytes(pcap_bytes(talk(nodelay).segments))
+    code, out, err = run("show", path, *options)
     assert (code, out) == (Exit.UNUSABLE, "")
     assert "no stall" in err and "CLEAN" in err and err.count("\n") == 1
 

@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.examples import examples
 from nagle_lab.reports.names import distinct_names
-from nagle_lab.reports.next_steps import commands
+from nagle_lab.reports.next_steps import commands, ends
 from nagle_lab.reports.terminal import console, show_capture, show_pair
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
@@ -59,7 +59,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
     if as_json:
         sys.stdout.write(pair.to_json())
     else:
-        show_pair(pair, console())
+        show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
 
 
 def _analyze_or_tell(
@@ -102,7 +102,8 @@ def _analyze(
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        show_capture(shown, packets.typical, console(), to_paste=commands(result, packets.software))
+        about, to_paste = ends(result, packets.software), commands(result, packets.software)
+        show_capture(shown, packets.typical, console(), about=about, to_paste=to_paste)
     code = exit_code(result.verdict, expected)
     exports.capture(shown, packets, code, expected)
     if code is Exit.CONTRADICTED and not as_json:

@@ -298,7 +298,8 @@ def bisect_(**options: Any) -> Exit:
 def show_(**options: Any) -> Exit:
     """Show one stall of a capture with every field of its three frames, or show a stored run again.
 
-    For a run folder, --stall N shows a stall from the capture at the end that held data back.
+    Of a capture without a stall, show an ordinary exchange. For a run folder, --stall N shows a stall from the
+    capture at the end that held data back.
     """
     return _command("show", options)
 
@@ -311,7 +312,8 @@ def show_(**options: Any) -> Exit:
 def compare_(**options: Any) -> Exit:
     """Compare runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
 
-    A and B are run folders or capture files. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
+    A and B are run folders or capture files. For two captures of the same traffic, one from each end, use analyze
+    --same-traffic. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
     return _command("compare", options)
 

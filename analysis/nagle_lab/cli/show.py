@@ -1,4 +1,4 @@
-"""nagle-lab show: a stored run again, or one stall of a capture in full."""
+"""nagle-lab show: a stored run again, or one stall of a capture in full; without a stall an ordinary exchange."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from nagle_lab.evidence.examples import examples, examples_of_run
 from nagle_lab.evidence.ladder import ladder_of, parts_of
 from nagle_lab.evidence.tshark import detail
 from nagle_lab.reports.dissection import show_frames, show_no_frames
-from nagle_lab.reports.terminal import console, show_stall
+from nagle_lab.reports.terminal import console, show_exchange, show_stall
 from nagle_lab.runs.opened import opened
 from nagle_lab.runs.run import Run
 
@@ -35,6 +35,9 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
 
 
 def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
+    if not result.stalls and number is None and not as_json and (one := examples([path], result).exchange):
+        show_exchange(result, one, console())
+        return Exit.OK
     number, stall = _choose(path, result, number)
     if as_json:
         sys.stdout.write(json_text(stall) + "\n")

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from nagle_lab.diagnosis.busiest import busiest
 from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.evidence.excerpt import Step, Window, excerpts, packets_of
+from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
-from nagle_lab.evidence.software import Setting, holding_software
+from nagle_lab.evidence.software import Setting, software_seen
 from nagle_lab.runs.run import Run
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
@@ -40,7 +41,7 @@ class Examples:
     stalls: Sequence[tuple[Choice, Ladder]] = ()
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
-    software: Setting | None = None  # that held the data, where it names itself
+    software: Setting | None = None  # that held the data, or of the busiest server, where it names itself
 
 
 def examples(
@@ -54,11 +55,11 @@ def examples(
         return Examples()
     if typical_only:
         if not result.stalls:
-            return Examples()
+            return Examples(software=software_seen(files, result))
         typical_ladder = ladder_of(files, result, result.stalls.typical())
-        return Examples(typical_ladder, software=holding_software(files, result))
+        return Examples(typical_ladder, software=software_seen(files, result))
     if not result.stalls:
-        return Examples(exchange=_exchange(files, result, port))
+        return Examples(exchange=_exchange(files, result, port), software=software_seen(files, result))
     choices = chosen(result)
     typical = choices[0].stall
     wanted = [stall_window(result, choice.stall) for choice in choices]
@@ -69,7 +70,7 @@ def examples(
         ladders[0],
         list(zip(choices, ladders, strict=True)),
         time_sequence(over_time, same),
-        software=holding_software(files, result),
+        software=software_seen(files, result),
     )
 
 
@@ -102,12 +103,11 @@ def _over_time(connection: Connection, stall: Stall) -> Window:
 
 def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:
     """An exchange of the connection that has most of them: its second where it has two."""
-    answered = [c for c in result.connections if c.exchanges and port in (None, c.server.port)]
-    if not answered:
+    connection = busiest(result, (c for c in result.connections if port in (None, c.server.port)))
+    if connection is None:
         return None
-    connection = max(answered, key=lambda c: c.exchanges)
     steps = list(islice(_of_exchange(packets_of(files, connection), min(2, connection.exchanges)), _MOST_ROWS))
-    return ladder(connection, steps) if steps else None
+    return ladder(connection, steps, file=file_names(files)) if steps else None
 
 
 def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:

@@ -64,8 +64,12 @@ def excerpts(files: Sequence[Path], windows: Sequence[Window]) -> list[Excerpt]:
                 reader.take(step)
         if all(reader.done for reader in readers):
             break
-    file = " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
-    return [reader.excerpt(file) for reader in readers]
+    return [reader.excerpt(file_names(files)) for reader in readers]
+
+
+def file_names(files: Sequence[Path]) -> str:
+    """The name of a capture's file; of rotated ones the first and the last."""
+    return " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
 
 
 def packets_of(files: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:

@@ -6,7 +6,7 @@ nearest the delaying end, the hold from trigger to release at any capture, both 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
@@ -27,6 +27,7 @@ class Pair:
     ack_delay_ms: Spread | None  # trigger's arrival to late ACK, at the capture nearer the delaying end
     hold_ms: Spread | None  # trigger to release: what was held waited at most this long
     path_ms: Spread | None  # how much of the hold is not the ACK's delay: round trip, and reaction of the held end
+    reply_ms: list[Spread | None]  # request to first reply data in each capture, by file
 
     @property
     def disagreement(self) -> str:
@@ -35,6 +36,10 @@ class Pair:
             return ""
         said = ", ".join(f"{file} is {verdict}" for file, verdict in zip(self.files, self.verdicts, strict=True))
         return f"{said}: believe the capture nearer the end that sent what is said to be held"
+
+    def called(self, files: list[str]) -> "Pair":
+        """The same, its files under other names."""
+        return replace(self, files=files)
 
     def to_json(self) -> str:
         """One line, ending in a newline."""
@@ -66,6 +71,7 @@ def match(one: Result, two: Result) -> Pair:
         ack_delay_ms=_spread(delay),
         hold_ms=_spread(hold),
         path_ms=_spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
+        reply_ms=[one.summary.request_to_response_ms, two.summary.request_to_response_ms],
     )
 
 

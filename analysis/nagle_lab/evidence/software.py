@@ -1,4 +1,4 @@
-"""Which software holds the data, by what it says of itself in the packets, and what TCP_NODELAY is called there."""
+"""Which software the traffic is about, by what it says of itself in the packets, and TCP_NODELAY's name there."""
 
 import ipaddress
 import re
@@ -9,7 +9,8 @@ from typing import Any
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Taker
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.busiest import busiest
+from nagle_lab.diagnosis.result import Endpoint, NamedEnd, Result
 from nagle_lab.packet.segment import Segment, decode
 
 _MOST_FRAMES = 2_000  # that are looked through for a header
@@ -59,19 +60,22 @@ _SAY = tuple(
 )
 
 
-def holding_software(files: Sequence[Path], result: Result) -> Setting | None:
-    """The software at the end that held most, as an HTTP header of its own names it; None where none does.
+def software_seen(files: Sequence[Path], result: Result) -> Setting | None:
+    """The software at the end that held most, or without a stall of the busiest server; None where it is not known.
+
+    An HTTP header that the end itself sent names it.
 
     Raises
     ------
     NagleLabError
         The capture cannot be read.
     """
-    if not files or not result.summary.held_ends:
+    end = _end(result)
+    if not files or end is None:
         return None
-    address = ipaddress.ip_address(result.summary.held_ends[0].ip)
-    holder = address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
-    port = result.summary.held_ends[0].port
+    address = ipaddress.ip_address(end.ip)
+    sender = address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+    port = end.port
     texts: list[bytes] = []
 
     def take(buffer: bytearray, at: int, captured: int, *more: Any) -> None:
@@ -79,7 +83,7 @@ def holding_software(files: Sequence[Path], result: Result) -> Setting | None:
         if (
             isinstance(segment, Segment)
             and segment.length
-            and segment.src == holder
+            and segment.src == sender
             and port in (None, segment.sport)
         ):
             texts.append(bytes(buffer[at : at + captured]))
@@ -95,6 +99,13 @@ def holding_software(files: Sequence[Path], result: Result) -> Setting | None:
             if taker.frames >= _MOST_FRAMES:
                 break
     return None
+
+
+def _end(result: Result) -> NamedEnd | Endpoint | None:
+    if result.summary.held_ends:
+        return result.summary.held_ends[0]
+    connection = busiest(result)
+    return connection.server if connection else None
 
 
 def _named(said: bytes) -> Setting | None:

@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
-from nagle_lab.reports.next_steps import idle_gaps
+from nagle_lab.reports.next_steps import ends, idle_gaps
 from nagle_lab.reports.numbers import percentiles
 from nagle_lab.reports.phrases import findings, how_sure
 from nagle_lab.runs.run import Run
@@ -86,6 +86,7 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
         if spread:
             yield name, percentiles(spread, "p50", "p99", "max")
+    yield from ends(result)
     yield from findings(result)
     yield from idle_gaps(result)
     if s.held_by and s.remedy:

@@ -1,10 +1,11 @@
 """What to do next: where the time went, by cause, and commands to paste."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from nagle_lab.diagnosis.busiest import busiest
 from nagle_lab.diagnosis.idle import Cause
-from nagle_lab.diagnosis.result import NamedEnd, Result, Silence
+from nagle_lab.diagnosis.result import Connection, Endpoint, NamedEnd, Result, Silence
 from nagle_lab.evidence.software import COMMON, Setting
 
 CAUSES = {
@@ -48,26 +49,47 @@ _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
 
 
-def idle_gaps(result: Result) -> list[tuple[str, str]]:
-    """Rows that say where the time went, by cause, the longest in all first, and what to do where it is no stall."""
+def ends(
+    result: Result, software: Setting | None = None, among: Sequence[Connection] | None = None
+) -> list[tuple[str, str]]:
+    """Where nothing was held, the row that says which ends to look at: those of the busiest connection."""
+    connection = None if result.stalls else busiest(result, among)
+    if connection is None:
+        return []
+    named = f", {software.software}" if software else ""
+    between = f"client {connection.client} and server {connection.server}{named}"
+    if result.summary.connections == 1:
+        return [("between", between)]
+    return [("between", f"{between}, in {connection.exchanges} of the exchanges; the busiest connection")]
+
+
+def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
+    """Rows that say where the time went, by cause, the longest in all first, and what to do where it is no stall.
+
+    ``slow``: whether somebody looks because it is slow; a test under guard is not: without idle gaps nothing is next.
+    """
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, of which all else tells
     rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
     if not result.stalls:
-        rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
+        rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes], slow)]
     return rows
 
 
-def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
+def _next(result: Result, causes: list[Cause], slow: bool) -> Iterator[str]:
     """What to do about the first cause that something can be done about."""
     if _MANY * result.summary.round_trips.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
-    elif causes:
-        first = next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0])
+    elif first := _first(causes):
         yield f"{CAUSES[first]}: {_STEPS[first]}"
-    elif result.summary.exchanges:
+    elif result.summary.exchanges and slow:
         yield "there is no idle gap of 20 ms or more: if it is slow all the same, the wait is on another connection"
+
+
+def _first(causes: list[Cause]) -> Cause | None:
+    """The first that something can be done about."""
+    return next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0] if causes else None)
 
 
 def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
@@ -87,27 +109,54 @@ def _duration(ms: float) -> str:
 
 
 def commands(result: Result, software: Setting | None) -> list[tuple[str, list[str]]]:
-    """What to do about the stalls, and the lines to paste for it; none without a stall."""
+    """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it."""
     s = result.summary
     if not s.held_ends or not s.delayed_ends:
-        return []
+        return _commands_without_stall(result)
     held, delayed = s.held_ends[0], s.delayed_ends[0]
-    if software:
-        setting = (f"TCP_NODELAY in {software.software}, which the capture shows there", [software.setting])
-    else:
-        width = max(len(each.software) for each in COMMON)
-        setting = (
-            "The capture does not show which software that is. TCP_NODELAY in some",
-            [f"{each.software:{width}}  {each.setting}" for each in COMMON],
-        )
     return [
-        (f"Which program holds? On {held.ip}, as root", [_find(held, delayed)]),
-        setting,
+        (f"Which program holds? {_there(held)}", [_find(held, delayed)]),
+        setting_of(software),
         (f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root", _quick_acks(held)),
     ]
 
 
-def _find(held: NamedEnd, delayed: NamedEnd) -> str:
+def setting_of(software: Setting | None) -> tuple[str, list[str]]:
+    """How TCP_NODELAY is set in the software that was seen, or else in some."""
+    if software:
+        return f"TCP_NODELAY in {software.software}, which the capture shows there", [software.setting]
+    width = max(len(each.software) for each in COMMON)
+    return (
+        "The capture does not show which software that is. TCP_NODELAY in some",
+        [f"{each.software:{width}}  {each.setting}" for each in COMMON],
+    )
+
+
+def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
+    """For what a program causes: which one it is, and what that waits for itself."""
+    first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
+    if connection is None or _MANY * result.summary.round_trips.count > result.summary.exchanges:
+        return []
+    server, client = connection.server, connection.client
+    if first is Cause.SERVER_THINK:
+        return [
+            (f"Which program replies late? {_there(server)}", [_find(server, client)]),
+            ("What it waits for itself, its other connections included: there, as root", [_CAPTURE_ALL]),
+        ]
+    if first is Cause.CLIENT_THINK:
+        return [(f"Which program pauses? {_there(client)}", [f"ss -tnp dst {server}"])]
+    return []
+
+
+_CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp"
+
+
+def _there(end: NamedEnd | Endpoint) -> str:
+    """Where to look for a program, and when: a server listens on, but a client's connections may be closed soon."""
+    return f"On {end.ip}, as root" + (", while it runs" if end.role == "client" else "")
+
+
+def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
     """The command that names the process at the held end."""
     if held.role == "server" and held.port is not None:
         return f"ss -tlnp 'sport = :{held.port}'"

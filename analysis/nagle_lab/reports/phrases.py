@@ -4,11 +4,15 @@ from nagle_lab.diagnosis.judged import Ground
 from nagle_lab.diagnosis.result import Result, Summary
 
 GROUNDS = {
-    Ground.REPETITION_AT_SENDER: "certain: each time the data left as soon after the ACK as only a kernel sends it",
-    Ground.PROMPTNESS: "likely: the data left as soon after the ACK as only a kernel sends it, but seldom",
-    Ground.REPETITION_ON_PATH: "likely: each time one round trip behind the ACK; capture at the sender to be certain",
-    Ground.TIMESTAMPS: "certain: the ACK is missing in the capture, but the release's timestamp echoes it",
-    Ground.MERGED_WRITES: "likely: separate writes were merged into one segment until data carried the ACK",
+    Ground.REPETITION_AT_SENDER: "certain: each time the data left right after the ACK, sooner than a program reacts",
+    Ground.PROMPTNESS: "likely: once or twice the data left right after the ACK, sooner than a program reacts",
+    Ground.REPETITION_ON_PATH: (
+        "likely: each time the data came one round trip after the ACK; a capture at the sender can make it certain"
+    ),
+    Ground.TIMESTAMPS: (
+        "certain: the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
+    ),
+    Ground.MERGED_WRITES: "likely: several writes left as one segment once the other end's data carried the ACK",
 }
 
 

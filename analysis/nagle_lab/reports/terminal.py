@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 WIDTH = 100
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
 
-
 _NEAR = {
     "client": "at the client, or close to it",
     "server": "at the server, or close to it",
-    "both": "with both ends close by",
-    "neither": "on the way between the ends",
+    "both": "close to both ends: each answers a handshake within 0.5 ms",
+    "neither": "between the ends, close to neither",
 }
 
 
@@ -54,15 +53,16 @@ def show_capture(
     title: str = "",
     about: Sequence[tuple[str, str]] = (),
     to_paste: Sequence[tuple[str, Sequence[str]]] = (),
+    slow: bool = True,
 ) -> None:
     """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
 
     ``title`` stands for the file's name; names and values of what else is to be said of it come first. ``to_paste``
-    are what to do, and the lines to paste for it.
+    are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow.
     """
     to.print(headline(result.verdict, title or result.source.file, result.reason))
     if result.source.tcp_packets or not about:
-        about = [*about, *_capture_facts(result)]
+        about = [*about, *_capture_facts(result, slow=slow)]
     to.print(facts(about))
     if result.stalls:
         to.print(facts(who(result)))
@@ -104,8 +104,10 @@ def show_pair(pair: "Pair", to: Console) -> None:
     """What two captures of the same traffic show together."""
     rows = [
         ("together", " and ".join(map(printable, pair.files))),
-        ("matched", f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"),
+        ("matched", _matched(pair)),
     ]
+    if not pair.matched and (replies := _replies(pair)):
+        rows.append(("reply", replies))
     if pair.disagreement:
         rows.append(("disagree", printable(pair.disagreement)))
     if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
@@ -113,6 +115,24 @@ def show_pair(pair: "Pair", to: Console) -> None:
         rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
         rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
     to.print(facts(rows))
+
+
+def _matched(pair: "Pair") -> str:
+    if not pair.matched and not any(pair.only_in):
+        return "no stall in either capture, so there is no ACK delay and no hold to measure"
+    return f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"
+
+
+def _replies(pair: "Pair") -> str:
+    """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
+    one, two = pair.reply_ms
+    if not one or not two:
+        return ""
+    near, far = sorted(zip((one.p50, two.p50), map(printable, pair.files), strict=True))
+    return (
+        f"p50 {near[0]:.2f} ms after the request in {near[1]}, {far[0]:.2f} ms in {far[1]}: the path between them "
+        f"takes {far[0] - near[0]:.2f} ms, the server's end the rest"
+    )
 
 
 def shown_path(path: Path) -> str:
@@ -150,7 +170,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def _capture_facts(result: Result) -> list[tuple[str, str]]:
+def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
     s, source, q = result.summary, result.source, result.quality
     rows = [
         (
@@ -161,10 +181,10 @@ def _capture_facts(result: Result) -> list[tuple[str, str]]:
         ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
-        ("wait", _spread(s.wait_ms)),
-        ("exchange", _spread(s.exchange_ms)),
+        ("wait", _spread(s.wait_ms, f"in the {s.stalls} stall{'s' * (s.stalls > 1)}")),
+        ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
         *findings(result),
-        *idle_gaps(result),
+        *idle_gaps(result, slow=slow),
     ]
     if q.damage:
         rows.append(("damage", "; ".join(q.damage)))
@@ -202,6 +222,13 @@ def typical(result: Result, ladder: Ladder) -> list[RenderableType]:
     return _ladder(result.stalls.typical(), ladder, "A typical stall")
 
 
+def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
+    """An exchange of a capture without a stall."""
+    connection = ladder.connection
+    title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
+    to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
+
+
 def _ladder(stall: Stall, ladder: Ladder, what: str) -> list[RenderableType]:
     file = printable(ladder.file)
     title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
@@ -218,5 +245,5 @@ def _by_role(counts: dict[Role, int]) -> str:
     return ", ".join(f"{n} by the {role}" for role, n in counts.items() if n) or "none"
 
 
-def _spread(spread: Spread | None) -> str:
-    return percentiles(spread, "p50", "p95", "p99", "max") if spread else ""
+def _spread(spread: Spread | None, of: str = "") -> str:
+    return percentiles(spread, "p50", "p95", "p99", "max") + (f", {of}" if of else "") if spread else ""

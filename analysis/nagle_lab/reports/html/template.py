@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from nagle_lab import __version__
 from nagle_lab.errors import printable
-from nagle_lab.reports.next_steps import commands, idle_gaps
+from nagle_lab.reports.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.phrases import findings, how_sure
 
@@ -64,6 +64,7 @@ def _environment() -> Environment:
         how_sure,
         idle_gaps,
         commands,
+        ends,
         seconds,
         share,
         thousands,
