@@ -30,7 +30,8 @@ BLOCK = re.compile(r"^(<!-- output: (.+?) -->\n+```\w*\n)(.*?)^```$", re.MULTILI
 
 def pages() -> list[Path]:
     """Every Markdown file that git would commit."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
+    trusted = f"safe.directory={REPOSITORY}"  # whoever owns the checkout: only names are read
+    command = ["git", "-c", trusted, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     return [
         REPOSITORY / name for name in sorted(set(filter(None, listed.split("\0")))) if (REPOSITORY / name).is_file()

@@ -68,6 +68,27 @@ def test_a_program_that_stalls_is_not_run_again(tmp_path):
     ended = guard(tmp_path, "--both-sides", command=server("two-writes"))
     assert (ended.code, ended.out, ended.report["both_sides"]) == (1, "done\n", None)
 
+    assert "--both-sides: there was no second run, because the command stalls" in ended.err
+
+
+def test_a_stall_comes_with_the_setting_to_paste_and_the_next_step(tmp_path):
+    err = guard(tmp_path, command=server("two-writes")).err
+    assert "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)" in err
+    assert "run it again with --trace" in err and "ss -tlnp" not in err
+    wait, exchange = (next(line for line in err.splitlines() if line.startswith(name)) for name in ("wait ", "exch"))
+    assert "stalls" in wait and "exchanges" not in wait and wait != exchange
+
+
+def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path):
+    err = guard(tmp_path, command=server("nodelay")).err
+    assert "between       client 127.0.0.1:" in err and "\nnext " not in err
+
+
+def test_a_command_that_fails_says_so_before_what_is_missing(tmp_path):
+    report = guard(tmp_path, command=["sh", "-c", "exit 7"]).report
+    assert report["reason"].startswith("the command failed with exit code 7; no TCP segment passed")
+    assert guard(tmp_path, command=["true"]).report["reason"].startswith("no TCP segment passed")
+
 
 def test_an_ordinary_user_needs_no_root():
     """As nobody: in a user namespace, where it still is who it was, and may listen on any port."""
@@ -291,6 +312,7 @@ def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
         (["--time-limit", "99999999999h", "true"], "is longer than a year"),
         (["--allow", "localhost:80", "true"], "localhost is not an IP address; use :80 for that port on any address"),
         (["--allow", "0.0.0.0:80", "true"], "no connection goes to 0.0.0.0"),
+        (["python", "-m", "pytest", "-q", "--nagle"], "run pytest --nagle without guard, or leave out --nagle"),
         (["--pid", "1", "--network"], "--network needs a command"),
         (["--pid", "99999999"], "there is no process 99999999"),
         (["--json", "/no/such/folder/x.json", "true"], "cannot be written"),

@@ -34,7 +34,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.excerpt import Step
 from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenario import REPOSITORY, Scenario
 from nagle_lab.lab.scenario_file import scenarios
 
 TOLD = workshop()
@@ -316,6 +316,14 @@ def test_the_outline_has_every_question_and_its_answer(run):
     for question in TOLD.questions:
         assert f"{question.right} {question.choices[question.right - 1].text}" in flat
     assert f"{TOLD.minutes} min" in flat
+
+
+def test_an_incident_of_a_control_says_what_to_do(run, monkeypatch):
+    """A scenario that only expects CLEAN has no stall to tell of."""
+    monkeypatch.setattr(Scenario, "is_control", True)
+    code, out, err = run("demo", "--outline")
+    assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
+    assert "demo.toml: an incident is a stall and its fix" in err and "remove this file" in err
 
 
 @pytest.mark.parametrize(

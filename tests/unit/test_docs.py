@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def anchors(page: Path) -> set[str]:
         slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
         found.add(next(each for n in range(99) if (each := f"{slug}-{n}" if n else slug) not in found))
     return found
+
+
+def test_a_checkout_of_another_owner_can_be_refreshed(monkeypatch, tmp_path):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))  # where nothing is trusted
+    refused = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert "dubious ownership" in refused.stderr
+    assert refresh.pages() == PAGES
 
 
 def test_the_pages_are_here():

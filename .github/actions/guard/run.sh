@@ -29,6 +29,7 @@ if [[ -z ${command//[[:space:]]/} ]]; then
 fi
 options=(--expect "${GUARD_EXPECT:-clean}")
 if is_true both-sides "${GUARD_BOTH_SIDES:-}"; then options+=(--both-sides); fi
+if is_true trace "${GUARD_TRACE:-}"; then options+=(--trace); fi
 if is_true keep "${GUARD_KEEP:-}"; then upload=true; else upload=false; fi
 if [[ -n ${GUARD_TIME_LIMIT:-} ]]; then options+=(--time-limit "$GUARD_TIME_LIMIT"); fi
 read -rd '' -a ports <<<"${GUARD_PORTS:-}" || true # it reads to the end, and says so

@@ -69,7 +69,9 @@ def command(
             tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
         if trace and run.writes is None:
-            tell("nothing was traced: --trace names the writes of a command that stalls")
+            tell("--trace: there was nothing to trace, because the command did not stall")
+        if both_sides and run.both_sides is None:
+            tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 
 
@@ -96,7 +98,8 @@ def _report(
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     code = exit_code(result.verdict, expected)
     packets = examples([run.guarded.capture], result, typical_only=exports.typical_only) if result.stalls else None
-    show_guarded(run, command_line, packets.typical if packets else None, screen)
+    software = packets.software if packets else None
+    show_guarded(run, command_line, packets.typical if packets else None, screen, software)
     named = msgspec.structs.replace(
         result, source=msgspec.structs.replace(result.source, file=title(run, command_line))
     )
@@ -109,17 +112,27 @@ def _report(
     if outcome.timed_out:
         tell("the command ran longer than --time-limit and was ended")
     elif outcome.status:
-        more = "" if network or result.source.tcp_packets else "; if the command needs the network, use --network"
+        how = " as an ordinary user" if os.geteuid() == 0 else ""
+        only = "; the command had loopback only: if it needs the network, use --network" + how
+        more = "" if network or result.source.tcp_packets else only
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif command_line and not run.both_sides and run.missing is Missing.SECOND_WRITE:
         tell("run it with --both-sides to see whether single writes protect it")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")
-    if keep or (code is not Exit.OK and outcome.captured):
+    if keep:
         tell(f"the capture is {run.guarded.capture}")
+    elif code is not Exit.OK and outcome.captured:
+        tell(f"the capture is {run.guarded.capture}; delete its folder when you are done, or choose one with --keep")
     else:
         _forget(run.guarded.folder, keep)
     return TIMED_OUT if outcome.timed_out else outcome.status or code
+
+
+def _why_one_run(run: Run) -> str:
+    if run.result.verdict is Verdict.STALL:
+        return "the command stalls with TCP_NODELAY left as it is"
+    return "the command failed" if run.guarded.outcome.status else f"the first one is {run.result.verdict}"
 
 
 def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **only_one: Any) -> None:
@@ -130,6 +143,11 @@ def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **onl
         )
     if command_line and named:
         raise NagleLabError(f"{named[0]} records what is already running: leave out the command or {named[0]}")
+    if "--nagle" in command_line and any(Path(part).name in ("pytest", "py.test") for part in command_line):
+        raise NagleLabError(
+            "pytest --nagle makes a network namespace of its own, into which guard cannot see: "
+            "run pytest --nagle without guard, or leave out --nagle"
+        )
     if len(named) > 1:
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
     for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "trace": "--trace", "network": "--network"}
@@ -179,7 +197,9 @@ def _folder(keep: Path | None) -> Path:
     try:
         keep.mkdir(parents=True, exist_ok=True)
         if others := sorted(path.name for path in keep.iterdir() if path.name not in _OURS):
-            raise NagleLabError(f"--keep {keep}: holds other files ({others[0]}): name a new folder or an empty one")
+            raise NagleLabError(
+                f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"
+            )
     except OSError as error:
         raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
     if not os.access(keep, os.W_OK | os.X_OK):

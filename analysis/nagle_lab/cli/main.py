@@ -225,7 +225,9 @@ def analyze_(**options: Any) -> Exit:
     metavar="N",
     help="Record for N seconds instead of until Ctrl-C.",
 )
-@click.option("--keep", type=_PATH, metavar="DIR", help="Keep the capture and guard.json in DIR.")
+@click.option(
+    "--keep", type=_PATH, metavar="DIR", help="Keep the capture and guard.json in DIR; replace earlier ones."
+)
 @click.option("--json", type=_FILE, metavar="FILE", help="Write verdict, run and result to FILE, as JSON.")
 @junit_option
 @markdown_option

@@ -140,7 +140,7 @@ def guard(
     if both_sides and not without_nodelay.is_possible():
         raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
     first = run(command, folder, limit_s=limit_s, network=network, **place)
-    result = judge(first.capture, lost(first.outcome), selection)
+    result = _of_failed(first.outcome, judge(first.capture, lost(first.outcome), selection))
     if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):
         return Run(first, result, selection)
     (folder / WITHOUT).mkdir()
@@ -148,6 +148,14 @@ def guard(
     other = judge(second.capture, lost(second.outcome), selection)
     sides = _compared(result, second, other, selection)
     return Run(first, _concluded(result, sides), selection, sides)
+
+
+def _of_failed(outcome: Outcome, result: Result) -> Result:
+    """The result of a command that failed: where there was too little to judge, that comes first in the reason."""
+    if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
+        return result
+    how = "was ended by --time-limit" if outcome.timed_out else f"failed with exit code {outcome.status}"
+    return msgspec.structs.replace(result, reason=f"the command {how}; {result.reason}")
 
 
 def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:

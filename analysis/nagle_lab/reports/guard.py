@@ -9,9 +9,11 @@ from rich.console import Console
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.evidence.software import Setting
 from nagle_lab.experiments.guarded import Protection, Run
 from nagle_lab.experiments.writes import Group, Write, Writes, shown
 from nagle_lab.guard.job import Outcome
+from nagle_lab.reports.next_steps import commands, ends, setting_of
 from nagle_lab.reports.terminal import facts, show_capture
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
@@ -85,8 +87,10 @@ def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
     return msgspec.json.encode(report).decode() + "\n"
 
 
-def show_guarded(run: Run, command: Sequence[str], ladder: Ladder | None, to: Console) -> None:
-    """The verdict on it, and what it rests on."""
+def show_guarded(
+    run: Run, command: Sequence[str], ladder: Ladder | None, to: Console, software: Setting | None = None
+) -> None:
+    """The verdict on it, what it rests on, and what to do next; ``software`` held the data, where it names itself."""
     outcome = run.guarded.outcome
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
     if not command:
@@ -99,9 +103,20 @@ def show_guarded(run: Run, command: Sequence[str], ladder: Ladder | None, to: Co
         about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
     if outcome.ended_by_us:
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
-    show_capture(run.result, ladder, to, title=title(run, command), about=about)
+    about += ends(run.result, software, judged)
+    to_paste = _to_paste(run, command, software)
+    show_capture(run.result, ladder, to, title=title(run, command), about=about, to_paste=to_paste, slow=False)
     if run.writes:
         to.print(facts(_writes(run.writes)))
+    elif run.result.stalls and command:
+        to.print(facts([("next", "run it again with --trace: it names the two lines of code behind each stall")]))
+
+
+def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
+    """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
+    if not run.result.stalls:
+        return []
+    return [setting_of(software)] if command else commands(run.result, software)
 
 
 def _writes(writes: Writes) -> list[tuple[str, str]]:

@@ -200,6 +200,11 @@ def workshop(repository: Path = REPOSITORY) -> Workshop:
 def _incident(file: Path) -> Incident:
     scenario = find_scenario(file.parent.name, file.parent.parent)
     demo = convert(read_toml(file), DemoFile, file)
+    if scenario.is_control:
+        raise NagleLabError(
+            f"{file}: an incident is a stall and its fix, but every variant of {scenario.name} expects CLEAN: "
+            "remove this file, or add a variant that expects STALL"
+        )
     for name in (scenario.stalled, scenario.fixed):
         resolve(scenario, scenario.variant(name), demo.settings, environment={})
     return Incident(
