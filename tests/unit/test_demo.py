@@ -17,10 +17,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from nagle_lab.cli import demo as command
+from nagle_lab.cli.workshop import script
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
 from nagle_lab.cli.workshop.before_after import _lines
 from nagle_lab.cli.workshop.pages import Page, Prose
@@ -34,7 +36,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.excerpt import Step
 from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.lab.scenario_file import scenarios
 
 TOLD = workshop()
@@ -320,7 +322,10 @@ def test_the_outline_has_every_question_and_its_answer(run):
 
 def test_an_incident_of_a_control_says_what_to_do(run, monkeypatch):
     """A scenario that only expects CLEAN has no stall to tell of."""
-    monkeypatch.setattr(Scenario, "is_control", True)
+    told = scenarios()["nginx-static"]
+    clean = {name: variant for name, variant in told.variants.items() if variant.verdict == "CLEAN"}
+    control = msgspec.structs.replace(told, variants=clean, stalled="", fixed="")
+    monkeypatch.setattr(script, "find_scenario", lambda *_: control)
     code, out, err = run("demo", "--outline")
     assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
     assert "demo.toml: an incident is a stall and its fix" in err and "remove this file" in err
