@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
@@ -76,6 +77,15 @@ def test_junit_tells_contradicted_unusable_and_inconclusive_apart(run, captures,
     assert "10 are needed" in root.find(".//skipped").get("message")
     if expect:
         assert f"expected {expect.upper()}, found" in root.find(".//failure").get("message")
+
+
+def test_the_time_of_captures_is_that_of_their_earliest_packet(run, captures, tmp_path):
+    times = [analyze(captures / name).source.first_time for name in NAMES[:2]]
+    file = tmp_path / "j.xml"
+    run("analyze", *(captures / name for name in NAMES[:2]), "--junit", file)
+    assert parsed(file.read_bytes())[0].get("timestamp") == min(times)[:19]
+    run("analyze", captures / NAMES[-1], "--junit", file)
+    assert not parsed(file.read_bytes())[0].get("timestamp").startswith("1970")
 
 
 def test_junit_of_runs_tells_what_ran_and_every_witness(run, tmp_path):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -32,6 +33,7 @@ class Exports:
         self._tables: list[Tables] = []
         self._suites: list[Suite] = []
         self._cases: list[Case] = []
+        self._first_time = ""  # of the earliest packet in the captures
         self._pages: list[str] = []
         self._shown: list[Shown] = []
         self._unusable: list[tuple[str, str]] = []
@@ -79,7 +81,8 @@ class Exports:
     def _junit(self) -> str:
         from nagle_lab.reports.junit import Suite, junit
 
-        return junit([*self._suites, *([Suite("captures", self._cases)] if self._cases else [])])
+        started = self._first_time or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+        return junit([*self._suites, *([Suite("captures", self._cases, started)] if self._cases else [])])
 
     def _html(self) -> str:
         from nagle_lab.reports.html import report_page
@@ -92,6 +95,7 @@ class Exports:
             from nagle_lab.reports.junit import case_of_capture
 
             self._cases.append(case_of_capture(result, code, expected))
+            self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.markdown import page_of_capture
 

@@ -18,7 +18,7 @@ from nagle_lab.runs.run import Run
 if TYPE_CHECKING:  # a diagnosis needs no lab
     from nagle_lab.experiments.matrix import Matrix
 
-NO_TIME = "1970-01-01T00:00:00"  # the schema demands a time; results of files must not depend on the clock
+NO_TIME = "1970-01-01T00:00:00"  # where a suite has none: the schema demands one
 _KINDS = {Exit.CONTRADICTED: "failure", Exit.UNUSABLE: "error", Exit.INCONCLUSIVE: "skipped"}
 
 
