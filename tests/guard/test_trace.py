@@ -3,19 +3,15 @@
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 
-from nagle_lab.experiments.guarded import Run, Selection, guard
-from nagle_lab.experiments.traced import with_writes
-from nagle_lab.experiments.writes import Writes
 from nagle_lab.guard import trace as tracing
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
+from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 
@@ -129,43 +125,12 @@ with socket.create_connection(listener.getsockname()) as s:
 """
 
 
-def program(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(textwrap.dedent(text).strip() + "\n")
-    return path
-
-
 def compiled(folder: Path, *options: str) -> list[str]:
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler")
     source = program(folder, "server.c", C)
     subprocess.run(["cc", *options, "-pthread", "-w", "-o", folder / "server", source], check=True)
     return [str(folder / "server")]
-
-
-def traced(tmp_path: Path, command: list[str], **place: Any) -> Run:
-    folder = tmp_path / "recorded"
-    folder.mkdir()
-    run = guard(command, folder, Selection(), **place)
-    return with_writes(run, command, **place)
-
-
-def writes_of(tmp_path: Path, command: list[str], **place: Any) -> Writes:
-    run = traced(tmp_path, command, **place)
-    assert run.writes, run.result.reason
-    assert run.writes.problem == "" and run.writes.named == run.writes.stalls >= 15, run.writes
-    return run.writes
-
-
-def line(path: Path, text: str) -> int:
-    return next(i for i, one in enumerate(path.read_text().splitlines(), 1) if text in one)
-
-
-def lines(writes: Writes) -> list[tuple[int, str, str, int]]:
-    """Of the most frequent pair: line, function, call and bytes of each."""
-    group = writes.groups[0]
-    ends = [(one.program, one) for one in (group.trigger, group.held)]
-    return [(at.line, at.function, one.by or one.call, one.bytes) for at, one in ends if at]
 
 
 def test_the_two_lines_of_a_python_program(tmp_path):

@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
@@ -38,7 +39,7 @@ class Write(msgspec.Struct, frozen=True):
     process: int
     thread: int
     command: str
-    program: Place | None  # the program's own line
+    program: Place | None  # the program's own line: the innermost that tells it from the other write
     library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
     why_no_line: str
 
@@ -181,15 +182,18 @@ class Lines:
         self._why = why or (lambda _: "")
 
     def pair(self, pair: Pair) -> tuple[Write, Write]:
-        """Both calls of a stall; a library's place is told only where the program's own are the same, or none."""
-        (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
-        differ = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
-        if mine and other and mine != other and one[differ : differ + 1] == two[differ : differ + 1]:
-            differ = max(len(one), len(two))
-        return self.write(pair.trigger, differ), self.write(pair.held, differ)
+        """Both calls of a stall, by the innermost places at which they differ, of the program and of libraries.
 
-    def write(self, call: Call, depth: int = 0) -> Write:
-        """The call, with its place, and that of the library so many calls up."""
+        A library's place is told only where the program's own are the same, or none.
+        """
+        (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
+        outer, inner = _first_difference(mine, other), _first_difference(one, two)
+        if mine and other and mine[outer] != other[outer] and one[inner : inner + 1] == two[inner : inner + 1]:
+            inner = max(len(one), len(two))
+        return self.write(pair.trigger, outer, inner), self.write(pair.held, outer, inner)
+
+    def write(self, call: Call, outer: int = 0, inner: int = 0) -> Write:
+        """The call, with its place in the program and in the libraries: how many calls up, of each."""
         program, libraries, why = self._places(call)
         return Write(
             call=call.name,
@@ -199,21 +203,27 @@ class Lines:
             process=call.process,
             thread=call.thread,
             command=call.command,
-            program=program,
-            library=libraries[depth] if depth < len(libraries) else None,
+            program=program[outer] if outer < len(program) else None,
+            library=libraries[inner] if inner < len(libraries) else None,
             why_no_line=why,
         )
 
-    def _places(self, call: Call) -> tuple[Place | None, list[Place], str]:
-        """The program's, the libraries', and why there is none."""
+    def _places(self, call: Call) -> tuple[list[Place], list[Place], str]:
+        """The program's, the libraries', each the innermost first, and why there is none."""
         if call.mark and call.mark.frames:
-            *libraries, last = (Place(*frame) for frame in call.mark.frames)
+            places = [Place(*frame) for frame in call.mark.frames]
             # Of a library's file there is only the part behind its folder.
-            return (last, libraries, "") if last.file.startswith(_WHOLE) else (None, [*libraries, last], "")
+            libraries = list(takewhile(lambda place: not place.file.startswith(_WHOLE), places))
+            return places[len(libraries) :], libraries, ""
         if found := self._native.get(id(call)):
-            program = Place(*found.program) if found.program else None
-            return program, [Place(*place) for place in found.libraries], found.why
-        return None, [], self._why(call)
+            program, libraries = ([Place(*place) for place in places] for places in (found.program, found.libraries))
+            return program, libraries, found.why
+        return [], [], self._why(call)
+
+
+def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
+    """How many are the same at the beginning; 0 where there is no difference."""
+    return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), 0)
 
 
 def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:

@@ -10,6 +10,7 @@ const { fileURLToPath } = require("node:url");
 const rmdirSync = fs.rmdirSync; // before the program puts something in its place
 const MOST_FRAMES = 60;
 const MOST_OF_LIBRARIES = 8;
+const MOST_OF_PROGRAM = 8;
 const PLUMBING = /^node:(internal\/(streams|stream_base_commons|process|timers|async_hooks)|net$|events$)/;
 const waiting = new WeakMap(); // socket → where writes were made that Node.js has not handed to the kernel yet
 
@@ -51,22 +52,26 @@ function shortened([file, line, name]) {
   return [short.length > 200 ? "…" + short.slice(-200) : short, line, name];
 }
 
-// The libraries' frames that are more than plumbing, the innermost first, up to the program's, which is the last.
+// The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
 function places() {
   const found = [];
   const internal = [];
+  const program = [];
   for (const frame of stack()) {
     const [file] = frame;
     if (!file || file === __filename) continue;
-    if (file.startsWith("node:")) {
+    if (isProgram(frame)) {
+      if (program.length < MOST_OF_PROGRAM) program.push(frame);
+    } else if (program.length) {
+      continue;
+    } else if (file.startsWith("node:")) {
       if (!found.length && !PLUMBING.test(file)) internal.push(frame);
-    } else if (file.includes("/node_modules/")) {
-      if (found.length < MOST_OF_LIBRARIES) found.push(frame);
-    } else {
-      return found.length ? [...found, frame] : [...internal.slice(0, 1), frame];
+    } else if (found.length < MOST_OF_LIBRARIES) {
+      found.push(frame);
     }
   }
-  return found.length ? found : internal.slice(0, MOST_OF_LIBRARIES);
+  if (found.length) return [...found, ...program];
+  return [...internal.slice(0, program.length ? 1 : MOST_OF_LIBRARIES), ...program];
 }
 
 function isProgram([file]) {

@@ -20,7 +20,7 @@ _LOOPS = {  # file of the standard library, and which functions of it call the p
 }  # fmt: skip
 _PLUMBING = ("socket.py", "ssl.py", "socketserver.py")
 _OURS = __file__
-_DEEPEST, _MOST_OF_LIBRARIES, _LONGEST = 60, 8, 200
+_DEEPEST, _MOST_OF_LIBRARIES, _MOST_OF_PROGRAM, _LONGEST = 60, 8, 8, 200
 _folders: dict[str, str] = {}  # of a source file: the folder of the library it is in, "" for the program's own
 
 
@@ -129,27 +129,28 @@ def _mark(*words: str) -> None:
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
-    """The libraries' frames that are more than plumbing, the innermost first, up to the program's, which is the last.
+    """The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
 
     What stands above an event loop called that, and not the write.
     """
     found: list[FrameType] = []
+    program: list[FrameType] = []
     innermost: list[FrameType] = []
     for _ in range(_DEEPEST):
-        if frame is None:
+        if frame is None or len(program) == _MOST_OF_PROGRAM:
             break
         file, folder = frame.f_code.co_filename, _folder(frame.f_code.co_filename)
         short = file[len(folder) :]
         if not file.startswith("<frozen") and short != _OURS:
             if not folder:
-                return [*found, frame]
+                program.append(frame)
             if short in _LOOPS and frame.f_code.co_name in (_LOOPS[short].split() or [frame.f_code.co_name]):
                 break
             innermost = innermost or [frame]
-            if short not in _PLUMBING and len(found) < _MOST_OF_LIBRARIES:
+            if not program and short not in _PLUMBING and len(found) < _MOST_OF_LIBRARIES:
                 found.append(frame)
         frame = frame.f_back
-    return found or innermost
+    return [*found, *program] or innermost
 
 
 def _folder(file: str) -> str:

@@ -1,0 +1,47 @@
+"""Which of a write's places are named: the innermost at which the two writes of a stall differ."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nagle_lab.experiments.writes import Lines
+from nagle_lab.guard.native import Where
+from nagle_lab.guard.strace import Call, Mark
+
+SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
+LIB, LIB_1, LIB_2 = ("lib/a.py", 1, "write"), ("lib/b.py", 7, "head"), ("lib/b.py", 8, "body")
+
+
+def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, Any]]:
+    """Line of the program and of the library, of each of the two writes with those frames."""
+    calls = [Call(at, 1, 1, "server", "sendto") for at in (1, 2)]
+    wheres = {}
+    for call, frames in zip(calls, (trigger, held), strict=True):
+        if native:
+            own = tuple(frame for frame in frames if frame[0].startswith("/"))
+            wheres[id(call)] = Where(own, tuple(frames[: len(frames) - len(own)]), "")
+        else:
+            call.mark = Mark(3, 0, "send", tuple(frames))
+    pair: Any = SimpleNamespace(trigger=calls[0], held=calls[1])
+    found = Lines(wheres).pair(pair)
+    return [(one.program and one.program.line, one.library and one.library.line) for one in found]
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize(
+    ("trigger", "held", "expected"),
+    [
+        ([HEADER, MAIN], [BODY, MAIN], [(9, None), (10, None)]),
+        ([SEND, HEADER, MAIN], [SEND, BODY, MAIN], [(9, None), (10, None)]),  # one helper sends
+        ([SEND, HEADER, MAIN], [BODY, MAIN], [(5, None), (10, None)]),
+        ([SEND, HEADER], [SEND, HEADER], [(5, None), (5, None)]),  # in a loop
+        ([SEND], [SEND, BODY], [(5, None), (5, None)]),
+        ([LIB, SEND, HEADER], [LIB, SEND, BODY], [(9, None), (10, None)]),  # the library's is the same
+        ([LIB, LIB_1, MAIN], [LIB, LIB_2, MAIN], [(99, 7), (99, 8)]),
+        ([LIB, LIB_1], [LIB, LIB_2], [(None, 7), (None, 8)]),
+        ([LIB_1, HEADER], [LIB_2, BODY], [(9, 7), (10, 8)]),
+    ],
+)
+def test_the_innermost_places_at_which_two_writes_differ(trigger, held, expected, native):
+    assert named(trigger, held, native=native) == expected
