@@ -83,6 +83,21 @@ def test_a_call_that_another_thread_interrupts(tmp_path):
     ]  # fmt: skip
 
 
+def test_threads_that_write_at_once(tmp_path):
+    (stream,) = trace(
+        tmp_path,
+        f'1 write({SOCKET}, ""..., 1) = 1',
+        f'1 write({SOCKET}, ""..., 2 <unfinished ...>',
+        f'2 write({SOCKET}, ""..., 3) = 3',
+        f'3 write({SOCKET}, ""..., 4) = 4',
+        "1 <... write resumed>) = 2",
+        f'2 write({SOCKET}, ""..., 5) = 5',
+    ).streams[ANSWERS]
+    assert [(call.wrote, call.at_once) for call in stream.writes] == [
+        (1, False), (2, True), (3, True), (4, True), (5, False),
+    ]  # fmt: skip
+
+
 def test_threads_and_processes(tmp_path):
     found = trace(
         tmp_path,

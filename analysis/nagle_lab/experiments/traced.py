@@ -12,7 +12,8 @@ from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments import writes as joined
 from nagle_lab.experiments.guarded import Run, judge, lost
-from nagle_lab.experiments.writes import Lines, Pair, Writes
+from nagle_lab.experiments.joining import NOT_SEEN, Joined, Pair, join
+from nagle_lab.experiments.writes import Lines, Writes
 from nagle_lab.guard import trace as tracing
 from nagle_lab.guard.native import Where
 from nagle_lab.guard.run import Guarded, Place, run
@@ -87,14 +88,13 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
         return msgspec.structs.replace(empty, problem=problem, notes=notes)
-    pairs = joined.pairs_of(guarded.capture, result, trace)
+    found = join(guarded.capture, result, trace)
+    pairs = found.pairs
     native, note = _native(pairs, trace, again)
     lines = Lines(native, lambda call: _why_no_line(call, trace))
-    missing = len(result.stalls) - len(pairs)
-    unseen = "io_uring was used, whose writes strace does not see" if trace.io_uring else "strace did not see them"
     return msgspec.structs.replace(
         empty,
-        problem=f"the calls of {missing} of {len(result.stalls)} stalls were not found: {unseen}" if missing else "",
+        problem=_missing(found, trace),
         notes=[*notes, *([note] if note else [])],
         named=len(pairs),
         stalls=len(result.stalls),
@@ -104,6 +104,17 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
         options=joined.options_of(pairs[0], lines) if pairs else [],
         pairs=joined.held_writes(pairs, lines),
     )
+
+
+def _missing(found: Joined, trace: Trace) -> str:
+    """Of how many stalls the calls are not known, and why; empty where they all are."""
+    if not (missing := found.missing.total()):
+        return ""
+    whys = dict(found.missing)
+    if trace.io_uring and NOT_SEEN in whys:
+        whys["io_uring was used, whose writes strace does not see"] = whys.pop(NOT_SEEN)
+    said = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
+    return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
 
 
 def _native(pairs: Sequence[Pair], trace: Trace, again: _Again) -> tuple[dict[int, Where], str]:

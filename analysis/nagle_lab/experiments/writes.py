@@ -1,23 +1,21 @@
-"""The two writes of each stall: calls that strace saw, joined to segments by addresses and bytes."""
+"""The two writes of each stall, with the lines of code that made them, and what became of TCP_NODELAY."""
 
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from nagle_lab.diagnosis.result import Connection, Result, Spread, Stall
-from nagle_lab.evidence.excerpt import Step, Window, excerpts
+from nagle_lab.diagnosis.result import Spread
+from nagle_lab.experiments.joining import Pair
 from nagle_lab.guard.native import Where, where
-from nagle_lab.guard.strace import Call, Stream, Trace, Way
+from nagle_lab.guard.strace import Call, Trace
 
 MOST_STALLS = 1000  # that are listed one by one
-_HALF = 1 << 31
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 
 
@@ -97,81 +95,6 @@ class Writes(msgspec.Struct, frozen=True):
     nodelay: str  # what became of TCP_NODELAY on the sockets that held
     options: list[Option]  # of the first such socket
     pairs: list[HeldWrite]  # the first thousand
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The two calls of a stall."""
-
-    stall: Stall
-    stream: Stream
-    other: Stream | None
-    trigger: Call
-    held: Call
-    held_writes: int
-    release_ts: int
-
-    @property
-    def hold_ms(self) -> float:
-        """From the write to its release."""
-        return (self.release_ts - self.held.at) / 1e6
-
-    @property
-    def between_ms(self) -> float:
-        """From one write to the other."""
-        return (self.held.at - self.trigger.at) / 1e6
-
-
-def pairs_of(capture: Path, result: Result, trace: Trace) -> list[Pair]:
-    """The two calls of each stall of a traced run, where both were seen."""
-    by_connection: dict[int, list[Stall]] = defaultdict(list)
-    for stall in result.stalls:
-        by_connection[stall.connection].append(stall)
-    connections = [result.connections[number] for number in by_connection]
-    windows = [
-        Window(one, one.first_frame, max(s.release_frame for s in by_connection[one.id])) for one in connections
-    ]
-    found: list[Pair] = []
-    if not windows:
-        return found
-    for excerpt in excerpts([capture], windows):
-        found += _of_connection(excerpt.connection, excerpt.steps, by_connection[excerpt.connection.id], trace)
-    return sorted(found, key=lambda pair: pair.stall.release_frame)
-
-
-def _of_connection(
-    connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
-) -> Iterable[Pair]:  # fmt: skip
-    offsets = _offsets(steps)
-    at = {step.frame: step for step in steps}
-    client, server = ((end.ip, end.port) for end in (connection.client, connection.server))
-    for stall in stalls:
-        way: Way = (client, server) if stall.held_by.role == "client" else (server, client)
-        release = at[stall.release_frame]
-        stream = trace.stream(way, release.ts)
-        if not stream or stall.trigger_frame not in offsets or stall.release_frame not in offsets:
-            continue
-        trigger = stream.covering(offsets[stall.trigger_frame] + max(at[stall.trigger_frame].length - 1, 0))
-        start = offsets[stall.release_frame]
-        held = stream.covering(start)
-        if trigger and held and held.at <= release.ts + 1_000_000:
-            many = stream.within(start, start + release.length)
-            yield Pair(stall, stream, trace.stream(way[::-1], release.ts), trigger, held, many, release.ts)
-
-
-def _offsets(steps: Sequence[Step]) -> dict[int, int]:
-    """Of each frame the place of its first byte in what its sender wrote, by its SYN's sequence number."""
-    first: dict[bool, int] = {}
-    latest: dict[bool, int] = {}
-    offsets = {}
-    for step in steps:
-        if "SYN" in step.flags and step.from_client not in first:
-            first[step.from_client], latest[step.from_client] = step.seq + 1, 0
-        elif step.from_client in first:
-            before = latest[step.from_client]  # sequence numbers begin again after 4 GB
-            step_on = (step.seq - first[step.from_client] - before + _HALF) % (2 * _HALF) - _HALF
-            offsets[step.frame] = latest[step.from_client] = before + step_on
-    return offsets
 
 
 class Lines:

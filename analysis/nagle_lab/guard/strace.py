@@ -6,7 +6,7 @@ A function of the file alone. The recording side is :mod:`nagle_lab.guard.trace`
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -62,6 +62,8 @@ class Call:
     value: bool = False
     mark: Mark | None = None
     stack: list[str] = field(default_factory=list)  # strace's lines of native frames
+    until: int = 0  # ns, when it ended, where another one was seen meanwhile; else 0
+    at_once: bool = False  # whether another thread wrote to the same connection meanwhile
 
 
 @dataclass(slots=True)
@@ -105,15 +107,26 @@ class Trace:
 def read_trace(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
     """Read what strace wrote, up to so many bytes. Raises OSError."""
     reader = _Reader()
-    for at, thread, command, text, stack in _calls(path, most_bytes, reader.trace):
-        reader.take(at, thread, command, text, stack)
+    for line in _calls(path, most_bytes, reader.trace):
+        reader.take(line)
     return reader.close()
 
 
-def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[tuple[int, int, str, str, list[str]]]:
-    """Time, thread, command, the whole text of the call, and its stack; unfinished calls are put together."""
+@dataclass(slots=True)
+class _Line:
+    """A call as it was printed; one that was interrupted is put together."""
+
+    at: int
+    until: int  # 0: nothing else was printed meanwhile
+    thread: int
+    command: str
+    text: str
+    stack: list[str] = field(default_factory=list)
+
+
+def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[_Line]:
     unfinished: dict[int, tuple[int, str]] = {}
-    last: tuple[int, int, str, str, list[str]] | None = None
+    last: _Line | None = None
     with path.open("rb") as file:
         for raw in file:
             most_bytes -= len(raw)
@@ -123,7 +136,7 @@ def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[tuple[int, int
             line = raw.decode(errors="replace").rstrip("\n")
             if line.startswith(" > "):
                 if last:
-                    last[4].append(line[3:])
+                    last.stack.append(line[3:])
                 continue
             if last:
                 yield last
@@ -134,12 +147,14 @@ def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[tuple[int, int
                 if text.endswith(_UNFINISHED):
                     unfinished[thread] = at, text.removesuffix(_UNFINISHED)
                     continue
+                until = 0
                 if resumed := _RESUMED.fullmatch(text):
                     if thread not in unfinished:
                         continue
+                    until = at
                     at, begun = unfinished.pop(thread)
                     text = begun + resumed[2]
-                last = at, thread, command, text, []
+                last = _Line(at, until, thread, command, text)
     if last:
         yield last
 
@@ -157,12 +172,13 @@ class _Reader:
         self._ways: dict[str, Way] = {}  # of a socket that was bound, and then connected: strace keeps its first name
         self._connecting: dict[tuple[int, int], int] = {}  # process, fd: since when
 
-    def take(self, at: int, thread: int, command: str, text: str, stack: list[str]) -> None:
+    def take(self, line: _Line) -> None:
         """The next call."""
-        found = _CALL.fullmatch(text)
+        found = _CALL.fullmatch(line.text)
         if not found:
             return
         name, arguments, result, rest = found.groups()
+        thread = line.thread
         if name == "rmdir":
             self._mark(thread, arguments)
         elif name in STARTS:
@@ -170,7 +186,8 @@ class _Reader:
         elif name == "io_uring_setup":
             self.trace.io_uring |= not result.startswith("-")
         elif socket := _SOCKET.search(arguments):
-            call = Call(at, thread, self._process(thread), command, name, stack=stack)
+            process = self._process(thread)
+            call = Call(line.at, thread, process, line.command, name, stack=line.stack, until=line.until)
             self._call(call, socket, arguments, result, rest)
 
     def close(self) -> Trace:
@@ -178,6 +195,7 @@ class _Reader:
         for streams in self.trace.streams.values():
             for stream in streams:
                 stream.writes.sort(key=lambda call: call.at)
+                _tell_apart(stream.writes)
                 offset = 0
                 for call in stream.writes:
                     call.offset, offset = offset, offset + call.wrote
@@ -274,6 +292,16 @@ class _Reader:
         if call.option or (mark.length and self._left[key] <= 0):
             del self._marks[key]
         return mark if not mark.length or self._left[key] >= 0 else None
+
+
+def _tell_apart(writes: Sequence[Call]) -> None:
+    """Find those that others overlapped: which of them the kernel took first cannot be told."""
+    longest: Call | None = None
+    for call in writes:
+        if longest and call.at < longest.until:
+            longest.at_once = call.at_once = True
+        if not longest or call.until > longest.until:
+            longest = call
 
 
 def _number(text: str) -> int:
