@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 
 from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.strace import read_trace
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
 from support.traced import line, lines, program, traced, writes_of
@@ -292,6 +293,30 @@ def test_a_strace_that_is_too_old(tmp_path, monkeypatch, version):
     program(tmp_path, "strace", f"#!/bin/sh\necho strace -- version {version}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert tracing.why_not() == f"strace {version} is too old: install 5.16 or later"
+
+
+@pytest.mark.parametrize("most_bytes", [1, 5000, 10_000_000])
+def test_a_trace_has_a_bound(tmp_path, most_bytes):
+    """What is behind it is dropped, and neither strace nor the program waits, fails, or is ended for it."""
+    file = tmp_path / "a trace"
+    text = "import os\nfor _ in range(2000): os.close(os.dup(0))\nprint('done')"
+    command = ["strace", "-e", "trace=dup,close", "-o", tracing.bounded(file, most_bytes), sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    size = file.stat().st_size
+    assert size == most_bytes + 1 if most_bytes < 10_000 else 10_000 < size < most_bytes
+    assert read_trace(file, most_bytes).cut is (most_bytes < 10_000)
+
+
+def test_what_is_not_kept_of_a_trace_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(tracing.bounded, "__defaults__", (20_000,))
+    monkeypatch.setattr(read_trace, "__defaults__", (20_000,))
+    path = program(tmp_path, "server.py", SERVER)
+    writes = traced(tmp_path, [sys.executable, str(path), "two-writes"]).writes
+    assert writes and 5 < writes.named < writes.stalls and writes.groups
+    assert any("MB of the trace were kept, or its last line is cut" in note for note in writes.notes)
+    assert "they were made before the trace began, or after it ended" in writes.problem
+    assert (tmp_path / "recorded" / "traced" / "strace.txt").stat().st_size == 20_001
 
 
 def test_a_traced_run_that_does_not_stall(tmp_path):

@@ -113,7 +113,7 @@ def test_many_bytes_that_no_call_wrote(tmp_path, seed):
 def test_a_trace_that_ends_early(tmp_path):
     found = Story().joined(tmp_path, calls_to=1 + 2 * 8)
     assert right(found) == list(range(1, 8))
-    assert found.missing.total() == EXCHANGES - 8
+    assert found.missing == {joining.BEFORE: EXCHANGES - 8}
 
 
 def test_retransmissions_do_not_count_twice(tmp_path):

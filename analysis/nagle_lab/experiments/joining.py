@@ -21,6 +21,7 @@ _HALF = 1 << 31
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
 _APART_NS = 1_000_000  # by which clocks may differ
 
+# Why the calls of a stall are not known.
 NOT_SEEN = "strace did not see them"
 BEFORE = "they were made before the trace began, or after it ended"
 NOT_ALL = "bytes were sent that no call in the trace wrote, so which call wrote which cannot be told"
@@ -108,7 +109,7 @@ def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: St
         return BEFORE
     ahead = count.ahead(trigger.frame, release.frame)
     if isinstance(ahead, str):
-        return ahead
+        return BEFORE if trigger.ts > stream.writes[-1].at else ahead
     start = count.offsets[release.frame] - ahead
     first, held = stream.covering(count.offsets[trigger.frame] - ahead + trigger.length - 1), stream.covering(start)
     if not first or not held:

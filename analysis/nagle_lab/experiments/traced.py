@@ -153,5 +153,5 @@ def _notes(first: Run, guarded: Guarded, result: Result, trace: Trace) -> list[s
             "how often each stalls"
         )
     if trace.cut:
-        notes.append(f"only the first {MOST_BYTES // 1_000_000} MB of the trace were read, or its last line is cut")
+        notes.append(f"only the first {MOST_BYTES // 1_000_000} MB of the trace were kept, or its last line is cut")
     return notes

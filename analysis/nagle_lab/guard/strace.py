@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-MOST_BYTES = 100_000_000  # of a trace, that are read: about half a million calls
+MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a million calls
 MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before a call
 
 End = tuple[str, int]  # address, as ipaddress writes it, IPv4 not mapped into IPv6; port

@@ -4,11 +4,14 @@ Nothing in the command is changed: Python and Node.js load a file of ours by an 
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from nagle_lab.guard.strace import MOST_BYTES
 
 HOOKS = Path(__file__).parent / "hooks"
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
@@ -23,9 +26,23 @@ def traced(command: Sequence[str], file: Path, *, stacks: bool = False) -> list[
 
     Of what is written no byte is kept (-s 0). Signals end strace and reach the command's processes by the guard.
     """
+    return ["strace", "--seccomp-bpf", *_options(stacks), "-o", bounded(file), "--", *command]
+
+
+def _options(stacks: bool) -> list[str]:
     calls = ",".join(f"?{name}" for name in f"{_WRITES},{_STARTS},{_MARK}".split(","))
-    options = ["-f", "--seccomp-bpf", "-q", "-I", "waiting", "-ttt", "-yy", "-Y", "-s", "0", "-e", f"trace={calls}"]
-    return ["strace", *options, *(["-k"] if stacks else []), "-e", "signal=none", "-o", str(file), "--", *command]
+    options = ["-f", "-q", "-I", "waiting", "-ttt", "-yy", "-Y", "-s", "0", "-e", f"trace={calls}"]
+    return [*options, *(["-k"] if stacks else []), "-e", "signal=none"]
+
+
+def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
+    """What strace takes for -o so that it writes no more than that to the file, and a byte, which says that it is cut.
+
+    The rest is read and dropped: a pipe that nobody reads would stop what is traced. Signals of a terminal are for
+    strace, which ends when all it has to say is written.
+    """
+    ignoring = "trap '' INT TERM HUP QUIT"
+    return f"|{ignoring}; exec >{shlex.quote(str(file))}; head -c {most_bytes + 1}; exec cat >/dev/null"
 
 
 def hooked(environment: Mapping[str, str]) -> dict[str, str]:
