@@ -36,7 +36,7 @@ def _options(stacks: bool) -> list[str]:
 
 
 def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
-    """What strace takes for -o so that it writes no more than that to the file, and a byte, which says that it is cut.
+    """What strace takes for -o so that the file gets no more than that, and one byte, which says that it is cut.
 
     The rest is read and dropped: a pipe that nobody reads would stop what is traced. Signals of a terminal are for
     strace, which ends when all it has to say is written.
