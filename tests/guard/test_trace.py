@@ -305,12 +305,12 @@ def test_a_trace_has_a_bound(tmp_path, most_bytes):
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     size = file.stat().st_size
     assert size == most_bytes + 1 if most_bytes < 10_000 else 10_000 < size < most_bytes
-    assert read_trace(file, most_bytes).cut is (most_bytes < 10_000)
+    assert read_trace(file, most_bytes=most_bytes).cut is (most_bytes < 10_000)
 
 
 def test_what_is_not_kept_of_a_trace_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(tracing.bounded, "__defaults__", (20_000,))
-    monkeypatch.setattr(read_trace, "__defaults__", (20_000,))
+    monkeypatch.setitem(read_trace.__kwdefaults__, "most_bytes", 20_000)
     path = program(tmp_path, "server.py", SERVER)
     writes = traced(tmp_path, [sys.executable, str(path), "two-writes"]).writes
     assert writes and 5 < writes.named < writes.stalls and writes.groups

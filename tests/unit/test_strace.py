@@ -19,7 +19,7 @@ def trace(folder: Path, *lines: str, most_bytes: int = 1 << 20, end: str = "\n")
         thread, _, text = line.partition(" ")
         texts.append(line if line.startswith(" >") else f"{thread}<server> 1700000000.{at:03}000 {text}")
     file.write_text("\n".join(texts) + end)
-    return read_trace(file, most_bytes)
+    return read_trace(file, most_bytes=most_bytes)
 
 
 def mark(*words: object, thread: int = 1) -> str:

@@ -17,11 +17,13 @@ from nagle_lab.diagnosis.could_stall import Missing
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.examples import examples
+from nagle_lab.experiments.attached import with_writes_beside
 from nagle_lab.experiments.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
 from nagle_lab.experiments.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.job import CAPTURE, OUTCOME
 from nagle_lab.guard.processes import ending_by_signals
 from nagle_lab.guard.run import working_folder
+from nagle_lab.guard.tracer import CALLS, STACKS, THREADS
 from nagle_lab.reports.guard import guard_json, show_guarded, title
 from nagle_lab.reports.terminal import console
 
@@ -29,7 +31,7 @@ REPORT = "guard.json"
 TIMED_OUT = 124  # as timeout(1) has it
 LONGEST_S = 365 * 24 * 3600
 _RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
-_OURS = {CAPTURE, OUTCOME, REPORT, *_RUNS}
+_OURS = {CAPTURE, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
 
 
 def command(
@@ -62,28 +64,32 @@ def command(
             if trace:
                 run = with_writes(run, command_line, limit_s=limit_s, network=network)
         else:
-            run = _record(folder, selection, attached, seconds)
+            run = _record(folder, selection, attached, seconds, trace=trace)
         outcome = run.guarded.outcome
         if command_line and outcome.status and not outcome.started:
             _forget(folder, keep)
             tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
-        if trace and run.writes is None:
+        if command_line and trace and run.writes is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
         if both_sides and run.both_sides is None:
             tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 
 
-def _record(folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None) -> Run:
+def _record(
+    folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None, *, trace: bool
+) -> Run:  # fmt: skip
     """Record what runs already."""
     from nagle_lab.guard.attach import attach  # noqa: PLC0415 - only for this
 
     until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
     tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
     ports = sorted(selection.ports) if what["interface"] else []
-    guarded = attach(folder, ports=ports, seconds=seconds, **{name: value for name, value in what.items() if value})
-    return Run(guarded, judge(guarded.capture, lost(guarded.outcome), selection), selection)
+    of = {name: value for name, value in what.items() if value}
+    guarded = attach(folder, ports=ports, seconds=seconds, trace=trace, **of)
+    run = Run(guarded, judge(guarded.capture, lost(guarded.outcome), selection), selection)
+    return with_writes_beside(run, elsewhere=what["pid"] is None) if trace else run
 
 
 def _report(
@@ -150,10 +156,12 @@ def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **onl
         )
     if len(named) > 1:
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
-    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "trace": "--trace", "network": "--network"}
+    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "network": "--network"}
     for name, option in for_commands.items():
         if named and only_one[name]:
             raise NagleLabError(f"{option} needs a command, and {named[0]} starts none: leave out {option}")
+    if only_one["trace"] and attached["interface"]:
+        raise NagleLabError("--trace needs a process, and --interface has none: use --pid or --container")
     if only_one["seconds"] and not 0 < only_one["seconds"] <= LONGEST_S:
         raise NagleLabError(f"--seconds {only_one['seconds']:g}: use at most {LONGEST_S:,} (a year)")
     if command_line and only_one["seconds"]:

@@ -206,7 +206,9 @@ def analyze_(**options: Any) -> Exit:
     help="If it does not stall, run it again without TCP_NODELAY to see what protects it.",
 )
 @click.option(
-    "--trace", is_flag=True, help="If it stalls, run it again under strace; name the two writes of each stall."
+    "--trace",
+    is_flag=True,
+    help="Name the two writes of each stall: run COMMAND again under strace, or attach strace to what runs.",
 )
 @click.option(
     "--time-limit",

@@ -94,7 +94,7 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
     lines = Lines(native, lambda call: _why_no_line(call, trace))
     return msgspec.structs.replace(
         empty,
-        problem=_missing(found, trace),
+        problem=missing_calls(found, trace),
         notes=[*notes, *([note] if note else [])],
         named=len(pairs),
         stalls=len(result.stalls),
@@ -106,7 +106,7 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
     )
 
 
-def _missing(found: Joined, trace: Trace) -> str:
+def missing_calls(found: Joined, trace: Trace) -> str:
     """Of how many stalls the calls are not known, and why; empty where they all are."""
     if not (missing := found.missing.total()):
         return ""
@@ -152,6 +152,11 @@ def _notes(first: Run, guarded: Guarded, result: Result, trace: Trace) -> list[s
             f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points: the lines hold, but not "
             "how often each stalls"
         )
-    if trace.cut:
-        notes.append(f"only the first {MOST_BYTES // 1_000_000} MB of the trace were kept, or its last line is cut")
-    return notes
+    return [*notes, *what_is_cut(trace)]
+
+
+def what_is_cut(trace: Trace) -> list[str]:
+    """That a trace is not whole; nothing where it is."""
+    if not trace.cut:
+        return []
+    return [f"only the first {MOST_BYTES // 1_000_000} MB of the trace were kept, or its last line is cut"]

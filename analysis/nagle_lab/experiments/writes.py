@@ -86,8 +86,8 @@ class Writes(msgspec.Struct, frozen=True):
     notes: list[str]
     exchanges: int  # of the traced run
     stalled_exchanges: int
-    untraced_exchanges: int
-    untraced_stalled_exchanges: int
+    untraced_exchanges: int | None  # None: the only run was traced
+    untraced_stalled_exchanges: int | None
     named: int  # stalls of the traced run whose two calls were found
     stalls: int  # that it had
     groups: list[Group]
@@ -307,6 +307,8 @@ def _story(pair: Pair, lines: Lines) -> str:
         how = "set" if listener[-1].value else "cleared"
         return f"{how} on the listening socket only, {_at(listener[-1].write)}"
     others = [one for one in options if one.on == "other end" and one.value]
+    if not pair.stream.began:
+        return "not set while it was traced; the connection began before that"
     never = "never set on the socket that held"
     return f"{never}; the other end set it on its own, {_at(others[0].write)}" if others else never
 

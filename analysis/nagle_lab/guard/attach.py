@@ -27,30 +27,35 @@ def attach(
     interface: str = "",
     ports: Sequence[int] = (),
     seconds: float | None = None,
+    trace: bool = False,
 ) -> Guarded:
     """Record to ``folder``, which is there and is empty, for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
 
-    One of ``pid``, ``container``, ``service`` and ``interface`` says what. Raises NagleLabError where it is not
-    there, or may not be recorded.
+    One of ``pid``, ``container``, ``service`` and ``interface`` says what. With ``trace`` strace attaches to it
+    meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
     """
     if service:
         container = _container_of(service)
     elif container:
         _docker("inspect", "--type=container", "--format={{.Id}}", container)
-    request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid())
+    request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid(), trace)
     (folder / REQUEST).write_bytes(msgspec.json.encode(request))
-    way = _way(pid, container)
+    way = _way(pid, container, trace=trace)
     outcome = _run(way, folder)
     (folder / REQUEST).unlink(missing_ok=True)
     (folder / attached.READY).unlink(missing_ok=True)
+    if outcome.not_traced:
+        raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:
         raise NagleLabError(f"{_what(pid, container, interface)} cannot be recorded ({outcome.problem}){_todo(way)}")
     return Guarded(folder, way.name, outcome)
 
 
-def _way(pid: int | None, container: str) -> Way:
+def _way(pid: int | None, container: str, *, trace: bool) -> Way:
     if container:
-        return docker_with_folders("a capture sidecar beside the container", f"--network=container:{container}")
+        more = (f"--pid=container:{container}", "--cap-add=SYS_PTRACE") if trace else ()
+        name = "a capture sidecar beside the container"
+        return docker_with_folders(name, f"--network=container:{container}", *more)
     if pid is not None and not Path(f"/proc/{pid}").is_dir():
         raise NagleLabError(f"there is no process {pid}: ss -tlnp lists those that listen")
     if has_sys_admin() or not sudo_works():

@@ -49,6 +49,8 @@ class Outcome(msgspec.Struct, frozen=True):
     sent: int | None = None  # TCP segments that the kernel of the namespace sent, by its own count; None: not known
     took_s: float = 0.0
     ended_by_us: list[str] = []  # processes that were left when the command had ended
+    not_traced: str = ""  # why strace could not attach, and what to do
+    io_uring: bool = False  # whether what strace attached to writes without calls, too
 
 
 def write(record: Job | Outcome, path: Path) -> None:

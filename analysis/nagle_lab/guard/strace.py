@@ -84,6 +84,10 @@ class Stream:
             return None
         return self.writes[at]
 
+    def calls(self) -> list[Call]:
+        """All that were seen of it."""
+        return [*self.listener, *self.options, *self.writes]
+
     def within(self, start: int, end: int) -> int:
         """How many calls wrote something between two offsets."""
         return sum(call.offset < end and call.offset + call.wrote > start for call in self.writes)
@@ -104,12 +108,21 @@ class Trace:
         return found[-1] if found else None
 
 
-def read_trace(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
-    """Read what strace wrote, up to so many bytes. Raises OSError."""
-    reader = _Reader()
-    for line in _calls(path, most_bytes, reader.trace):
-        reader.take(line)
+def read_trace(*paths: Path, threads: Path | None = None, most_bytes: int = MOST_BYTES) -> Trace:
+    """Read what strace wrote, one file after the other, up to so many bytes of each. Raises OSError.
+
+    ``threads`` has lines of a thread's number and its process's, of those that were there when strace attached.
+    """
+    reader = _Reader(_pairs(threads) if threads else {})
+    for path in paths:
+        for line in _calls(path, most_bytes, reader.trace):
+            reader.take(line)
     return reader.close()
+
+
+def _pairs(path: Path) -> dict[int, int]:
+    found = (line.split() for line in path.read_text().splitlines())
+    return {int(pair[0]): int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
 @dataclass(slots=True)
@@ -162,9 +175,9 @@ def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[_Line]:
 class _Reader:
     """Makes streams of calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, parents: dict[int, int]) -> None:
         self.trace = Trace()
-        self._parents: dict[int, int] = {}  # of threads
+        self._parents = parents  # of threads
         self._marks: dict[tuple[int, int], Mark] = {}  # the latest of each thread on each fd
         self._left: dict[tuple[int, int], int] = {}  # bytes that it still speaks of
         self._options: dict[tuple[int, int], list[Call]] = defaultdict(list)  # process, fd: of what is not connected

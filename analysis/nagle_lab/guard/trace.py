@@ -29,6 +29,14 @@ def traced(command: Sequence[str], file: Path, *, stacks: bool = False) -> list[
     return ["strace", "--seccomp-bpf", *_options(stacks), "-o", bounded(file), "--", *command]
 
 
+def attaching(pids: Sequence[int], file: Path, *, stacks: bool) -> list[str]:
+    """The strace that attaches to processes, all their threads, and what they will start.
+
+    Every system call of theirs stops for it: what makes strace quick for a command (seccomp) cannot be had later.
+    """
+    return ["strace", *_options(stacks), "-o", bounded(file), *(f"--attach={pid}" for pid in pids)]
+
+
 def _options(stacks: bool) -> list[str]:
     calls = ",".join(f"?{name}" for name in f"{_WRITES},{_STARTS},{_MARK}".split(","))
     options = ["-f", "-q", "-I", "waiting", "-ttt", "-yy", "-Y", "-s", "0", "-e", f"trace={calls}"]
@@ -55,7 +63,21 @@ def hooked(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def why_not() -> str:
-    """Why nothing can be traced here, and what to do; empty where it can, as far as can be told from here."""
+    """Why no command can be traced here, and what to do; empty where it can, as far as can be told from here."""
+    if why := why_none():
+        return why
+    with suppress(OSError, subprocess.TimeoutExpired):
+        tried = ["strace", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=?rmdir", "--", "true"]
+        done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=20)
+        if done.returncode == 0:
+            return ""
+        said = (done.stderr.strip().splitlines() or [f"strace ended with {done.returncode}"])[-1]
+        return f"ptrace is forbidden here ({said.removeprefix('strace: ')}): {_permission()}"
+    return "strace could not be started"
+
+
+def why_none() -> str:
+    """Why nothing at all can be traced here, and what to do; empty where it is not so."""
     if not shutil.which("strace"):
         return "strace is not installed: install the package strace"
     with suppress(OSError):
@@ -66,14 +88,7 @@ def why_not() -> str:
     with suppress(OSError):
         if YAMA.read_text().strip() == "3":
             return "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
-    with suppress(OSError, subprocess.TimeoutExpired):
-        tried = ["strace", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=?rmdir", "--", "true"]
-        done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=20)
-        if done.returncode == 0:
-            return ""
-        said = (done.stderr.strip().splitlines() or [f"strace ended with {done.returncode}"])[-1]
-        return f"ptrace is forbidden here ({said.removeprefix('strace: ')}): {_permission()}"
-    return "strace could not be started"
+    return ""
 
 
 def _permission() -> str:

@@ -168,6 +168,8 @@ def _why_no_line(writes: Writes) -> list[str]:
 
 
 def _compared(writes: Writes) -> str:
+    if writes.untraced_exchanges is None:
+        return "all of this recording; the verdict is that of a traced run"
     here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled there"
     return f"a second run; {here}, {writes.untraced_stalled_exchanges} of {writes.untraced_exchanges} without tracing"
 

@@ -1,0 +1,104 @@
+"""What ran already, recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.experiments import writes as joined
+from nagle_lab.experiments.guarded import Run
+from nagle_lab.experiments.joining import Pair, join
+from nagle_lab.experiments.traced import missing_calls, what_is_cut
+from nagle_lab.experiments.writes import Lines, Writes
+from nagle_lab.guard.native import Where, where
+from nagle_lab.guard.strace import Call, Trace, read_trace
+from nagle_lab.guard.tracer import CALLS, STACKS, STACKS_S, THREADS
+
+TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
+
+
+def recorded_trace(folder: Path) -> Trace:
+    """What strace wrote to a folder while it was attached: first with stacks, then without. Raises OSError."""
+    files = [file for name in (STACKS, CALLS) if (file := folder / name).exists()]
+    threads = folder / THREADS
+    return read_trace(*files, threads=threads if threads.exists() else None)
+
+
+def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
+    """A recording with the two writes of each stall; traced alone it is never CLEAN.
+
+    ``elsewhere``: the files of what was traced are not those of this machine.
+    """
+    trace = recorded_trace(run.guarded.folder)
+    trace.io_uring |= run.guarded.outcome.io_uring
+    writes = writes_beside(run.guarded.capture, run.result, trace, elsewhere=elsewhere)
+    return replace(run, result=of_traced(run.result), writes=writes)
+
+
+def of_traced(result: Result) -> Result:
+    """The result of a run that was traced, and of which there is none without: CLEAN would say too much."""
+    if result.verdict is not Verdict.CLEAN:
+        return result
+    reason = f"{result.reason}; but {TRACED_ONLY}"
+    return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
+
+
+def writes_beside(capture: Path, result: Result, trace: Trace, *, elsewhere: bool) -> Writes:
+    """The two writes of each stall of a capture that was recorded while strace was attached."""
+    found = join(capture, result, trace)
+    pairs = found.pairs
+    lines = Lines(_places(pairs, trace, elsewhere=elsewhere), _why_no_line)
+    s = result.summary
+    return Writes(
+        problem=missing_calls(found, trace),
+        notes=what_is_cut(trace),
+        exchanges=s.exchanges,
+        stalled_exchanges=s.stalled_exchanges,
+        untraced_exchanges=None,
+        untraced_stalled_exchanges=None,
+        named=len(pairs),
+        stalls=len(result.stalls),
+        groups=joined.groups_of(pairs, lines),
+        true_hold_ms=joined.hold_spread(pairs),
+        nodelay=joined.nodelay_of(pairs, lines),
+        options=joined.options_of(pairs[0], lines) if pairs else [],
+        pairs=joined.held_writes(pairs, lines),
+    )
+
+
+def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool) -> dict[int, Where]:
+    """By ``id`` of the call: where it was made, by its stack, or by those of calls like it if they agree."""
+    every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
+    stacked = {id(call): tuple(call.stack) for call in every if call.stack}
+    stacks = list(dict.fromkeys(stacked.values()))
+    places = dict(zip(stacks, where(stacks, attached=True, elsewhere=elsewhere), strict=True))
+    alike: dict[object, set[Where]] = defaultdict(set)
+    for call in every:
+        if call.stack:
+            for kind in _kinds(call):
+                alike[kind].add(places[stacked[id(call)]])
+    found = {}
+    for call in joined.unplaced(pairs, ()):
+        same = next((alike[kind] for kind in _kinds(call) if kind in alike), set())
+        if stack := stacked.get(id(call)):
+            found[id(call)] = places[stack]
+        elif len(same) == 1:
+            found[id(call)] = next(iter(same))
+    return found
+
+
+def _kinds(call: Call) -> Iterable[object]:
+    """What makes calls alike: the same command, and what it did, if possible to the byte."""
+    what = (call.command, call.name, call.option, call.value)
+    return (*what, call.wrote), what
+
+
+def _why_no_line(call: Call) -> str:
+    return (
+        f"{call.command}: stacks are of the first {STACKS_S:g} s at most, where such calls came from no place "
+        "or from several"
+    )
