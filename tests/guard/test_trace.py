@@ -1,5 +1,6 @@
 """nagle-lab guard --trace on real programs: the two writes, in Python, Node.js and native code, and bad cases."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from statistics import median
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.guard import trace as tracing
 from nagle_lab.guard.strace import read_trace
 from support.guarded import SERVER
@@ -249,12 +251,38 @@ def test_on_the_screen_and_in_json(tmp_path):
     text = " ".join(ended.err.split())
     header, body = line(path, 'sendall(b"h" * 200)'), line(path, 'sendall(b"b" * 600)')
     assert f"stalls: server.py:{header} serve sendall 200 B, then server.py:{body} serve sendall 600 B, " in text
+    assert f"join server.py:{header} and server.py:{body} in one write" in text
+    assert text.index("then server.py") < text.index("A typical stall of the traced run: connection ")
+    ladder = text.partition("frames of traced/capture.pcapng")[2]
+    order = [
+        f"server.py:{header} serve ■ sendall 200 B",
+        "trigger",
+        f"server.py:{body} serve ■ sendall 600 B",
+        "held ",
+    ]
+    assert [ladder.index(part) for part in order] == sorted(ladder.index(part) for part in order)
     assert "TCP_NODELAY never set on the socket that held" in text
     assert "ms, from the second write to its release" in text
     writes = ended.report["writes"]
     assert f"{writes['stalled_exchanges']} of {writes['exchanges']} exchanges stalled there" in text
     assert writes["groups"][0]["held"]["program"] == {"file": str(path), "line": body, "function": "serve"}
     assert len(writes["pairs"]) == writes["named"]
+
+
+def test_the_page_has_the_source_of_both_and_the_traced_runs_frames(tmp_path):
+    path = program(tmp_path, "server.py", SERVER)
+    page = tmp_path / "page.html"
+    command = [sys.executable, str(path), "two-writes"]
+    ended = guard_command(tmp_path, "--trace", f"--html={page}", f"--keep={tmp_path / 'kept'}", command=command)
+    assert ended.code == 1
+    text = page.read_text()
+    section = text[text.index("<h2>The two writes</h2>") : text.index("segment by segment")]
+    assert "peer.sendall(b&#34;h&#34; * 200)" in section and str(path) in section
+    assert "A typical stall of the traced run" in section and "frames of traced/capture.pcapng" in section
+    shown = int(re.findall(r'<g class="seg trigger"[^>]*data-frame="(\d+)"', section)[0])
+    assert shown in [pair["trigger_frame"] for pair in ended.report["writes"]["pairs"]]
+    traced_run = analyze(tmp_path / "kept" / "traced" / "capture.pcapng")
+    assert shown in [stall.trigger_frame for stall in traced_run.stalls]
 
 
 def test_what_does_not_stall_is_not_traced(tmp_path):

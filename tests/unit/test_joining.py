@@ -52,7 +52,7 @@ class Story:
             thread, _, call = text.rpartition(": ")
             lines.append(f"{thread or 7}<server> {at // 10**9}.{at % 10**9 // 1000:06} {call}\n")
         trace.write_text("".join(lines))
-        return join(capture, analyze(capture), read_trace(trace))
+        return join([capture], analyze(capture), read_trace(trace))
 
 
 def right(found: Joined) -> list[int]:

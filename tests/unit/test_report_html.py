@@ -16,7 +16,8 @@ from jinja2 import UndefinedError
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Histogram, Spread
+from nagle_lab.diagnosis.result import Histogram
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.examples import Examples, chosen, examples

@@ -12,6 +12,7 @@ from nagle_lab.errors import Exit, NagleLabError
 
 if TYPE_CHECKING:
     from nagle_lab.diagnosis.result import Result
+    from nagle_lab.diagnosis.writes import Writes
     from nagle_lab.evidence.examples import Examples
     from nagle_lab.reports.html import Shown
     from nagle_lab.reports.junit import Case, Suite
@@ -89,22 +90,36 @@ class Exports:
 
         return report_page(self._shown, self._unusable)
 
-    def capture(self, result: "Result", packets: "Examples", code: Exit, expected: str | None) -> None:
-        """A diagnosed capture."""
+    def capture(
+        self,
+        result: "Result",
+        packets: "Examples",
+        code: Exit,
+        expected: str | None,
+        writes: "Writes | None" = None,
+        below: Path | None = None,
+    ) -> None:
+        """A diagnosed capture; ``writes`` are the two of each stall, where they are known.
+
+        ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is.
+        """
         if "junit" in self.files:
             from nagle_lab.reports.junit import case_of_capture
 
-            self._cases.append(case_of_capture(result, code, expected))
+            self._cases.append(case_of_capture(result, code, expected, writes))
             self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
-            self._pages.append(page_of_capture(result, packets.typical, against))
+            self._pages.append(page_of_capture(result, packets.written or packets.typical, against, writes))
         if "html" in self.files:
+            from nagle_lab.evidence.source import sources_of
             from nagle_lab.reports.html import shown_capture
+            from nagle_lab.reports.writes import MOST_GROUPS
 
-            self._shown.append(shown_capture(result, packets))
+            sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
+            self._shown.append(shown_capture(result, packets, writes, sources))
         for tables in self._tables:
             tables.add(result.source.file, result)
 

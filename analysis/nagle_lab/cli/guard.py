@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from nagle_lab.cli.exports import Exports, require_writable, write_whole
 from nagle_lab.diagnosis.could_stall import Missing
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
-from nagle_lab.evidence.examples import examples
+from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.attached import with_writes_beside
 from nagle_lab.experiments.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
 from nagle_lab.experiments.traced import STACKED, TRACED, with_writes
@@ -103,13 +104,12 @@ def _report(
 ) -> int:
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     code = exit_code(result.verdict, expected)
-    packets = examples([run.guarded.capture], result, typical_only=exports.typical_only) if result.stalls else None
-    software = packets.software if packets else None
-    show_guarded(run, command_line, packets.typical if packets else None, screen, software)
+    packets = _packets(run, exports)
+    show_guarded(run, command_line, packets.written or packets.typical, screen, packets.software)
     named = msgspec.structs.replace(
         result, source=msgspec.structs.replace(result.source, file=title(run, command_line))
     )
-    exports.capture(named, packets or examples([], result), code, expected)
+    exports.capture(named, packets, code, expected, run.writes)
     report = guard_json(run, command_line, expected)
     if json:
         write_whole(json, report)
@@ -139,6 +139,19 @@ def _why_one_run(run: Run) -> str:
     if run.result.verdict is Verdict.STALL:
         return "the command stalls with TCP_NODELAY left as it is"
     return "the command failed" if run.guarded.outcome.status else f"the first one is {run.result.verdict}"
+
+
+def _packets(run: Run, exports: Exports) -> Examples:
+    """What there is to draw; of a traced run the stall whose two writes are known."""
+    result, traced = run.result, run.traced
+    packets = examples([run.guarded.capture] if result.stalls else [], result, typical_only=exports.typical_only)
+    if not run.writes:
+        return packets
+    capture, of = (traced.capture, traced.result) if traced else (run.guarded.capture, result)
+    ladder = written_ladder([capture], of, run.writes)
+    if ladder and traced:
+        ladder = replace(ladder, run="the traced run", file=str(capture.relative_to(run.guarded.folder)))
+    return replace(packets, written=ladder)
 
 
 def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **only_one: Any) -> None:

@@ -15,7 +15,9 @@ from msgspec import Meta
 from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.judged import Ground, Obstacle, Rejected
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 
 SCHEMA: Literal["nagle-lab/1"] = "nagle-lab/1"
 
@@ -65,15 +67,6 @@ class Quality(msgspec.Struct, frozen=True):
     unresolved: dict[Obstacle, Count]  # those of which it cannot be told, and why
     clock_step_us: Number  # of the stamps: what is shorter cannot be told
     astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """Percentiles (nearest rank: values that were observed) and maximum."""
-
-    p50: float
-    p95: float
-    p99: float
-    max: float
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -257,6 +250,7 @@ class Result(msgspec.Struct, frozen=True):
     connections: Sequence[Connection]
     stalls: Stalls
     exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
+    writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
 
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture.
@@ -265,13 +259,16 @@ class Result(msgspec.Struct, frozen=True):
         """
         if not self.source.sha256:
             raise ValueError("JSON tells the SHA-256 of the file: analyze it with that")
-        rows_of = ("connections", "stalls", "exchanges")
+        rows_of = ("connections", "stalls", "exchanges", *_WHERE_KNOWN)
         yield json_text({name: getattr(self, name) for name in self.__struct_fields__ if name not in rows_of})[:-1]
         for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
             yield f',"{name}":['
             for begin in range(0, len(rows), _AT_ONCE):
                 yield ("," if begin else "") + json_text(list(rows[begin : begin + _AT_ONCE]))[1:-1]
             yield "]"
+        for name in _WHERE_KNOWN:
+            if (found := getattr(self, name)) is not None:
+                yield f',"{name}":{json_text(found)}'
         yield "}\n"
 
     def to_json(self) -> str:
@@ -280,6 +277,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 _AT_ONCE = 1 << 12  # rows
+_WHERE_KNOWN = ("writes",)  # fields that most captures have not: absent there
 
 
 def json_schema() -> str:

@@ -20,11 +20,11 @@ from nagle_lab.diagnosis.result import (
     Result,
     Silence,
     Source,
-    Spread,
     Summary,
     named,
 )
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.diagnosis.timing import FEW
 from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
@@ -199,6 +199,9 @@ def _hold(findings: Findings) -> Range | None:
     return Range(round(most.low / 1e6, 3), round(most.high / 1e6, 3))
 
 
+ONE_WRITE = "send header and body in one write"  # of the remedy: where the lines are known, views name them
+
+
 def _remedy(hold: Range | None, held: str, delayed: str) -> str | None:
     if not hold:
         return None
@@ -206,7 +209,7 @@ def _remedy(hold: Range | None, held: str, delayed: str) -> str | None:
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )
     return (
-        f"On {held}: send header and body in one write, or set TCP_NODELAY. Or on {delayed}: acknowledge at once "
+        f"On {held}: {ONE_WRITE}, or set TCP_NODELAY. Or on {delayed}: acknowledge at once "
         f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange."
     )
 

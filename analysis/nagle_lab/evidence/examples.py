@@ -1,12 +1,13 @@
 """The packets that views show of one capture: chosen stalls and their connection over time, or an exchange."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from nagle_lab.diagnosis.busiest import busiest
 from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.diagnosis.writes import HeldWrite, Write, Writes
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
@@ -42,6 +43,7 @@ class Examples:
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
     software: Setting | None = None  # that held the data, or of the busiest server, where it names itself
+    written: Ladder | None = None  # a stall with the two calls that wrote it, where system calls were recorded
 
 
 def examples(
@@ -72,6 +74,30 @@ def examples(
         time_sequence(over_time, same),
         software=software_seen(files, result),
     )
+
+
+def written_ladder(files: Sequence[Path], result: Result, writes: Writes) -> Ladder | None:
+    """A stall of the most frequent pair of writes, with both calls; None where no call was found."""
+    pair = _typical_pair(writes)
+    if not pair:
+        return None
+    frames = pair.trigger_frame, pair.release_frame
+    stall = next(stall for stall in result.stalls if (stall.trigger_frame, stall.release_frame) == frames)
+    return replace(ladder_of(files, result, stall), writes=pair)
+
+
+def _typical_pair(writes: Writes) -> HeldWrite | None:
+    """Of the most frequent places the one whose hold is the median."""
+    if not writes.groups:
+        return None
+    places = _places(writes.groups[0].trigger), _places(writes.groups[0].held)
+    alike = [pair for pair in writes.pairs if (_places(pair.trigger), _places(pair.held)) == places]
+    ordered = sorted(alike or writes.pairs, key=lambda pair: pair.true_hold_ms)
+    return ordered[len(ordered) // 2]
+
+
+def _places(write: Write) -> tuple[object, ...]:
+    return write.call, write.by, write.program, write.library
 
 
 def chosen(result: Result) -> list[Choice]:

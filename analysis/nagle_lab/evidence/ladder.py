@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.diagnosis.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
@@ -23,6 +24,15 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Written:
+    """A call at the held side that wrote what a stall is made of."""
+
+    ns: int  # since the first row
+    write: Write
+    part: str  # "trigger", "held", or "both" where one call wrote both
+
+
+@dataclass(frozen=True)
 class Ladder:
     """Packets of one connection in capture order; ``stall`` is None where none is shown, or none may be named."""
 
@@ -31,6 +41,9 @@ class Ladder:
     stall: Stall | None = None
     file: str = ""  # that the frames are of
     ends: tuple[str, str] = ("client", "server")  # what to call them
+    began: int = 0  # ns since the epoch: the first row
+    writes: HeldWrite | None = None  # the calls that wrote what this stall is made of
+    run: str = ""  # of the capture, where it is not the one that was judged
 
     @property
     def wait_ends(self) -> str:
@@ -52,12 +65,35 @@ class Ladder:
             f"{delaying} delays its ACK",
         )
 
+    @property
+    def written(self) -> Sequence[Written]:
+        """The calls, in order of time; nothing where none are known."""
+        if not self.writes:
+            return ()
+        both = self.writes.one_write
+        calls = [(self.writes.trigger, "both" if both else "trigger"), (self.writes.held, "held")][: 1 if both else 2]
+        return [Written(_ns(write.at) - self.began, write, part) for write, part in calls]
+
+    @property
+    def hold(self) -> tuple[str, ...]:
+        """Of the held bytes: when they were written, and how long they were held since."""
+        if not self.writes:
+            return ()
+        after = (_ns(self.writes.held.at) - self.began - self.row("trigger").ns) / 1e6
+        when = f"written {after:.1f} ms after the trigger," if after >= 0 else "written before the trigger left,"
+        return when, f"held {self.writes.true_hold_ms:.1f} ms;"
+
+
+def _ns(at: str) -> int:
+    seconds, _, fraction = at.partition(".")
+    return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
+
 
 def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None, *, file: str = "") -> Ladder:
     """The ladder of these packets; without a ``stall`` nothing is said of what they are."""
     parts = parts_of(stall) if stall else {}
     rows = [_row(step, steps[0].ts, parts.get(step.frame, "")) for step in steps]
-    return Ladder(connection, rows, stall, file)
+    return Ladder(connection, rows, stall, file, began=steps[0].ts)
 
 
 def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:

@@ -9,11 +9,12 @@ import msgspec
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.experiments import writes as joined
 from nagle_lab.experiments.guarded import Run
 from nagle_lab.experiments.joining import Pair, join
 from nagle_lab.experiments.traced import missing_calls, what_is_cut
-from nagle_lab.experiments.writes import Lines, Writes
+from nagle_lab.experiments.writes import Lines
 from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace, read_trace
 from nagle_lab.guard.tracer import CALLS, STACKS, STACKS_S, THREADS
@@ -35,7 +36,7 @@ def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
     """
     trace = recorded_trace(run.guarded.folder)
     trace.io_uring |= run.guarded.outcome.io_uring
-    writes = writes_beside(run.guarded.capture, run.result, trace, elsewhere=elsewhere)
+    writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
     return replace(run, result=of_traced(run.result), writes=writes)
 
 
@@ -47,27 +48,13 @@ def of_traced(result: Result) -> Result:
     return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
-def writes_beside(capture: Path, result: Result, trace: Trace, *, elsewhere: bool) -> Writes:
+def writes_beside(files: Sequence[Path], result: Result, trace: Trace, *, elsewhere: bool) -> Writes:
     """The two writes of each stall of a capture that was recorded while strace was attached."""
-    found = join(capture, result, trace)
-    pairs = found.pairs
-    lines = Lines(_places(pairs, trace, elsewhere=elsewhere), _why_no_line)
+    found = join(files, result, trace)
+    lines = Lines(_places(found.pairs, trace, elsewhere=elsewhere), _why_no_line)
     s = result.summary
-    return Writes(
-        problem=missing_calls(found, trace),
-        notes=what_is_cut(trace),
-        exchanges=s.exchanges,
-        stalled_exchanges=s.stalled_exchanges,
-        untraced_exchanges=None,
-        untraced_stalled_exchanges=None,
-        named=len(pairs),
-        stalls=len(result.stalls),
-        groups=joined.groups_of(pairs, lines),
-        true_hold_ms=joined.hold_spread(pairs),
-        nodelay=joined.nodelay_of(pairs, lines),
-        options=joined.options_of(pairs[0], lines) if pairs else [],
-        pairs=joined.held_writes(pairs, lines),
-    )
+    empty = Writes("", what_is_cut(trace), s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
+    return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 
 def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool) -> dict[int, Where]:

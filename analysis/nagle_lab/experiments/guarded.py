@@ -13,8 +13,8 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.could_stall import Missing, of_own_software, what_is_missing
 from nagle_lab.diagnosis.result import Connection, Result
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.writes import Writes
 from nagle_lab.guard import without_nodelay
 from nagle_lab.guard.job import Outcome
 from nagle_lab.guard.run import Guarded, Place, run
@@ -108,6 +108,14 @@ class BothSides:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """The same command under strace: what its frames are of."""
+
+    capture: Path
+    result: Result
+
+
+@dataclass(frozen=True)
 class Run:
     """A command that was guarded, and what came of it."""
 
@@ -116,6 +124,7 @@ class Run:
     selection: Selection = field(default_factory=Selection)
     both_sides: BothSides | None = None
     writes: Writes | None = None  # of a run that stalled, and was traced then
+    traced: Traced | None = None  # that second run
 
     @property
     def missing(self) -> Missing | None:

@@ -60,8 +60,8 @@ class Joined:
     missing: Counter[str]  # of the other stalls: why
 
 
-def join(capture: Path, result: Result, trace: Trace) -> Joined:
-    """The two calls of each stall of a capture that was recorded beside the trace."""
+def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
+    """The two calls of each stall of a capture that was recorded beside the trace; ``files`` are the capture."""
     by_connection: dict[int, list[Stall]] = defaultdict(list)
     for stall in result.stalls:
         by_connection[stall.connection].append(stall)
@@ -72,7 +72,7 @@ def join(capture: Path, result: Result, trace: Trace) -> Joined:
     pairs: list[Pair] = []
     missing: Counter[str] = Counter()
     if windows:
-        for excerpt in excerpts([capture], windows):
+        for excerpt in excerpts(files, windows):
             stalls = by_connection[excerpt.connection.id]
             for found in _of_connection(excerpt.connection, excerpt.steps, stalls, trace):
                 if isinstance(found, Pair):

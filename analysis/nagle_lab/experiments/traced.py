@@ -9,11 +9,12 @@ import msgspec
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments import writes as joined
-from nagle_lab.experiments.guarded import Run, judge, lost
+from nagle_lab.experiments.guarded import Run, Traced, judge, lost
 from nagle_lab.experiments.joining import NOT_SEEN, Joined, Pair, join
-from nagle_lab.experiments.writes import Lines, Writes
+from nagle_lab.experiments.writes import Lines
 from nagle_lab.guard import trace as tracing
 from nagle_lab.guard.native import Where
 from nagle_lab.guard.run import Guarded, Place, run
@@ -70,7 +71,8 @@ def with_writes(
         result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
         return replace(first, writes=_nothing(first, f"the traced run failed: {error}"))
-    return replace(first, writes=_named(first, guarded, result, trace, again))
+    writes = _named(first, guarded, result, trace, again)
+    return replace(first, writes=writes, traced=Traced(guarded.capture, result))
 
 
 def _nothing(first: Run, problem: str, result: Result | None = None) -> Writes:
@@ -88,22 +90,11 @@ def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _A
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
         return msgspec.structs.replace(empty, problem=problem, notes=notes)
-    found = join(guarded.capture, result, trace)
-    pairs = found.pairs
-    native, note = _native(pairs, trace, again)
+    found = join([guarded.capture], result, trace)
+    native, note = _native(found.pairs, trace, again)
     lines = Lines(native, lambda call: _why_no_line(call, trace))
-    return msgspec.structs.replace(
-        empty,
-        problem=missing_calls(found, trace),
-        notes=[*notes, *([note] if note else [])],
-        named=len(pairs),
-        stalls=len(result.stalls),
-        groups=joined.groups_of(pairs, lines),
-        true_hold_ms=joined.hold_spread(pairs),
-        nodelay=joined.nodelay_of(pairs, lines),
-        options=joined.options_of(pairs[0], lines) if pairs else [],
-        pairs=joined.held_writes(pairs, lines),
-    )
+    writes = joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    return msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
 
 
 def missing_calls(found: Joined, trace: Trace) -> str:

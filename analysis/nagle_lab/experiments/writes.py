@@ -5,96 +5,19 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import takewhile
-from pathlib import Path
 from statistics import median
 
-import msgspec
+from msgspec.structs import replace
 
-from nagle_lab.diagnosis.result import Spread
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.spread import Spread
+from nagle_lab.diagnosis.writes import Group, HeldWrite, Option, Place, Write, Writes, shown
 from nagle_lab.experiments.joining import Pair
 from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace
 
 MOST_STALLS = 1000  # that are listed one by one
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A line of code, as far as it is known."""
-
-    file: str  # "" where it is not known; of a library the part behind its folder
-    line: int  # 0 where it is not known
-    function: str
-
-
-class Write(msgspec.Struct, frozen=True):
-    """A call, and where it was made."""
-
-    call: str  # the system call
-    by: str  # the call of the program's language; "" of native code
-    bytes: int  # that the kernel took
-    at: str  # seconds since the epoch, with µs
-    process: int
-    thread: int
-    command: str
-    program: Place | None  # the program's own line: the innermost that tells it from the other write
-    library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
-    why_no_line: str
-
-
-class HeldWrite(msgspec.Struct, frozen=True):
-    """The two writes of one stall of the traced run."""
-
-    connection: int
-    exchange: int
-    trigger_frame: int
-    release_frame: int
-    trigger: Write
-    held: Write  # the same as the trigger where one write made both segments
-    one_write: bool
-    held_writes: int  # how many writes the released segment has bytes of
-    between_ms: float
-    true_hold_ms: float  # from the held write to its release
-
-
-class Group(msgspec.Struct, frozen=True):
-    """Stalls whose two writes were made in the same places."""
-
-    stalls: int
-    trigger: Write
-    held: Write
-    trigger_bytes: tuple[int, int]  # the fewest and the most
-    held_bytes: tuple[int, int]
-    one_write: bool
-    between_ms: float  # median
-
-
-class Option(msgspec.Struct, frozen=True):
-    """A setsockopt() on the socket that held, on its listener, or on the other end."""
-
-    option: str
-    value: bool
-    on: str  # "socket", "listener", "other end"
-    after_connecting_ms: float | None  # None: before, or not known
-    write: Write
-
-
-class Writes(msgspec.Struct, frozen=True):
-    """What tracing a command that stalls found."""
-
-    problem: str  # why there is nothing, or not all; one line
-    notes: list[str]
-    exchanges: int  # of the traced run
-    stalled_exchanges: int
-    untraced_exchanges: int | None  # None: the only run was traced
-    untraced_stalled_exchanges: int | None
-    named: int  # stalls of the traced run whose two calls were found
-    stalls: int  # that it had
-    groups: list[Group]
-    true_hold_ms: Spread | None
-    nodelay: str  # what became of TCP_NODELAY on the sockets that held
-    options: list[Option]  # of the first such socket
-    pairs: list[HeldWrite]  # the first thousand
 
 
 class Lines:
@@ -147,6 +70,21 @@ class Lines:
 def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
     """How many are the same at the beginning; 0 where there is no difference."""
     return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), 0)
+
+
+def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines, problem: str) -> Writes:
+    """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
+    return replace(
+        empty,
+        problem=problem,
+        named=len(pairs),
+        stalls=len(result.stalls),
+        groups=groups_of(pairs, lines),
+        true_hold_ms=hold_spread(pairs),
+        nodelay=nodelay_of(pairs, lines),
+        options=options_of(pairs[0], lines) if pairs else [],
+        pairs=held_writes(pairs, lines),
+    )
 
 
 def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
@@ -327,25 +265,3 @@ def _at(write: Write) -> str:
     if write.program or write.library:
         return f"at {shown(write)}"
     return f"by {write.command}, process {write.process}"
-
-
-def shown(write: Write) -> str:
-    """Its place, as short as it can be said: "server.py:16 reply"."""
-    if not write.program and not write.library:
-        return f"{write.command}, no line:"
-    if not write.program:
-        assert write.library
-        return f"{shown_place(write.library)} (a library)"
-    inside = f" ({shown_place(write.library)})" if write.library else ""
-    return shown_place(write.program) + inside
-
-
-def shown_place(place: Place) -> str:
-    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
-    if not place.file:
-        return place.function
-    path = Path(place.file)
-    if path.is_absolute():
-        here = Path.cwd()
-        path = path.relative_to(here) if path.is_relative_to(here) else Path(*path.parts[-2:])
-    return f"{path}:{place.line}{f' {place.function}' if place.function else ''}"

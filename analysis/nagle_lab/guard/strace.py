@@ -101,6 +101,8 @@ class Trace:
     cut: bool = False  # whether the file goes on behind what was read
     io_uring: bool = False  # whether something was set up that writes without calls
     hooked: set[int] = field(default_factory=set)  # processes in which a hook runs
+    began: int = 0  # ns since the epoch: the first call in it, of any kind; 0: there is none
+    ended: int = 0  # the last one
 
     def stream(self, way: Way, before: int) -> Stream | None:
         """That way's; where ports were used again the latest that began before a time."""
@@ -116,6 +118,8 @@ def read_trace(*paths: Path, threads: Path | None = None, most_bytes: int = MOST
     reader = _Reader(_pairs(threads) if threads else {})
     for path in paths:
         for line in _calls(path, most_bytes, reader.trace):
+            reader.trace.began = reader.trace.began or line.at
+            reader.trace.ended = max(reader.trace.ended, line.at)
             reader.take(line)
     return reader.close()
 

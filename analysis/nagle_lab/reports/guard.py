@@ -8,17 +8,16 @@ import msgspec
 from rich.console import Console
 
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.evidence.software import Setting
 from nagle_lab.experiments.guarded import Protection, Run
-from nagle_lab.experiments.writes import Group, Write, Writes, shown
 from nagle_lab.guard.job import Outcome
 from nagle_lab.reports.next_steps import commands, ends, setting_of
 from nagle_lab.reports.terminal import facts, show_capture
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _LONGEST = 60  # characters of a command in a headline
-_MOST_GROUPS = 5  # pairs of writes on the screen
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -104,11 +103,11 @@ def show_guarded(
     if outcome.ended_by_us:
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
     about += ends(run.result, software, judged)
-    to_paste = _to_paste(run, command, software)
-    show_capture(run.result, ladder, to, title=title(run, command), about=about, to_paste=to_paste, slow=False)
-    if run.writes:
-        to.print(facts(_writes(run.writes)))
-    elif run.result.stalls and command:
+    show_capture(
+        run.result, ladder, to, title=title(run, command), about=about, to_paste=_to_paste(run, command, software),
+        slow=False, writes=run.writes,
+    )  # fmt: skip
+    if not run.writes and run.result.stalls and command:
         to.print(facts([("next", "run it again with --trace: it names the two lines of code behind each stall")]))
 
 
@@ -117,61 +116,6 @@ def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> lis
     if not run.result.stalls:
         return []
     return [setting_of(software)] if command else commands(run.result, software)
-
-
-def _writes(writes: Writes) -> list[tuple[str, str]]:
-    """The two writes of the stalls, what became of TCP_NODELAY, and what tracing did to the command."""
-    rows = []
-    if writes.groups:
-        pairs = [_pair(group) for group in writes.groups[:_MOST_GROUPS]]
-        if (more := len(writes.groups) - len(pairs)) > 0:
-            pairs.append(f"and {more} more pairs, which --json has")
-        rows = [("" if i else "writes", pair) for i, pair in enumerate(pairs)]
-        rows.append(("written by", _who(writes.groups[0])))
-        if spread := writes.true_hold_ms:
-            which = "the write" if writes.groups[0].one_write else "the second write"
-            rows.append(("true hold", f"p50 {spread.p50:.1f}, max {spread.max:.1f} ms, from {which} to its release"))
-        rows.append(("TCP_NODELAY", writes.nodelay))
-        rows += [("no line", why) for why in _why_no_line(writes)]
-    if writes.exchanges:
-        rows.append(("traced", _compared(writes)))
-    return rows + [("trace", text) for text in (writes.problem, *writes.notes) if text]
-
-
-def _pair(group: Group) -> str:
-    stalls = f"{group.stalls} stall{'s' * (group.stalls > 1)}"
-    trigger = f"{shown(group.trigger)}  {_call(group.trigger)} {_bytes(group.trigger_bytes)}"
-    if group.one_write:
-        return f"{stalls}: {trigger}: one write, whose last segment was held behind its others"
-    held = f"{shown(group.held)}  {_call(group.held)} {_bytes(group.held_bytes)}"
-    return f"{stalls}: {trigger}, then {held}, {group.between_ms:.2f} ms later"
-
-
-def _call(write: Write) -> str:
-    return write.by or write.call
-
-
-def _bytes(span: tuple[int, int]) -> str:
-    low, high = span
-    return f"{low:,} B" if low == high else f"{low:,}–{high:,} B"
-
-
-def _who(group: Group) -> str:
-    ends = (group.trigger, group.held)
-    trigger, held = (f"{one.command}, process {one.process}, thread {one.thread}" for one in ends)
-    return trigger if trigger == held else f"{trigger}; then {held}"
-
-
-def _why_no_line(writes: Writes) -> list[str]:
-    every = (write.why_no_line for group in writes.groups[:_MOST_GROUPS] for write in (group.trigger, group.held))
-    return [why for why in dict.fromkeys(every) if why]
-
-
-def _compared(writes: Writes) -> str:
-    if writes.untraced_exchanges is None:
-        return "all of this recording; the verdict is that of a traced run"
-    here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled there"
-    return f"a second run; {here}, {writes.untraced_stalled_exchanges} of {writes.untraced_exchanges} without tracing"
 
 
 def title(run: Run, command: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ def shown_test(
     if result and result.stalls and capture:
         ladder = examples([capture], result, typical_only=True).typical
         if ladder:
-            screen.print(*typical(result, ladder), sep="\n")
+            screen.print(*typical(ladder), sep="\n")
     return _text(screen)
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import Exit, printable
+from nagle_lab.reports.writes import pair_lines
 from nagle_lab.runs.run import Run
 
 if TYPE_CHECKING:  # a diagnosis needs no lab
@@ -44,10 +46,13 @@ class Suite:
     output: Sequence[str] = ()  # lines for system-out
 
 
-def case_of_capture(result: Result, code: Exit, expected: str | None) -> Case:
-    """A capture, held against ``expected`` or nothing."""
+def case_of_capture(result: Result, code: Exit, expected: str | None, writes: Writes | None = None) -> Case:
+    """A capture, held against ``expected`` or nothing; with the two writes of its stalls, where they are known."""
     against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
-    return Case(result.source.file, code, result.verdict, f"{against}{result.reason}")
+    by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
+    return Case(
+        result.source.file, code, result.verdict, f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
+    )
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:

@@ -1,18 +1,21 @@
 """The ladder diagram for the terminal: client left, server right, time downwards.
 
 A line for each segment, whatever the time between two: the diagram says that it is not to scale, and behind a segment
-that comes long after the one above, how long. The wait of a stall is a break between two lines.
+that comes long after the one above, how long. The wait of a stall is a break between two lines. A call that wrote is
+a square on the line of the end that wrote, at its time, with its line of code inside.
 """
 
 from collections.abc import Iterator
 
 from rich.text import Text
 
-from nagle_lab.evidence.ladder import Ladder, Row
+from nagle_lab.evidence.ladder import Ladder, Row, Written
+from nagle_lab.reports.writes import call_of, place_of
 
 _INSIDE = 38  # columns between the two ends
 _LEFT = 20  # columns of frame number and time
 _LONG = 10**6  # ns: so long after the one above, a segment says so
+_PARTS = {"trigger": "trigger", "held": "release"}  # of the stall, that a call wrote
 _STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
@@ -28,15 +31,26 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
     width = max(_INSIDE + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
     before = ladder.rows[0]
+    calls = list(ladder.written)
     for row in ladder.rows:
         later = row.ns - before.ns
+        while calls and calls[0].ns <= row.ns:
+            yield _call(calls.pop(0), from_client=ladder.stall is not None and ladder.stall.held_by.role == "client")
         if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
-            for words in (f"{wait}: {holds},", delays):
+            for words in (f"{wait}: {holds},", *ladder.hold, delays):
                 yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
             later = 0  # the wait has been said
         yield _arrow(row, later, dim=ladder.stall is not None and not row.part)
         before = row
+
+
+def _call(of: Written, *, from_client: bool) -> Text:
+    """A call that wrote; behind it what it was, and how much it wrote."""
+    style, place = _STYLES["trigger" if of.part == "both" else _PARTS[of.part]], place_of(of.write, _INSIDE - 3)
+    inside = f"■ {place}".ljust(_INSIDE + 1) + "│" if from_client else "│" + f"{place} ■".rjust(_INSIDE + 1)
+    text = Text(f"{'':8} {of.ns / 1e6:>9.3f}  ", style="dim")
+    return text.append(inside, style=style).append("  ").append(call_of(of.write), style=style)
 
 
 def _arrow(row: Row, later: int, *, dim: bool) -> Text:

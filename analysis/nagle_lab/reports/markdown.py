@@ -6,12 +6,14 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from nagle_lab.diagnosis.result import Result, named
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.next_steps import ends, idle_gaps
 from nagle_lab.reports.numbers import percentiles
 from nagle_lab.reports.phrases import findings, how_sure
+from nagle_lab.reports.writes import remedy, writes_rows
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -35,10 +37,13 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def page_of_capture(result: Result, ladder: Ladder | None, against: str = "") -> str:
-    """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts."""
+def page_of_capture(result: Result, ladder: Ladder | None, against: str = "", writes: Writes | None = None) -> str:
+    """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
+
+    ``writes`` are the two of each stall, where they are known.
+    """
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
-    rows = [*_figures(result), *(("damage", damage) for damage in result.quality.damage)]
+    rows = [*_figures(result, writes), *(("damage", damage) for damage in result.quality.damage)]
     return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
 
 
@@ -75,12 +80,13 @@ def _page(
     lines += [*table(["", ""], (map(escaped, row) for row in rows)), "", *notes]
     if ladder:
         drawn = [line.rstrip() for line in ladder_text(ladder).plain.splitlines()]
-        summary = "<details><summary>a typical stall, frame by frame</summary>"
+        of = f" of {ladder.run}" if ladder.run else ""
+        summary = f"<details><summary>a typical stall{of}, frame by frame</summary>"
         lines += [summary, "", "```text", *drawn, "```", "", "</details>", ""]
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: Result) -> Iterator[tuple[str, str]]:
+def _figures(result: Result, writes: Writes | None = None) -> Iterator[tuple[str, str]]:
     s = result.summary
     yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
@@ -93,4 +99,5 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         yield "held by", named(s.held_ends)
         yield "delayed by", named(s.delayed_ends)
         yield "how sure", how_sure(result)
-        yield "remedy", s.remedy
+        yield "remedy", remedy(result, writes)
+        yield from writes_rows(writes) if writes else ()

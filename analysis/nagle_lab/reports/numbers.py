@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a diagnosis needs no runs
-    from nagle_lab.diagnosis.result import Spread
+    from nagle_lab.diagnosis.spread import Spread
     from nagle_lab.runs.figures import Figures
 
 NONE = "–"

@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nagle_lab.diagnosis.result import Spread
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.numbers import NONE
 from nagle_lab.reports.terminal import facts, headline, shown_path, typical, who
@@ -32,7 +32,7 @@ def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
     if best.stalls:
         to.print(facts(who(best, services(run))))
     if ladder:
-        to.print(*typical(best, ladder), sep="\n")
+        to.print(*typical(ladder), sep="\n")
     to.print(facts(_ending(run)))
 
 

@@ -10,13 +10,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result import Result, Role, Spread, Stall, Summary, named
+from nagle_lab.diagnosis.result import Result, Role, Stall, Summary, named
+from nagle_lab.diagnosis.spread import Spread
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.next_steps import idle_gaps
 from nagle_lab.reports.numbers import percentiles
 from nagle_lab.reports.phrases import findings, how_sure
+from nagle_lab.reports.writes import remedy, writes_rows
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -54,20 +57,22 @@ def show_capture(
     about: Sequence[tuple[str, str]] = (),
     to_paste: Sequence[tuple[str, Sequence[str]]] = (),
     slow: bool = True,
+    writes: Writes | None = None,
 ) -> None:
     """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
 
     ``title`` stands for the file's name; names and values of what else is to be said of it come first. ``to_paste``
-    are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow.
+    are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow. ``writes`` are
+    the two of each stall, where they are known.
     """
     to.print(headline(result.verdict, title or result.source.file, result.reason))
     if result.source.tcp_packets or not about:
         about = [*about, *_capture_facts(result, slow=slow)]
     to.print(facts(about))
     if result.stalls:
-        to.print(facts(who(result)))
+        to.print(facts(who(result, writes=writes)))
         if ladder:
-            to.print(*typical(result, ladder), sep="\n")
+            to.print(*typical(ladder), sep="\n")
     show_commands(to_paste, to)
 
 
@@ -81,7 +86,7 @@ def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], to: Console) ->
 def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
     """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the release."""
     title = f"Stall {number} of {len(result.stalls)}"
-    to.print(*_ladder(stall, ladder, title), sep="\n")
+    to.print(*_ladder(ladder, title), sep="\n")
     to.print(
         facts(
             [
@@ -200,8 +205,13 @@ def _handshakes(connections: int, captured: int) -> str:
     return f"{captured or 'no'} handshake{'s' * (captured != 1)} captured"
 
 
-def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says."""
+def who(
+    result: Result, services: Mapping[str, str] | None = None, writes: Writes | None = None
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says.
+
+    ``writes`` are the two of each stall, where they are known.
+    """
     s = result.summary
     assert s.remedy
     names = {role: f" {service}" for role, service in (services or {}).items()}
@@ -213,13 +223,14 @@ def who(result: Result, services: Mapping[str, str] | None = None) -> list[tuple
         ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged segment"),
         ("delayed by", f"{delayed}: delayed ACK"),
         ("how sure", how_sure(result)),
-        ("remedy", s.remedy),
+        ("remedy", remedy(result, writes)),
+        *(writes_rows(writes) if writes else []),
     ]
 
 
-def typical(result: Result, ladder: Ladder) -> list[RenderableType]:
+def typical(ladder: Ladder) -> list[RenderableType]:
     """The ladder of a typical stall."""
-    return _ladder(result.stalls.typical(), ladder, "A typical stall")
+    return _ladder(ladder, f"A typical stall of {ladder.run}" if ladder.run else "A typical stall")
 
 
 def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
@@ -229,8 +240,9 @@ def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
     to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
 
 
-def _ladder(stall: Stall, ladder: Ladder, what: str) -> list[RenderableType]:
-    file = printable(ladder.file)
+def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:
+    file, stall = printable(ladder.file), ladder.stall
+    assert stall
     title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
     return [Text(title, "bold"), ladder_text(ladder), Text("")]
 

@@ -7,7 +7,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from nagle_lab.diagnosis.result import Histogram, Silence, Spread
+from nagle_lab.diagnosis.result import Histogram, Silence
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
 from nagle_lab.reports.numbers import cause_name, number, share, thousands

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.html.template import render
-from nagle_lab.reports.html.time_axis import Axis, axis, moments_of, scale_of
+from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, events_of, moments_of, scale_of
 
 _TOP, _LABEL = 108, 48  # the first row, and the least distance of two labels, in units of the drawing
 _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
@@ -20,10 +20,11 @@ _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 
 def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
     """The rows of a ladder, those of its stall marked; ``scale``: units per ns, without it one that fits."""
-    moments = moments_of(ladder)
-    time = axis(moments, scale or scale_of(ladder), _TOP)
-    exact = [time.y(ns) for ns in moments]
+    moments, written = moments_of(ladder), ladder.written
+    time = axis(events_of(ladder), scale or scale_of(ladder), _TOP)
+    exact = [time.y(ns) for ns in [*moments, *(call_moment(one.ns, moments) for one in written)]]
     labels = _labels(exact, time)
+    rows, calls = slice(len(moments)), slice(len(moments), len(exact))
     unit, ns = _unit(moments[-1])
     bottom = math.ceil(max(*labels, time.bottom) + 34)
     bar = time.bar * time.scale if time.breaks else 0.0
@@ -33,9 +34,13 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         ladder=ladder,
         rows=[
             {"row": row, "y": y, "label": label, "time": f"{row.ns / ns:.{decimals}f} {unit}"}
-            for row, y, label in zip(ladder.rows, exact, labels, strict=False)
+            for row, y, label in zip(ladder.rows, exact[rows], labels[rows], strict=True)
         ],
-        parts={row.part: y for row, y in zip(ladder.rows, exact, strict=True)},
+        calls=[
+            {"of": one, "y": y, "label": label, "time": f"{one.ns / ns:.{decimals}f} {unit}"}
+            for one, y, label in zip(written, exact[calls], labels[calls], strict=True)
+        ],
+        parts={row.part: y for row, y in zip(ladder.rows, exact[rows], strict=True)},
         breaks=[
             {"y": each.y, "label": label, "ns": round(each.ns), "time": duration(each.ns)}
             for each, label in zip(time.breaks, labels[len(exact) :], strict=True)

@@ -1,10 +1,13 @@
 """What a report shows: a capture, or a run by its capture nearest the held end, with packets chosen from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples, examples_of_run
+from nagle_lab.evidence.source import Source
 from nagle_lab.runs.opened import opened
 from nagle_lab.runs.run import Run
 
@@ -19,11 +22,15 @@ class Shown:
     result: Result
     examples: Examples
     run: Run | None = None
+    writes: Writes | None = None  # the two of each stall, where they are known
+    sources: Sequence[Sequence[Source]] = ()  # of each pair of them, the lines around both
 
 
-def shown_capture(result: Result, packets: Examples) -> Shown:
-    """One diagnosed capture."""
-    return Shown(result.source.file, result.verdict, result.reason, result, packets)
+def shown_capture(
+    result: Result, packets: Examples, writes: Writes | None = None, sources: Sequence[Sequence[Source]] = ()
+) -> Shown:
+    """One diagnosed capture; ``sources`` are of each pair of writes."""
+    return Shown(result.source.file, result.verdict, result.reason, result, packets, writes=writes, sources=sources)
 
 
 def shown_run(run: Run, packets: Examples) -> Shown:

@@ -14,6 +14,7 @@ from nagle_lab.errors import printable
 from nagle_lab.reports.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.phrases import findings, how_sure
+from nagle_lab.reports.writes import about_writes, call_of, pair_lines, place_of, remedy, written_words
 
 _CODE = re.compile(r"`([^`\n]+)`")
 
@@ -56,7 +57,9 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     filters = (
+        about_writes,
         attribute_lines,
+        call_of,
         cause_name,
         findings,
         middle_and_tail,
@@ -65,10 +68,14 @@ def _environment() -> Environment:
         idle_gaps,
         commands,
         ends,
+        pair_lines,
+        place_of,
+        remedy,
         seconds,
         share,
         thousands,
         with_code,
+        written_words,
     )
     made.filters |= {f.__name__: f for f in filters}
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))

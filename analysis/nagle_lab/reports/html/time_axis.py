@@ -77,7 +77,7 @@ class Axis:
 
 def scale_of(ladder: Ladder) -> float:
     """Units per ns with which a ladder fills its room, or its arrows can be told apart; 0 where no time passes."""
-    moments = moments_of(ladder)
+    moments = events_of(ladder)
     if not moments[-1]:
         return 0.0
     shortest = min((gap for a, b in pairwise(moments) if (gap := b - a) >= _AT_ONCE), default=moments[-1])
@@ -95,6 +95,17 @@ def moments_of(ladder: Ladder) -> list[int]:
     for row in ladder.rows:
         moments.append(max(row.ns, moments[-1] if moments else 0))
     return moments
+
+
+def events_of(ladder: Ladder) -> list[int]:
+    """In order the moments of rows, and of calls that wrote."""
+    moments = moments_of(ladder)
+    return sorted([*moments, *(call_moment(call.ns, moments) for call in ladder.written)])
+
+
+def call_moment(ns: int, moments: Sequence[int]) -> int:
+    """When a call is drawn: not before the first row, and not after the last."""
+    return min(max(ns, moments[0]), moments[-1])
 
 
 def axis(moments: Sequence[int], scale: float, top: float) -> Axis:

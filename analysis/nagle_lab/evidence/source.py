@@ -1,0 +1,79 @@
+"""The lines of source around two writes, where their files can be read here and now."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.diagnosis.writes import Group
+
+_AROUND = 3  # lines before and after
+_LONGEST_FILE, _LONGEST_LINE = 4_000_000, 200  # bytes, characters
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a file; ``part`` is "trigger", "held" or "both" where it wrote that, else empty."""
+
+    number: int
+    text: str
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Consecutive lines of a file."""
+
+    file: str
+    lines: Sequence[Line]
+
+
+def sources_of(group: Group, below: Path | None = None) -> list[Source]:
+    """The lines around both writes, in one piece where they are close; nothing of what cannot be read.
+
+    ``below`` is the folder outside of which no file is read: for a trace that others recorded, and whose
+    names are theirs.
+    """
+    parts: dict[tuple[str, int], str] = {}
+    for write, part in ((group.trigger, "trigger"), (group.held, "held")):
+        for place in (write.library, write.program):
+            if place and place.line and place.file.startswith("/"):
+                at = place.file, place.line
+                parts[at] = part if parts.get(at, part) == part else "both"
+    found = []
+    for file in dict.fromkeys(file for file, _ in parts):
+        lines = _read(Path(file), below)
+        marks = {number: part for (of, number), part in parts.items() if of == file and number <= len(lines)}
+        found += [Source(file, _lines(lines, piece, marks)) for piece in _pieces(marks)]
+    return found
+
+
+def _pieces(marks: Iterable[int]) -> list[range]:
+    """Line numbers around the marked ones; what overlaps, or nearly, is one piece."""
+    pieces: list[range] = []
+    for number in sorted(marks):
+        begin, end = max(number - _AROUND, 1), number + _AROUND + 1
+        if pieces and begin <= pieces[-1].stop + 1:
+            pieces[-1] = range(pieces[-1].start, end)
+        else:
+            pieces.append(range(begin, end))
+    return pieces
+
+
+def _lines(lines: Sequence[str], piece: range, marks: dict[int, str]) -> list[Line]:
+    numbers = [number for number in piece if number <= len(lines)]
+    return [Line(number, lines[number - 1][:_LONGEST_LINE], marks.get(number, "")) for number in numbers]
+
+
+def _read(path: Path, below: Path | None) -> list[str]:
+    """Its lines; none where it is no file, is too long, or is not to be read."""
+    try:
+        path = path.resolve()
+        if (below and not path.is_relative_to(below.resolve())) or not path.is_file():
+            return []
+        with path.open("rb") as file:
+            content = file.read(_LONGEST_FILE + 1)
+    except (OSError, ValueError, RuntimeError):
+        return []
+    if len(content) > _LONGEST_FILE:
+        return []
+    return [line.expandtabs(4) for line in content.decode("utf-8", "replace").split("\n")]
