@@ -1,6 +1,7 @@
 """nagle-lab analyze: the diagnosis of any capture."""
 
 import ctypes
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from nagle_lab.cli.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
-from nagle_lab.evidence.examples import examples
+from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.reports.names import distinct_names
 from nagle_lab.reports.next_steps import commands, ends
 from nagle_lab.reports.terminal import console, show_capture, show_pair
@@ -22,10 +23,18 @@ from nagle_lab.reports.terminal import console, show_capture, show_pair
 
 
 def command(
-    paths: Sequence[Path], expect: str | None, as_json: bool, rotated: bool, same_traffic: bool, **files: Path | None
+    paths: Sequence[Path],
+    expect: str | None,
+    as_json: bool,
+    rotated: bool,
+    same_traffic: bool,
+    strace: Path | None,
+    **files: Path | None,
 ) -> Exit:
     """Diagnose captures, print each, and write the files asked for; the worst of them decides the exit code."""
     _keep_freed_memory()
+    if strace and (same_traffic or (len(paths) > 1 and not rotated) or any(map(_is_no_file, paths))):
+        raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [[path] for path in paths]
     if same_traffic:
@@ -37,8 +46,13 @@ def command(
         codes = []
         for capture in captures:
             name = " ".join(names[path] for path in capture)
-            codes.append(_analyze_or_tell(capture, name, expected, as_json, exports, ctrl_c))
+            codes.append(_analyze_or_tell(capture, name, expected, as_json, exports, ctrl_c, strace))
         return worst(codes)
+
+
+def _is_no_file(path: Path) -> bool:
+    """A run folder, or standard input; what is not there is told by whoever opens it."""
+    return path.is_dir() or str(path) == STDIN
 
 
 # Parameters of mallopt(3), and values.
@@ -63,7 +77,13 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
 
 
 def _analyze_or_tell(
-    paths: Sequence[Path], name: str, expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
+    paths: Sequence[Path],
+    name: str,
+    expected: Verdict | None,
+    as_json: bool,
+    exports: Exports,
+    ctrl_c: CtrlC,
+    strace: Path | None,
 ) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
@@ -73,7 +93,7 @@ def _analyze_or_tell(
 
             if is_run(paths[0]):
                 return report(judge(paths[0]), as_json, exports, expected)
-        return _analyze(paths, name, expected, as_json, exports, ctrl_c)
+        return _analyze(paths, name, expected, as_json, exports, ctrl_c, strace)
     except PermissionError as refused:
         error = os_problem(refused)
     except NagleLabError as unusable:
@@ -84,7 +104,13 @@ def _analyze_or_tell(
 
 
 def _analyze(
-    paths: Sequence[Path], name: str, expected: Verdict | None, as_json: bool, exports: Exports, ctrl_c: CtrlC
+    paths: Sequence[Path],
+    name: str,
+    expected: Verdict | None,
+    as_json: bool,
+    exports: Exports,
+    ctrl_c: CtrlC,
+    strace: Path | None,
 ) -> Exit:
     """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
     sha256 = as_json or bool(exports.files)
@@ -94,18 +120,25 @@ def _analyze(
     if ctrl_c.pressed:
         analysis.was_interrupted()
     result = analysis.result()
+    if strace:
+        from nagle_lab.experiments.recorded import with_recorded
+
+        result = with_recorded(paths, result, strace)
     shown = replace(result, source=replace(result.source, file=name))
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     to_draw = paths if readable and (exports.with_packets or not as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
+    if to_draw and result.writes:
+        packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
     if as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
-        about, to_paste = ends(result, packets.software), commands(result, packets.software)
-        show_capture(shown, packets.typical, console(), about=about, to_paste=to_paste)
+        ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
+        about = ends(result, packets.software)
+        show_capture(shown, ladder, console(), about=about, to_paste=to_paste, writes=result.writes)
     code = exit_code(result.verdict, expected)
-    exports.capture(shown, packets, code, expected)
+    exports.capture(shown, packets, code, expected, result.writes, below=Path.cwd() if strace else None)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
     return code

@@ -160,6 +160,12 @@ def sweep_(**options: Any) -> Exit:
 @click.option(
     "--same-traffic", is_flag=True, help="The two FILEs show the same traffic: measure ACK delay and hold separately."
 )
+@click.option(
+    "--strace",
+    type=_PATH,
+    metavar="FILE",
+    help="What strace -f -ttt -yy wrote beside the capture: name the two writes of each stall.",
+)
 @junit_option
 @markdown_option
 @html_option

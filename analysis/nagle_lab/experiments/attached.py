@@ -1,7 +1,7 @@
 """What ran already, recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,21 +48,32 @@ def of_traced(result: Result) -> Result:
     return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
-def writes_beside(files: Sequence[Path], result: Result, trace: Trace, *, elsewhere: bool) -> Writes:
-    """The two writes of each stall of a capture that was recorded while strace was attached."""
+def writes_beside(
+    files: Sequence[Path],
+    result: Result,
+    trace: Trace,
+    *,
+    elsewhere: bool = False,
+    attached: bool = True,
+    why: Callable[[Call], str] | None = None,
+) -> Writes:
+    """The two writes of each stall of a capture that was recorded while strace ran beside it.
+
+    ``attached``: strace came when the program ran already. ``why`` says why a call has no line.
+    """
     found = join(files, result, trace)
-    lines = Lines(_places(found.pairs, trace, elsewhere=elsewhere), _why_no_line)
+    lines = Lines(_places(found.pairs, trace, elsewhere=elsewhere, attached=attached), why or _why_no_line)
     s = result.summary
     empty = Writes("", what_is_cut(trace), s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
     return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 
-def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool) -> dict[int, Where]:
+def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool) -> dict[int, Where]:
     """By ``id`` of the call: where it was made, by its stack, or by those of calls like it if they agree."""
     every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
     stacked = {id(call): tuple(call.stack) for call in every if call.stack}
     stacks = list(dict.fromkeys(stacked.values()))
-    places = dict(zip(stacks, where(stacks, attached=True, elsewhere=elsewhere), strict=True))
+    places = dict(zip(stacks, where(stacks, attached=attached, elsewhere=elsewhere), strict=True))
     alike: dict[object, set[Where]] = defaultdict(set)
     for call in every:
         if call.stack:

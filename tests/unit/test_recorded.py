@@ -1,0 +1,255 @@
+"""nagle-lab analyze --strace: an strace file beside a capture, in every view; and files that do not belong to it."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.errors import NagleLabError
+from nagle_lab.evidence.examples import written_ladder
+from nagle_lab.experiments.recorded import with_recorded
+from nagle_lab.reports.ladder_text import ladder_text
+from support.schemas import check
+from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
+from support.straces import strace_text, write_strace
+from support.synthetic import SECOND, pcap_bytes
+
+SERVER = ("10.0.0.2", 80)
+SOURCE = (
+    "\n".join(f"line {number}" for number in range(1, 15))
+    + """
+def reply(peer):
+    peer.sendall(b"<header>")
+    peer.sendall(b"</body>")
+"""
+)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A capture, the trace beside it, and the program of both."""
+
+    capture: Path
+    strace: Path
+    program: Path
+
+    def analyze(self, *options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "nagle_lab", "analyze", f"--strace={self.strace}", *options, self.capture]
+        return subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, check=False, cwd=self.capture.parent, timeout=60
+        )
+
+
+@pytest.fixture
+def recorded(tmp_path) -> Recorded:
+    program = tmp_path / "server.py"
+    program.write_text(SOURCE)
+    segments = talk(server_held, 12).segments
+    capture = tmp_path / "stall.pcap"
+    capture.write_bytes(pcap_bytes(segments))
+    strace = write_strace(tmp_path, segments, server=SERVER, place=lambda size: place(program, size))
+    return Recorded(capture, strace, program)
+
+
+def place(program: Path, size: int) -> str:
+    return f"{program};{ {HEADER: 16, BODY: 17}.get(size, 1) };reply"
+
+
+def joined(capture: Path, strace: Path) -> Any:
+    result = with_recorded([capture], analyze(capture), strace)
+    assert result.writes
+    return result
+
+
+def test_the_two_calls_of_each_stall(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    writes = result.writes
+    assert (writes.named, writes.stalls, writes.problem) == (11, 11, "")
+    (group,) = writes.groups
+    lines = [(one.program.line, one.program.function, one.by, one.bytes) for one in (group.trigger, group.held)]
+    assert lines == [(16, "reply", "sendall", HEADER), (17, "reply", "sendall", BODY)]
+    assert writes.nodelay == "never set on the socket that held" and writes.untraced_exchanges is None
+    for pair, stall in zip(writes.pairs, result.stalls, strict=True):
+        assert pair.trigger_frame == stall.trigger_frame
+        assert pair.true_hold_ms == pytest.approx(stall.wait_ms - 0.3, abs=0.1), "the write was 0.3 ms late"
+
+
+def test_the_json_is_the_contracts(recorded):
+    done = recorded.analyze("--json")
+    content = json.loads(done.stdout)
+    check("result", content)
+    assert [content["writes"]["groups"][0][end]["program"]["line"] for end in ("trigger", "held")] == [16, 17]
+    plain = [sys.executable, "-m", "nagle_lab", "analyze", "--json", str(recorded.capture)]
+    without = json.loads(subprocess.run(plain, capture_output=True, text=True, check=True).stdout)
+    assert {name: value for name, value in content.items() if name != "writes"} == without
+
+
+def test_the_screen_names_both_lines_before_the_ladder_and_in_it(recorded):
+    text = recorded.analyze().stdout
+    assert all(len(line) <= 100 for line in text.splitlines())
+    said, ladder = text.split("A typical stall")
+    words = " ".join(said.split())
+    assert "remedy On the server (10.0.0.2:80): join server.py:16 and server.py:17 in one write, or set TCP" in words
+    assert "writes 11 stalls: server.py:16 reply sendall 238 B, then server.py:17 reply sendall 615 B, 0.35" in words
+    assert "traced while this was captured, which slows a program; 11 of 12 exchanges stalled, and how many" in words
+    order = ["84 B", "server.py:16 reply ■  sendall 238 B", "trigger", "server.py:17 reply ■  sendall 615 B",
+             "server holds 615 B,", "written 0.3 ms after the trigger,", "held ", "late ACK", "release"]  # fmt: skip
+    places = [ladder.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_at_80_columns_nothing_of_the_calls_is_cut(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    drawn = written_ladder([recorded.capture], result, result.writes)
+    assert drawn
+    lines = ladder_text(drawn).plain.splitlines()
+    assert max(len(line.rstrip()) for line in lines if "■" in line) <= 80
+    longer = replace(drawn, writes=msg_replace(drawn.writes))
+    lines = [line for line in ladder_text(longer).plain.splitlines() if "■" in line]
+    assert all(len(line.rstrip()) <= 80 and "…" in line for line in lines)
+
+
+def msg_replace(pair: Any) -> Any:
+    """The same in a file with a long name."""
+    from msgspec.structs import replace as changed  # noqa: PLC0415
+
+    def longer(write: Any) -> Any:
+        return changed(write, program=changed(write.program, file=f"/srv/{'x' * 90}.py"))
+
+    return changed(pair, trigger=longer(pair.trigger), held=longer(pair.held))
+
+
+def test_a_client_that_holds_has_its_calls_on_the_left(tmp_path):
+    segments = talk(client_held, 12).segments
+    capture = tmp_path / "stall.pcap"
+    capture.write_bytes(pcap_bytes(segments))
+    text = []
+    for one in segments:
+        if one.src == "10.0.0.1" and ("S" in one.flags or one.length):
+            socket = f"5<TCP:[10.0.0.1:40000->10.0.0.2:{one.dport}]>"
+            call = f'sendto({socket}, ""..., {one.length}, 0, NULL, 0) = {one.length}'
+            if "S" in one.flags:
+                call = (
+                    "connect(5<TCP:[77]>, {sa_family=AF_INET, sin_port=htons(80), "
+                    'sin_addr=inet_addr("10.0.0.2")}, 16) = 0'
+                )
+            text.append(f"9<client> {(one.ts_ns - 9000) // 10**9}.{(one.ts_ns - 9000) % 10**9 // 1000:06} {call}\n")
+    (tmp_path / "strace.txt").write_text("".join(text))
+    result = joined(capture, tmp_path / "strace.txt")
+    drawn = written_ladder([capture], result, result.writes)
+    assert drawn and result.writes.named == len(result.stalls)
+    calls = [line for line in ladder_text(drawn).plain.splitlines() if "■" in line]
+    assert len(calls) == 2 and all(re.match(r" +\d+\.\d+  ■ client, no line: +│  sendto 3 B", line) for line in calls)
+
+
+def test_the_files_have_the_lines(recorded, tmp_path):
+    done = recorded.analyze("--markdown=page.md", "--junit=junit.xml", "--html=page.html")
+    assert done.returncode == 0, done.stderr
+    markdown, junit = (tmp_path / "page.md").read_text(), (tmp_path / "junit.xml").read_text()
+    assert (
+        "| writes | 11 stalls: server.py:16 reply  sendall 238 B, |" in markdown
+        and "server.py:17 reply ■" in markdown
+    )
+    assert "Writes: 11 stalls: server.py:16 reply  sendall 238 B, then server.py:17 reply" in junit
+    page = (tmp_path / "page.html").read_text()
+    section = page[page.index("<h2>The two writes</h2>") : page.index("segment by segment")]
+    assert "peer.sendall(b&#34;&lt;header&gt;&#34;)" in section and '</body>")' not in section
+    marked = re.findall(r'<tr class="(trigger|held)"><td class="figure">(\d+)</td>', section)
+    assert marked == [("trigger", "16"), ("held", "17")]
+    assert re.findall(r'<td class="figure">(\d+)</td>', section) == [str(n) for n in range(13, 19)]
+    assert section.count('class="square"') == 2
+
+
+def test_of_a_strangers_trace_no_file_outside_the_working_directory_is_shown(recorded, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("\n" * 15 + "not for the page\n" * 2)
+    here = tmp_path / "here"
+    here.mkdir()
+    strace = write_strace(here, talk(server_held, 12).segments, server=SERVER, place=lambda size: place(secret, size))
+    moved = replace(recorded, capture=recorded.capture.rename(here / "stall.pcap"), strace=strace)
+    assert moved.analyze("--html=page.html").returncode == 0
+    page = (here / "page.html").read_text()
+    assert "secret:16" in page and "not for the page" not in page
+
+
+def test_clean_while_traced_is_not_clean(tmp_path):
+    segments = talk(nodelay, 20).segments
+    capture = tmp_path / "clean.pcap"
+    capture.write_bytes(pcap_bytes(segments))
+    assert analyze(capture).verdict == "CLEAN"
+    result = joined(capture, write_strace(tmp_path, segments, server=SERVER))
+    assert result.verdict == "INCONCLUSIVE"
+    assert result.reason.endswith("may have hidden a stall: record it again without tracing")
+
+
+def test_a_connection_that_began_before_the_trace(recorded, tmp_path):
+    strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, begun=False)
+    result = joined(recorded.capture, strace)
+    (group,) = result.writes.groups
+    assert result.verdict == "STALL" and group.stalls >= 8
+    assert (group.trigger.bytes, group.held.bytes) == (HEADER, BODY)
+    assert group.stalls == 11 or "the connection began before the trace" in result.writes.problem
+    assert result.writes.nodelay == "not set while it was traced; the connection began before that"
+
+
+def test_without_hooks_and_stacks_it_says_how_to_get_lines(recorded, tmp_path):
+    strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER)
+    (group,) = joined(recorded.capture, strace).writes.groups
+    assert group.held.program is None
+    assert group.held.why_no_line == "server: the trace has no stack of such a call: record it with -k"
+
+
+def test_native_stacks(recorded, tmp_path):
+    def stack(size: int) -> list[str]:
+        return [
+            f"/nowhere/server({'head' if size == HEADER else 'body'}+0x1) [0x11]",
+            "/nowhere/server(main+0x2) [0x12]",
+        ]
+
+    strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, stack=stack)
+    (group,) = joined(recorded.capture, strace).writes.groups
+    assert [one.program.function for one in (group.trigger, group.held)] == ["head", "body"]
+
+
+GOOD = strace_text(talk(server_held, 12).segments, server=SERVER)
+LATER = strace_text(talk(server_held, 12, t0_ns=1_700_009_000 * SECOND).segments, server=SERVER)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not written by strace"),
+        ("hello\nworld\n", "is not written by strace"),
+        ("\0\xff" * 100, "is not written by strace"),
+        (re.sub(r"^\d+<server> ", "", GOOD, flags=re.M), "recorded without -f"),
+        (re.sub(r"^(\d+<server>) ", "[pid   700] ", GOOD, flags=re.M), "recorded from the terminal: use -o FILE"),
+        (re.sub(r" 17\d+\.", " 10:11:12.", GOOD), "recorded without -ttt, so that no line has the date"),
+        (re.sub(r" 17\d+\.\d+", "", GOOD), "recorded without -ttt, so that no line has a time"),
+        (re.sub(r"<TCP:\[[^]]*\]>", "<socket:[77]>", GOOD), "recorded without -yy"),
+        (re.sub(r"<TCP:\[[^]]*\]>", "", GOOD), "recorded without -yy"),
+        (re.sub(r"sendto\(.*", "close(3) = 0", GOOD), "nothing in it writes to a TCP connection"),
+        (GOOD.replace("10.0.0.1", "10.9.9.9"), "is of other connections: none of the capture's 1 is in it, but "),
+        (LATER, "is of another time, 9,000 s after the capture ended: "),
+    ],
+)  # fmt: skip
+def test_what_does_not_belong_to_it_is_one_line(recorded, tmp_path, text, says):
+    other = tmp_path / "other.txt"
+    other.write_text(text)
+    with pytest.raises(NagleLabError) as error:
+        joined(recorded.capture, other)
+    assert str(error.value).startswith(f"{other}: {says}") and "\n" not in str(error.value)
+
+
+def test_wrong_usage(recorded, tmp_path):
+    for what, says in (
+        (replace(recorded, strace=tmp_path / "missing").analyze(), "missing: no such file"),
+        (recorded.analyze(recorded.capture), "--strace takes one capture file"),
+        (replace(recorded, capture=tmp_path).analyze(), "--strace takes one capture file"),
+    ):
+        assert what.returncode == 2 and says in what.stderr.lower() and what.stderr.count("\n") == 1, what.stderr
