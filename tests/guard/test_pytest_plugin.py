@@ -15,6 +15,7 @@ import pytest
 import nagle_lab
 from nagle_lab.cli.pytest_plugin.expected import expected_of
 from nagle_lab.experiments.guarded import Selection
+from nagle_lab.guard import trace as tracing
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
 
@@ -566,3 +567,67 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
     assert (ended.code, verdicts) == (1, {"test_it": "STALL"}), ended.out + ended.err
     assert "a user namespace, without root; " in ended.out
     assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)
+
+
+TRACED = """
+    import os
+    from net import *
+
+    def test_stalls(): talk()
+    def test_clean(): talk("nodelay")
+    def test_fails_by_itself(): talk(); assert False, "its own"
+    def test_hides():
+        talk("one-write" if "hooks" in os.environ.get("PYTHONPATH", "") else "two-writes")
+"""
+needs_strace = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+
+
+@needs_strace
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "xdist"])
+def test_the_two_lines_of_a_test_that_stalls_come_first(suite, workers):
+    suite.write("test_it.py", TRACED)
+    ended = suite.run("--nagle", "--nagle-trace", *workers)
+    assert ended.code == 1, ended.out + ended.err
+    lines = (suite.folder / "net.py").read_text().splitlines()
+    header, body = (next(i for i, one in enumerate(lines, 1) if f"bytes({size})" in one) for size in (200, 600))
+    first = [
+        rf"(\d+) stalls: net.py:{header} answer  sendall 200 B,",
+        rf"then net.py:{body} answer  sendall 600 B, .*",
+    ]
+    found = ended.cases["test_stalls"]
+    said = found.said.splitlines()
+    assert found.outcome == "failure" and all(map(re.fullmatch, first, said)), said
+    assert said[2].startswith("STALL: ") and f"join net.py:{header} and net.py:{body} in one write" in found.said
+    assert "exchanges stalled there, " in found.said and "A typical stall of the traced run" in found.said
+    assert f"net.py:{header} answer ■  sendall 200 B" in found.said
+    assert found.properties["nagle.writes"].startswith(said[0]) and found.verdict == "STALL"
+    assert re.search(first[0] + "\n" + first[1] + "\nSTALL: ", ended.out.partition("Captured nagle call")[2])
+    hides = ended.cases["test_hides"]
+    assert hides.outcome == "failure" and hides.said.startswith("STALL: "), "the verdict is that without tracing"
+    assert "the traced run did not stall" in " ".join(hides.said.split())
+    assert (ended.cases["test_clean"].outcome, ended.cases["test_clean"].verdict) == ("passed", "CLEAN")
+    assert len(ended.cases) == 4 and "tests: 3 STALL, 1 CLEAN" in ended.out, "what is run again counts for nothing"
+    traced = {f"test_it.py_{name}-traced.pcapng" for name in ("test_stalls", "test_fails_by_itself", "test_hides")}
+    assert traced < set(suite.kept()) and len(suite.kept()) == 6, "and no traces"
+
+
+@needs_strace
+def test_a_test_that_cannot_be_run_again_keeps_its_verdict(suite):
+    suite.write(
+        "conftest.py", "import os\nif 'hooks' in os.environ.get('PYTHONPATH', ''): raise RuntimeError('no')\n"
+    )
+    suite.write("test_it.py", "from net import *\ndef test_stalls(): talk()\n")
+    ended = suite.run("--nagle", "--nagle-trace")
+    said = " ".join(ended.cases["test_stalls"].said.split())
+    assert ended.code == 1 and said.startswith("STALL: ") and "the traced run failed: it recorded nothing (" in said
+
+
+def test_tracing_without_strace_and_without_nagle(suite, tmp_path, monkeypatch):
+    suite.write("test_it.py", "from net import *\ndef test_stalls(): talk()\n")
+    ended = suite.run("--nagle-trace")
+    assert ended.code == 4 and "--nagle-trace is for tests that stall: it needs --nagle, too" in ended.err
+    (tmp_path / "tools").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "tools"))
+    ended = suite.run("--nagle", "--nagle-trace")
+    said = " ".join(ended.cases["test_stalls"].said.split())
+    assert said.startswith("STALL: ") and "trace strace is not installed: install the package strace" in said

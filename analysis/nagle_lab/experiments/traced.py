@@ -1,8 +1,9 @@
 """A command that stalled run again under strace: which two writes made each stall, and what tracing did to it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Unpack
 
 import msgspec
@@ -53,6 +54,12 @@ class _Again:
         except OSError:
             raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
 
+    def stacked(self) -> tuple[Trace, str]:
+        """With native stacks: the trace, and what is to be said of it. Raises NagleLabError."""
+        guarded, trace = self.run(STACKED, stacks=True)
+        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
+        return trace, ended if guarded.outcome.timed_out else ""
+
 
 def with_writes(
     first: Run, command: Sequence[str], *, limit_s: float | None = None, network: bool = False, **place: Unpack[Place]
@@ -64,34 +71,49 @@ def with_writes(
     if first.result.verdict is not Verdict.STALL:
         return first
     if why := tracing.why_not():
-        return replace(first, writes=_nothing(first, why))
+        return replace(first, writes=no_writes(first.result, why))
     again = _Again(first, command, limit_s, network, place)
     try:
         guarded, trace = again.run(TRACED, stacks=False)
         result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
-        return replace(first, writes=_nothing(first, f"the traced run failed: {error}"))
-    writes = _named(first, guarded, result, trace, again)
+        return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
+    writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
+    writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
     return replace(first, writes=writes, traced=Traced(guarded.capture, result))
 
 
-def _nothing(first: Run, problem: str, result: Result | None = None) -> Writes:
-    """No writes, and why."""
-    s = first.result.summary
+@dataclass(frozen=True)
+class Named:
+    """The two writes of what stalls, and the run that they are of; without one they say why there are none."""
+
+    writes: Writes
+    capture: Path | None = None
+    result: Result | None = None
+
+
+def no_writes(first: Result, problem: str, result: Result | None = None) -> Writes:
+    """No writes, and why; ``first`` is the result without tracing, ``result`` that with it."""
+    s = first.summary
     traced = (result.summary.exchanges, result.summary.stalled_exchanges) if result else (0, 0)
     return Writes(problem, [], *traced, s.exchanges, s.stalled_exchanges, 0, 0, [], None, "", [], [])
 
 
-def _named(first: Run, guarded: Guarded, result: Result, trace: Trace, again: _Again) -> Writes:
-    """The writes of the traced run's stalls."""
-    empty = _nothing(first, "", result)
-    notes = _notes(first, guarded, result, trace)
+def writes_of_traced(
+    first: Result, capture: Path, result: Result, trace: Trace, stacked: Callable[[], tuple[Trace, str]]
+) -> Writes:
+    """The writes of a traced run's stalls; ``first`` is the result without tracing.
+
+    ``stacked`` runs the same once more with native stacks; it is called where lines are missing.
+    """
+    empty = no_writes(first, "", result)
+    notes = [*_changed(first, result), *what_is_cut(trace)]
     if not result.stalls:
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
         return msgspec.structs.replace(empty, problem=problem, notes=notes)
-    found = join([guarded.capture], result, trace)
-    native, note = _native(found.pairs, trace, again)
+    found = join([capture], result, trace)
+    native, note = _native(found.pairs, trace, stacked)
     lines = Lines(native, lambda call: _why_no_line(call, trace))
     writes = joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
     return msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
@@ -108,7 +130,9 @@ def missing_calls(found: Joined, trace: Trace) -> str:
     return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
 
 
-def _native(pairs: Sequence[Pair], trace: Trace, again: _Again) -> tuple[dict[int, Where], str]:
+def _native(
+    pairs: Sequence[Pair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
+) -> tuple[dict[int, Where], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
     calls = joined.unplaced(pairs, trace.hooked)
     if not calls:
@@ -116,11 +140,10 @@ def _native(pairs: Sequence[Pair], trace: Trace, again: _Again) -> tuple[dict[in
     if not tracing.has_stacks():
         return {}, "this strace was built without stack traces (libunwind): native code has no lines"
     try:
-        guarded, stacked = again.run(STACKED, stacks=True)
+        other, note = stacked()
     except NagleLabError as error:
         return {}, f"the run with native stacks failed: {error}"
-    ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
-    return joined.native_places(calls, trace, stacked), ended if guarded.outcome.timed_out else ""
+    return joined.native_places(calls, trace, other), note
 
 
 def _why_no_line(call: Call, trace: Trace) -> str:
@@ -129,21 +152,23 @@ def _why_no_line(call: Call, trace: Trace) -> str:
     return f"{call.command}: the run with stacks had no such call"
 
 
-def _notes(first: Run, guarded: Guarded, result: Result, trace: Trace) -> list[str]:
-    """What is to be said of the traced run."""
+def _ended(first: Run, guarded: Guarded) -> list[str]:
+    """How the traced run ended otherwise than the first."""
     outcome, before = guarded.outcome, first.guarded.outcome
-    notes = []
     if outcome.timed_out and not before.timed_out:
-        notes.append(f"the traced run was ended after {outcome.took_s:.0f} s; it is judged up to there")
-    elif outcome.status != before.status:
-        notes.append(f"the command ended with {outcome.status} when traced, with {before.status} without")
-    share = result.summary.stalled_share - first.result.summary.stalled_share
-    if abs(share) > _POINTS:
-        notes.append(
-            f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points: the lines hold, but not "
-            "how often each stalls"
-        )
-    return [*notes, *what_is_cut(trace)]
+        return [f"the traced run was ended after {outcome.took_s:.0f} s; it is judged up to there"]
+    if outcome.status != before.status:
+        return [f"the command ended with {outcome.status} when traced, with {before.status} without"]
+    return []
+
+
+def _changed(first: Result, result: Result) -> list[str]:
+    """What tracing did to the share of exchanges that stall."""
+    share = result.summary.stalled_share - first.summary.stalled_share
+    if abs(share) <= _POINTS:
+        return []
+    by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
+    return [f"{by}: the lines hold, but not how often each stalls"]
 
 
 def what_is_cut(trace: Trace) -> list[str]:

@@ -2,7 +2,8 @@
 
 This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
 pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py); the workers of
-pytest-xdist get a namespace each (workers.py). What came of all tests is said at the end (summary.py).
+pytest-xdist get a namespace each (workers.py). With --nagle-trace a test that stalls runs once more (again.py). What
+came of all tests is said at the end (summary.py).
 """
 
 import os
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # Where this pytest is recorded; empty where it is not. Not for what a test starts: that may be another pytest.
 FOLDER = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.parts.FOLDER, without importing it
+# Which test this pytest is to run, traced: again.py. Only for itself, too.
+AGAIN = os.environ.pop("NAGLE_LAB_AGAIN", "")
 JUDGE = pytest.StashKey["Judge"]()
 
 
@@ -26,6 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--nagle",
         action="store_true",
         help="run in a network namespace, record each test's TCP, and fail those that stall",
+    )
+    group.addoption(
+        "--nagle-trace",
+        action="store_true",
+        help="run each test that stalls once more, under strace, and name its two writes",
     )
     group.addoption("--nagle-keep", metavar="DIR", help="keep every test's capture in DIR; else those of failures")
     group.addoption(
@@ -62,8 +70,13 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """The marker is known without --nagle, too."""
+    if config.option.nagle_trace and not config.option.nagle:
+        raise pytest.UsageError("--nagle-trace is for tests that stall: it needs --nagle, too")
+    if AGAIN:
+        config.option.xmlpath = None  # that file is the session's
     config.addinivalue_line(
         "markers",
         'nagle(expect=, one_write=, port=, ports=, allow=): with --nagle, what is expected of the test ("clean", '

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,7 +15,8 @@ from typing import NoReturn
 
 import pytest
 
-from nagle_lab.cli.pytest_plugin import JUDGE
+from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
+from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, Expected, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.recording import Mark, Recording, read, remove, write
 from nagle_lab.cli.pytest_plugin.summary import Session, Summary
@@ -22,6 +25,8 @@ from nagle_lab.diagnosis.result import Connection, Result, Stall
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.guarded import Selection, judge
+from nagle_lab.experiments.traced import Named, no_writes
+from nagle_lab.reports.writes import pair_lines
 
 End = tuple[str, int]
 _EXPECTED = pytest.StashKey[Expected]()
@@ -118,18 +123,27 @@ class Judge:
         self._keep_all = config.option.nagle_keep is not None
         # In the folder's folder only what is kept is left when all is over.
         self._kept = Path(config.option.nagle_keep).absolute() if self._keep_all else folder.parent
+        self._again: Again | None = None
+        self._only = ""  # the test that this pytest was started for
+        if AGAIN:
+            order = order_of(AGAIN)
+            self._only, self._keep_all, self._kept = order.test, True, Path(order.folder)
+        elif config.option.nagle_trace:
+            self._again = Again(config)
         try:
             self._kept.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
         self._recording = Recording(folder)
         self._spans: list[_Span] = []
-        self._begin = Mark()
+        self._begin, self._since = Mark(), time.monotonic()
         self._now: tuple[str, Expected] = ("", Expected("", False, self._options, False))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Wrong markers are told before any test has run; by a worker, in its test."""
+        if self._only:
+            items[:] = [item for item in items if item.nodeid == self._only]
         if not hasattr(self._config, "workerinput"):
             for item in items:
                 item.stash[_EXPECTED] = expected_of(item, self._options)
@@ -137,7 +151,7 @@ class Judge:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """What passed since the test before belongs to neither."""
-        self._begin = self._recording.take()
+        self._begin, self._since = self._recording.take(), time.monotonic()
         self._add(_Span(self._begin.segments))
         outcome = yield
         wrong = ""
@@ -211,12 +225,33 @@ class Judge:
             path = self._keep(judged.capture, bool(complaint) or failed)
         if not complaint and not (failed and path):
             return ""
+        named = self._named(nodeid, expected.selection, judged)
+        if named and named.writes.groups:
+            item.user_properties.append(("nagle.writes", " ".join(pair_lines(named.writes.groups[0]))))
         from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
 
-        text = shown_test(complaint or f"{judged.verdict}: {judged.reason}", judged.result, path)
+        said = complaint or f"{judged.verdict}: {judged.reason}"
+        text = shown_test(said, judged.result, path, named=named)
         if failed:
             item.add_report_section("call", "nagle", text)
         return text
+
+    def _named(self, nodeid: str, selection: Selection, judged: Judged) -> Named | None:
+        """The two writes of a test that stalled, from a run of its own."""
+        if not self._again or judged.verdict is not Verdict.STALL or not judged.result:
+            return None
+        folder = self._folder / f"traced-{file_name(nodeid)}"
+        took_s = time.monotonic() - self._since
+        try:
+            found = self._again.writes_of(nodeid, judged.result, selection, folder, took_s)
+            if not found.capture or not found.result:
+                return Named(found.writes)
+            name = f"{found.capture.name.removesuffix('.pcapng')}-traced.pcapng"
+            return Named(found.writes, _moved(found.capture, self._kept, name), found.result)
+        except Exception as error:  # a test may have put anything of its own in the place of what this takes
+            return Named(no_writes(judged.result, f"it cannot be traced: {type(error).__name__}: {error}"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _keep(self, capture: Path, for_evidence: bool) -> Path | None:
         """Where it is kept from now on; None where it is not."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from nagle_lab.cli.pytest_plugin import AGAIN
 from nagle_lab.errors import Exit, NagleLabError, tell
 
 PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
@@ -37,7 +38,14 @@ def _run(base: Path) -> int:
     from nagle_lab.guard.worker import PREFIX as GUARD  # noqa: PLC0415 - Linux only
 
     folder = Path(tempfile.mkdtemp(prefix=GUARD, dir=base))
-    outcome = run([sys.executable, *sys.orig_argv[1:]], folder, parts=True).outcome
+    command = [sys.executable, *sys.orig_argv[1:]]
+    environment: dict[str, str] = {}
+    limit_s: float | None = None
+    if AGAIN:
+        from nagle_lab.cli.pytest_plugin.again import ordered  # noqa: PLC0415 - only of a test that is traced
+
+        command, environment, limit_s = ordered(AGAIN, command)
+    outcome = run(command, folder, parts=True, limit_s=limit_s, environment=environment).outcome
     if outcome.status is None:
         raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
     return outcome.status

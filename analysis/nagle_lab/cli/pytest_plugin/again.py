@@ -1,0 +1,117 @@
+"""--nagle-trace: a test that stalls runs once more, alone and under strace, so that its two writes can be named.
+
+The verdict stays that of the run without strace. The same command line is started again, in a namespace inside this
+one; an order in its environment says which test it is to run, and where its capture and its trace go.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments.guarded import Selection, judge
+from nagle_lab.experiments.traced import Named, no_writes, writes_of_traced
+from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.strace import Trace, read_trace
+
+ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
+_FILE, _OUTPUT = "strace.txt", "output.txt"
+_MOST = 10  # tests of a process that are traced: each costs the session's start and collection again
+_SLOWER, _AT_LEAST_S = 20, 120.0  # how much longer than untraced it may take
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a pytest that was started for this is to do."""
+
+    test: str  # its node id
+    folder: str  # where the capture and the trace go
+    stacks: bool  # whether with native stacks, and without the hooks
+    limit_s: float
+
+
+def order_of(text: str) -> Order:
+    """As the environment has it."""
+    return msgspec.json.decode(text, type=Order)
+
+
+def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], float]:
+    """The command under strace, what its environment gets, and how many seconds it may take."""
+    order = order_of(text)
+    environment = {ORDER: text}
+    if not order.stacks:
+        environment |= tracing.hooked(os.environ)
+    return tracing.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
+
+
+class Again:
+    """Traces tests of this session; made before any of them has changed the environment or the folder."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._command = _command_line(config)
+        self._cwd = Path.cwd()
+        own = ("PYTEST_XDIST", "PYTEST_CURRENT_TEST", "NAGLE_LAB_")
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        self._count = 0
+
+    def writes_of(self, test: str, first: Result, selection: Selection, folder: Path, took_s: float) -> Named:
+        """Run a test again; ``first`` is its result without tracing, ``folder`` is made for this."""
+        self._count += 1
+        if self._count > _MOST:
+            return Named(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
+        if why := tracing.why_not():
+            return Named(no_writes(first, why))
+        limit_s = max(_SLOWER * took_s, _AT_LEAST_S)
+        try:
+            capture, trace = self._run(Order(test, str(folder / "hooks"), stacks=False, limit_s=limit_s))
+            result = judge(str(capture), "", selection, sha256=False)
+            again = Order(test, str(folder / "stacks"), stacks=True, limit_s=limit_s)
+            writes = writes_of_traced(first, capture, result, trace, lambda: (self._run(again)[1], ""))
+        except NagleLabError as error:
+            return Named(no_writes(first, f"the traced run failed: {error}"))
+        return Named(writes, capture, result)
+
+    def _run(self, order: Order) -> tuple[Path, Trace]:
+        """Its capture and its trace. Raises NagleLabError."""
+        folder = Path(order.folder)
+        try:
+            folder.mkdir(parents=True)
+            environment = {**self._environment, ORDER: msgspec.json.encode(order).decode()}
+            with (folder / _OUTPUT).open("wb") as output:
+                subprocess.run(
+                    self._command, cwd=self._cwd, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.STDOUT, check=False, timeout=order.limit_s + 60,
+                )  # fmt: skip
+            captures = [path for path in folder.glob("*.pcapng") if not path.name.startswith("session")]
+            if len(captures) != 1:
+                raise NagleLabError(f"it recorded nothing ({_last_line(folder / _OUTPUT)})")
+            return captures[0], read_trace(folder / _FILE)
+        except subprocess.TimeoutExpired:
+            raise NagleLabError(f"it did not end in {order.limit_s:.0f} s") from None
+        except OSError as error:
+            raise NagleLabError(f"{error.filename or folder}: {error.strerror}") from None
+
+
+def _last_line(file: Path) -> str:
+    with suppress(OSError):
+        lines = file.read_text(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else "it said nothing"
+    return "it said nothing"
+
+
+def _command_line(config: pytest.Config) -> list[str]:
+    """What started this session, for one process: a worker of pytest-xdist runs its tests by itself then."""
+    from_main: Mapping[str, list[str]] = getattr(config, "workerinput", {})
+    if argv := from_main.get("mainargv"):
+        start = ["-m", "pytest"] if argv[0].endswith("__main__.py") else [argv[0]]
+        command = [sys.executable, *start, *argv[1:]]
+    else:
+        command = [sys.executable, *sys.orig_argv[1:]]
+    alone = ["-n0"] if from_main or config.pluginmanager.hasplugin("xdist") else []
+    return [*command, *alone, *(["--no-cov"] if config.pluginmanager.hasplugin("_cov") else [])]
