@@ -119,13 +119,7 @@ class PcapngReader:
         return 0
 
     def _options(self, at: int, end: int) -> Iterator[tuple[int, bytes]]:
-        while at + 4 <= end:
-            code, size = unpack_from(self._order + "HH", self._window.raw, at)
-            at += 4
-            if code == END_OF_OPTIONS or at + size > end:
-                return
-            yield code, bytes(self._window.raw[at : at + size])
-            at += size + -size % 4
+        return options(self._window.raw, self._order, at, end)
 
     def _end_section(self) -> None:
         """Let go of the interfaces of a section that is over."""
@@ -155,6 +149,17 @@ class PcapngReader:
 
     def _damage(self, at: int, what: str) -> StoppedError:
         return StoppedError(TroubleKind.DAMAGED, self._window.base + at, what)
+
+
+def options(raw: bytearray, order: str, at: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The options of a block that stand there: code and value; up to the first that does not fit."""
+    while at + 4 <= end:
+        code, size = unpack_from(order + "HH", raw, at)
+        at += 4
+        if code == END_OF_OPTIONS or at + size > end:
+            return
+        yield code, bytes(raw[at : at + size])
+        at += size + -size % 4
 
 
 class Block(NamedTuple):

@@ -15,6 +15,7 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.examples import examples, written_ladder
+from nagle_lab.evidence.processes import processes_of
 from nagle_lab.reports.names import distinct_names
 from nagle_lab.reports.next_steps import commands, ends
 from nagle_lab.reports.terminal import console, show_capture, show_pair
@@ -120,12 +121,14 @@ def _analyze(
     if ctrl_c.pressed:
         analysis.was_interrupted()
     result = analysis.result()
+    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
+    if readable and (processes := processes_of(paths, result)):
+        result = replace(result, processes=processes)
     if strace:
         from nagle_lab.experiments.recorded import with_recorded
 
         result = with_recorded(paths, result, strace)
     shown = replace(result, source=replace(result.source, file=name))
-    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     to_draw = paths if readable and (exports.with_packets or not as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
     if to_draw and result.writes:

@@ -110,6 +110,23 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
+class EndProcess(msgspec.Struct, frozen=True):
+    """A process at an end of connections, by comments on packets."""
+
+    role: Role | None  # None: at one of the two ends of connections to that server
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client's
+    pid: Count
+    command: str  # its executable
+    arguments: str  # with its own name, which comes first
+    connections: Count
+
+    def __str__(self) -> str:
+        place = self.ip if self.port is None else str(Endpoint(self.ip, self.port, "server"))
+        where = f"the {self.role} ({place})" if self.role else f"one end of connections to {place}"
+        return f"{where}: PID {self.pid}, {self.command}{f': {self.arguments}' if self.arguments else ''}"
+
+
 class Relay(msgspec.Struct, frozen=True):
     """A connection whose data followed that of another one at once: it passes on what the other waited for."""
 
@@ -250,6 +267,7 @@ class Result(msgspec.Struct, frozen=True):
     connections: Sequence[Connection]
     stalls: Stalls
     exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
+    processes: list[EndProcess] | None = None  # at the ends, where comments on packets name them
     writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
 
     def json_parts(self) -> Iterator[str]:
@@ -277,7 +295,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 _AT_ONCE = 1 << 12  # rows
-_WHERE_KNOWN = ("writes",)  # fields that most captures have not: absent there
+_WHERE_KNOWN = ("processes", "writes")  # fields that most captures have not: absent there
 
 
 def json_schema() -> str:

@@ -113,7 +113,7 @@ def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) ->
     """The packets of some connections, in capture order."""
     senders: dict[Ends, list[tuple[Connection, bool]]] = {}  # who sends that way: connection, and whether its client
     for connection in connections:
-        client, server = _end(connection.client), _end(connection.server)
+        client, server = end_of(connection.client), end_of(connection.server)
         senders.setdefault((*client, *server), []).append((connection, True))
         if client != server:
             senders.setdefault((*server, *client), []).append((connection, False))
@@ -125,7 +125,7 @@ def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) ->
                 yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack)
 
 
-def _end(endpoint: Endpoint) -> tuple[bytes, int]:
+def end_of(endpoint: Endpoint) -> tuple[bytes, int]:
     """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
     address = ipaddress.ip_address(endpoint.ip)
     mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""

@@ -12,7 +12,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.next_steps import ends, idle_gaps
 from nagle_lab.reports.numbers import percentiles
-from nagle_lab.reports.phrases import findings, how_sure
+from nagle_lab.reports.phrases import findings, how_sure, processes
 from nagle_lab.reports.writes import remedy, writes_rows
 from nagle_lab.runs.run import Run
 
@@ -93,6 +93,7 @@ def _figures(result: Result, writes: Writes | None = None) -> Iterator[tuple[str
         if spread:
             yield name, percentiles(spread, "p50", "p99", "max")
     yield from ends(result)
+    yield from processes(result)
     yield from findings(result)
     yield from idle_gaps(result)
     if s.held_by and s.remedy:

@@ -69,3 +69,15 @@ def _unresolved(result: Result) -> str:
     """What is left open."""
     unresolved = result.quality.unresolved
     return ", ".join(f"{count} × {obstacle.replace('_', ' ')}" for obstacle, count in unresolved.items())
+
+
+_MOST_PROCESSES = 5
+
+
+def processes(result: Result) -> list[tuple[str, str]]:
+    """Rows: which process is at which end, where the capture says so."""
+    found = result.processes or []
+    rows = [str(one) for one in found[:_MOST_PROCESSES]]
+    if len(found) > _MOST_PROCESSES:
+        rows.append(f"and {len(found) - _MOST_PROCESSES} more, which --json has")
+    return [("" if i else "process", row) for i, row in enumerate(rows)]

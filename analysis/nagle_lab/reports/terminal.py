@@ -18,7 +18,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.next_steps import idle_gaps
 from nagle_lab.reports.numbers import percentiles
-from nagle_lab.reports.phrases import findings, how_sure
+from nagle_lab.reports.phrases import findings, how_sure, processes
 from nagle_lab.reports.writes import remedy, writes_rows
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
+        *processes(result),
         ("wait", _spread(s.wait_ms, f"in the {s.stalls} stall{'s' * (s.stalls > 1)}")),
         ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
         *findings(result),

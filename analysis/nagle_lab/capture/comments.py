@@ -1,0 +1,79 @@
+"""The comments on packets of a pcapng file, with what else the block says: interface and direction.
+
+Source: draft-ietf-opsawg-pcapng, §3.5 (opt_comment), §4.2 (if_name) and §4.3 (epb_flags).
+"""
+
+from collections.abc import Callable, Sequence
+from struct import unpack
+
+from nagle_lab.capture.clock import Clock
+from nagle_lab.capture.pcapng import (
+    INTERFACE,
+    OBSOLETE_PACKET,
+    PACKET,
+    PACKET_HEADER,
+    SECTION,
+    block_fault,
+    blocks,
+    options,
+    packet_head,
+)
+from nagle_lab.capture.records import Interface, PcapFraming
+from nagle_lab.capture.window import Window
+
+COMMENT, IF_NAME, EPB_FLAGS = 1, 2, 2
+INBOUND, OUTBOUND = 1, 2
+
+Comments = Callable[[bytearray, int, int, int, int, list[str], int, str], None]
+"""Takes one packet: the buffer it is in, where its link layer begins, how many bytes of it were captured and were on
+the wire, its LINKTYPE_… number, its comments, its direction (0: not said), and the name of its interface."""
+
+
+class CommentTaker:
+    """Hands every packet of pcapng sections to ``take`` (:class:`nagle_lab.capture.records.RecordTaker`)."""
+
+    def __init__(self, take: Comments) -> None:
+        self.frames = 0
+        self.clock = Clock()
+        self._take = take
+        self._window: Window | None = None
+        self._seen = 0  # bytes of the file
+        self._names: list[str] = []  # of the section's interfaces
+
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """A pcap file has no comments."""
+        del framing, at
+        return window.end
+
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Take packet blocks; what the reader took between two calls, any other block, is looked at for names."""
+        if self._window is not window:
+            self._window, self._seen = window, 0
+        for block in blocks(window, max(self._seen - window.base, 0), order):
+            if block.at >= at:
+                break
+            if block.type == SECTION:
+                self._names = []
+            elif block.type == INTERFACE:
+                found = dict(options(window.raw, order, block.at + 16, block.end))
+                self._names.append(found.get(IF_NAME, b"").decode(errors="replace"))
+        for block in blocks(window, at, order):
+            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
+                break
+            self.frames += 1
+            at = block.end + 4
+            packet = packet_head(window, block.at, block.type, order)
+            begin = block.at + PACKET_HEADER
+            said = list(options(window.raw, order, begin + packet.captured + -packet.captured % 4, block.end))
+            flags = next((unpack(order + "I", value)[0] for code, value in said if _is_flags(code, value)), 0)
+            self._take(
+                window.raw, begin, packet.captured, packet.original, interfaces[packet.interface].link_type,
+                [value.decode(errors="replace") for code, value in said if code == COMMENT], flags & 3,
+                self._names[packet.interface] if packet.interface < len(self._names) else "",
+            )  # fmt: skip
+        self._seen = window.base + at
+        return at
+
+
+def _is_flags(code: int, value: bytes) -> bool:
+    return code == EPB_FLAGS and len(value) == 4
