@@ -604,7 +604,8 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite, workers):
     assert re.search(first[0] + "\n" + first[1] + "\nSTALL: ", ended.out.partition("Captured nagle call")[2])
     hides = ended.cases["test_hides"]
     assert hides.outcome == "failure" and hides.said.startswith("STALL: "), "the verdict is that without tracing"
-    assert "the traced run did not stall" in " ".join(hides.said.split())
+    words = " ".join(hides.said.split())
+    assert "the traced run did not stall" in words and "changed the share of stalled exchanges by -9" in words
     assert (ended.cases["test_clean"].outcome, ended.cases["test_clean"].verdict) == ("passed", "CLEAN")
     assert len(ended.cases) == 4 and "tests: 3 STALL, 1 CLEAN" in ended.out, "what is run again counts for nothing"
     traced = {f"test_it.py_{name}-traced.pcapng" for name in ("test_stalls", "test_fails_by_itself", "test_hides")}

@@ -1,6 +1,7 @@
 """nagle-lab analyze --strace: an strace file beside a capture, in every view; and files that do not belong to it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -253,3 +254,57 @@ def test_wrong_usage(recorded, tmp_path):
         (replace(recorded, capture=tmp_path).analyze(), "--strace takes one capture file"),
     ):
         assert what.returncode == 2 and says in what.stderr.lower() and what.stderr.count("\n") == 1, what.stderr
+
+
+EVIL = "/srv/\\33[31m<script>alert(1)</script>|`x`\\n.py;16;\\33]0;owned\\7"
+
+
+def test_what_a_hostile_trace_says_is_text(recorded, tmp_path):
+    strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, place=lambda _: EVIL)
+    hostile = replace(recorded, strace=strace)
+    done = hostile.analyze("--html=page.html", "--markdown=page.md", "--junit=junit.xml")
+    assert done.returncode == 0 and "\\x1b[31m" in done.stdout
+    for text in (done.stdout, *((tmp_path / name).read_text() for name in ("page.html", "page.md", "junit.xml"))):
+        assert not {"\x1b", "\7"} & set(text)
+    assert "<script>alert" not in (tmp_path / "page.html").read_text() + (tmp_path / "page.md").read_text()
+    content = json.loads(hostile.analyze("--json").stdout)
+    check("result", content)
+
+
+@pytest.mark.parametrize("number", ["9" * 16, "9" * 5000, "-" + "9" * 5000])
+def test_numbers_that_are_too_long_are_not_believed(recorded, tmp_path, number):
+    strace = tmp_path / "long.txt"
+    socket = "5<TCP:[10.0.0.2:80->10.0.0.1:40000]>"
+    lines = [
+        f"{number}<server> 1700000000.000000 write({socket}, ..., 5) = 5",
+        f"700<server> {number}.000000 write({socket}, ..., 5) = 5",
+        f"700<server> 1700000000.100000 write({number}<TCP:[10.0.0.2:80->10.0.0.1:40000]>, ..., 5) = 5",
+        f"700<server> 1700000000.100000 write({socket}, ..., 5) = {number}",
+        f"700<server> 1700000000.100000 write(5<TCP:[10.0.0.2:{number}->10.0.0.1:40000]>, ..., 5) = 5",
+        f"700<server> 1700000000.100000 clone(child_stack=NULL, flags=CLONE_THREAD) = {number}",
+        f"700<server> 1700000000.100000 sendmmsg({socket}, [{{msg_len={number}}}], 1, 0) = 1",
+        f"700<server> 1700000000.100000 setsockopt({socket}, SOL_TCP, TCP_NODELAY, [{number}], 4) = 0",
+        f'700<server> 1700000000.100000 rmdir("/proc/nagle-lab;{number};{number};send;/a.py;{number};f") = -1 ENOENT',
+    ]
+    strace.write_text("\n".join(lines) + "\n" + recorded.strace.read_text())
+    assert joined(recorded.capture, strace).writes.named == 11
+
+
+def test_a_trace_without_ends_of_lines_costs_no_memory(recorded, tmp_path):
+    strace = tmp_path / "long.txt"
+    with strace.open("wb") as file:
+        file.write(b"700<server> 1700000000.000000 write(")
+        file.truncate(3 << 30)
+    command = [sys.executable, "-m", "nagle_lab", "analyze", f"--strace={strace}", str(recorded.capture)]
+    limited = ["sh", "-c", 'ulimit -v 1000000; exec "$@"', "sh", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "nothing in it writes to a TCP connection" in done.stderr, done.stderr
+
+
+def test_a_binary_that_is_a_pipe_is_not_opened(recorded, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    strace = write_strace(
+        tmp_path, talk(server_held, 12).segments, server=SERVER, stack=lambda _: [f"{tmp_path}/pipe(f+0x1) [0x11]"]
+    )
+    (group,) = joined(recorded.capture, strace).writes.groups
+    assert group.held.program and group.held.program.function == "f"

@@ -19,6 +19,7 @@ from nagle_lab.guard.strace import Call, Trace, Way, read_trace
 
 RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
 _LOOK = 2000  # lines at the beginning that tell how it was recorded
+_LONGEST = 4096  # bytes of them that are looked at
 _GOOD = re.compile(r"\d+(<.*?>)? +\d{9,}\.\d{6} ")
 # What else the lines of strace look like, and which option was missing.
 _OTHERWISE = (
@@ -59,8 +60,7 @@ def _why_no_line(call: Call) -> str:
 
 
 def _check_recorded(file: Path) -> None:
-    with file.open("rb") as opened:
-        lines = [raw.decode(errors="replace").rstrip("\n") for raw in islice(opened, _LOOK)]
+    lines = _lines(file, _LOOK)
     if any(map(_GOOD.match, lines)):
         return
     for pattern, how in _OTHERWISE:
@@ -69,12 +69,16 @@ def _check_recorded(file: Path) -> None:
     raise NagleLabError(f"{file}: is not written by strace: record it with {RECIPE}")
 
 
+def _lines(file: Path, most: int) -> list[str]:
+    with file.open("rb") as opened:
+        raw = iter(lambda: opened.readline(_LONGEST), b"")
+        return [line.decode(errors="replace").rstrip("\n") for line in islice(raw, most)]
+
+
 def _check_streams(file: Path, trace: Trace) -> None:
     if any(stream.writes for streams in trace.streams.values() for stream in streams):
         return
-    with file.open("rb") as opened:
-        unnamed = any(_UNNAMED.search(raw.decode(errors="replace")) for raw in islice(opened, 100 * _LOOK))
-    if unnamed and not trace.streams:
+    if not trace.streams and any(map(_UNNAMED.search, _lines(file, 10 * _LOOK))):
         raise NagleLabError(
             f"{file}: recorded without -yy, which says the addresses of sockets: record it with {RECIPE}"
         )

@@ -221,6 +221,9 @@ def _is_go(binary: str) -> bool:
 def _loads(binary: str) -> list[tuple[int, int, int]]:
     """Offset in the file, address, and size of each part of a 64-bit ELF file that is loaded."""
     loads = []
+    with suppress(OSError, ValueError):
+        if not Path(binary).is_file():
+            return []
     with suppress(OSError, ValueError), Path(binary).open("rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:5] != b"\x7fELF\x02":

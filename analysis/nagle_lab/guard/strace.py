@@ -12,20 +12,22 @@ from ipaddress import ip_address
 from pathlib import Path
 
 MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a million calls
+LONGEST_LINE = 1 << 20  # bytes: a longer one is none of strace's
 MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before a call
 
 End = tuple[str, int]  # address, as ipaddress writes it, IPv4 not mapped into IPv6; port
 Way = tuple[End, End]  # of the bytes: from, to
 
-_LINE = re.compile(r"(\d+)(?:<(.*?)>)? +(\d+)\.(\d{6}) (.*)")
+_LINE = re.compile(r"(\d{1,10})(?:<(.*?)>)? +(\d{1,12})\.(\d{6}) (.*)")
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\w+)(.*)", re.DOTALL)
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>(.*)")
 _UNFINISHED = " <unfinished ...>"
-_SOCKET = re.compile(r"(\d+)<(?:MP)?TCP(?:v6)?:\[(.+?)\]>(?=[,)\s]|$)")
-_ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d+)")
-_OPTION = re.compile(r"(?:SOL_TCP|IPPROTO_TCP), (TCP_NODELAY|TCP_CORK), \[(-?\d+)\]")
+_SOCKET = re.compile(r"(?<!\d)(\d{1,10})<(?:MP)?TCP(?:v6)?:\[(.+?)\]>(?=[,)\s]|$)")
+_ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d{1,5})")
+_OPTION = re.compile(r"(?:SOL_TCP|IPPROTO_TCP), (TCP_NODELAY|TCP_CORK), \[(-?\d{1,10})\]")
 _PEER = re.compile(r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )"([^"]*)"')
-_MESSAGE = re.compile(r"\bmsg_len=(\d+)")
+_MESSAGE = re.compile(r"\bmsg_len=(\d{1,10})\b")
+_DIGITS = 15  # of a number that is believed: so many keep their value in JSON
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
 
 WRITES = frozenset(
@@ -145,7 +147,7 @@ def _calls(path: Path, most_bytes: int, trace: Trace) -> Iterator[_Line]:
     unfinished: dict[int, tuple[int, str]] = {}
     last: _Line | None = None
     with path.open("rb") as file:
-        for raw in file:
+        for raw in iter(lambda: file.readline(LONGEST_LINE), b""):
             most_bytes -= len(raw)
             if most_bytes < 0 or not raw.endswith(b"\n"):
                 trace.cut = True
@@ -229,15 +231,15 @@ class _Reader:
         if parts[0] == "hook":
             self.trace.hooked.add(self._process(thread))
             return
-        numbers = [part for part in parts[:2] if re.fullmatch(r"-?\d+", part)]
+        numbers = [part for part in parts[:2] if re.fullmatch(r"-?\d{1,15}", part)]
         if len(numbers) == 2 and len(parts) >= 3:
             frames = zip(parts[3::3], parts[4::3], parts[5::3], strict=False)
-            places = tuple((file, int(line) if line.isdecimal() else 0, name) for file, line, name in frames)
+            places = tuple((file, _number(line), name) for file, line, name in frames)
             mark = Mark(int(parts[0]), int(parts[1]), parts[2], places)
             self._marks[thread, mark.fd], self._left[thread, mark.fd] = mark, mark.length
 
     def _start(self, thread: int, arguments: str, result: str) -> None:
-        if not result.isdecimal():
+        if not _number(result):
             return
         child, parent = int(result), self._process(thread)
         if "CLONE_THREAD" in arguments:
@@ -322,7 +324,7 @@ def _tell_apart(writes: Sequence[Call]) -> None:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
 
 def _way(text: str) -> Way | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import ONE_WRITE
 from nagle_lab.diagnosis.writes import Group, Write, Writes, shown, shown_place
+from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
 MOST_GROUPS = 5  # pairs of writes that are told
@@ -67,16 +68,16 @@ def _line(write: Write) -> str:
 
 
 def place_of(write: Write, most: int) -> str:
-    """Where it was made, in at most so many columns."""
-    text = shown(write)
+    """Where it was made, in at most so many columns of a terminal."""
+    text = printable(shown(write))
     if len(text) > most and (place := write.library or write.program):
-        text = shown_place(place)
+        text = printable(shown_place(place))
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def call_of(write: Write) -> str:
     """ "sendall 600 B": the call, and how much it wrote."""
-    return f"{_call(write)} {write.bytes:,} B"
+    return f"{printable(_call(write))} {write.bytes:,} B"
 
 
 def written_words(one: Written) -> list[str]:
