@@ -62,12 +62,13 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """A setsockopt() on the socket that held, on its listener, or on the other end."""
+    """A setsockopt() on the socket that held, on its listener, on the other end, or on another of the process."""
 
     option: str
     value: bool
-    on: str  # "socket", "listener", "other end"
+    on: str  # "socket", "listener", "other end", "another socket"
     after_connecting_ms: float | None  # None: before, or not known
+    error: str  # "EINVAL": it was refused; "" where it was set
     write: Write
 
 

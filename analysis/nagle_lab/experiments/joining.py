@@ -9,8 +9,8 @@ then. It holds for a stall where it is the same from before the trigger to the r
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import Connection, Result, Stall
@@ -19,6 +19,7 @@ from nagle_lab.guard.strace import Call, Stream, Trace, Way
 
 _HALF = 1 << 31
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
+_MOST_ELSEWHERE = 10  # settings of other sockets, of each
 _APART_NS = 1_000_000  # by which clocks may differ
 
 # Why the calls of a stall are not known.
@@ -40,6 +41,7 @@ class Pair:
     held: Call
     held_writes: int
     release_ts: int
+    elsewhere: tuple[Call, ...] = ()  # that set TCP_NODELAY on other sockets of the process, in order
 
     @property
     def hold_ms(self) -> float:
@@ -90,6 +92,7 @@ def _of_connection(
     ends["server"] = (connection.server.ip, connection.server.port)
     sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ends}
     counts: dict[int, _Count] = {}
+    elsewhere: dict[tuple[int, int], tuple[Call, ...]] = {}
     for stall in stalls:
         role = stall.held_by.role
         way: Way = (ends[role], ends["server" if role == "client" else "client"])
@@ -99,7 +102,24 @@ def _of_connection(
             yield NOT_SEEN
         else:
             count = counts.setdefault(id(stream), _Count(sent[role], stream))
-            yield _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
+            found = _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
+            if isinstance(found, Pair):
+                if (id(stream), found.held.process) not in elsewhere:
+                    elsewhere[id(stream), found.held.process] = _elsewhere(found, trace)
+                found = replace(found, elsewhere=elsewhere[id(stream), found.held.process])
+            yield found
+
+
+def _elsewhere(pair: Pair, trace: Trace) -> tuple[Call, ...]:
+    """The first calls that set TCP_NODELAY in the process that held, on neither end of the connection."""
+    theirs = {id(call) for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
+    others = (
+        call
+        for call in trace.options
+        if call.process == pair.held.process and call.option == "TCP_NODELAY" and call.value and not call.error
+        and id(call) not in theirs and call.at < pair.release_ts
+    )  # fmt: skip
+    return tuple(islice(others, _MOST_ELSEWHERE))
 
 
 def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: Stream | None) -> Pair | str:

@@ -1,7 +1,6 @@
-"""The two writes of each stall, with the lines of code that made them, and what became of TCP_NODELAY."""
+"""The two writes of each stall, with the lines of code that made them."""
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import takewhile
@@ -11,8 +10,9 @@ from msgspec.structs import replace
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.spread import Spread
-from nagle_lab.diagnosis.writes import Group, HeldWrite, Option, Place, Write, Writes, shown
+from nagle_lab.diagnosis.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.joining import Pair
+from nagle_lab.experiments.options import nodelay_of, options_of
 from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace
 
@@ -81,8 +81,8 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines
         stalls=len(result.stalls),
         groups=groups_of(pairs, lines),
         true_hold_ms=hold_spread(pairs),
-        nodelay=nodelay_of(pairs, lines),
-        options=options_of(pairs[0], lines) if pairs else [],
+        nodelay=nodelay_of(pairs, lines.write),
+        options=options_of(pairs[0], lines.write) if pairs else [],
         pairs=held_writes(pairs, lines),
     )
 
@@ -99,7 +99,7 @@ def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
 
 def _options(pair: Pair) -> list[Call]:
     other = pair.other.options if pair.other else []
-    return [*pair.stream.listener, *pair.stream.options, *other]
+    return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
 
 
 def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, Where]:
@@ -180,20 +180,6 @@ def _group(members: Sequence[_Named]) -> Group:
     )
 
 
-def options_of(pair: Pair, lines: Lines) -> list[Option]:
-    """What was set on the socket that held, where it was accepted from, and at the other end, in that order."""
-    ends = [("listener", pair.stream.listener), ("socket", pair.stream.options)]
-    if pair.other:
-        ends.append(("other end", pair.other.options))
-    found = []
-    for on, calls in ends:
-        for call in calls:
-            after = (call.at - pair.stream.began) / 1e6 if pair.stream.began else None
-            shown = None if after is None or after < 0 else round(after, 3)
-            found.append(Option(call.option, call.value, on, shown, lines.write(call)))
-    return found
-
-
 def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
     """The first thousand stalls, each by itself."""
     return [
@@ -213,55 +199,3 @@ def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
         return None
     p50, p95, p99 = (ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1] for percent in (50, 95, 99))
     return Spread(p50, p95, p99, ordered[-1])
-
-
-def nodelay_of(pairs: Sequence[Pair], lines: Lines) -> str:
-    """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
-    stories: dict[int, str] = {}
-    for pair in pairs:
-        stories.setdefault(id(pair.stream), _story(pair, lines))
-    first = {_untimed(story): story for story in reversed(stories.values())}
-    counts = [(first[key], count) for key, count in Counter(map(_untimed, stories.values())).most_common()]
-    if not counts:
-        return ""
-    if len(counts) == 1:
-        return counts[0][0]
-    return "; ".join(f"on {count} of {len(stories)} sockets: {story}" for story, count in counts[:3])
-
-
-def _untimed(story: str) -> str:
-    """What it has in common with those of other sockets."""
-    return re.sub(r"[\d.]+ ms after", "after", story)
-
-
-def _story(pair: Pair, lines: Lines) -> str:
-    """Of one socket, as it was when the held bytes were written."""
-    options = [one for one in options_of(pair, lines) if one.option == "TCP_NODELAY"]
-    own = [one for one in options if one.on == "socket"]
-    listener = [one for one in options if one.on == "listener"]
-    if own:
-        return ", and ".join(_event(one, pair) for one in own[:4])
-    if listener:
-        how = "set" if listener[-1].value else "cleared"
-        return f"{how} on the listening socket only, {_at(listener[-1].write)}"
-    others = [one for one in options if one.on == "other end" and one.value]
-    if not pair.stream.began:
-        return "not set while it was traced; the connection began before that"
-    never = "never set on the socket that held"
-    return f"{never}; the other end set it on its own, {_at(others[0].write)}" if others else never
-
-
-def _event(one: Option, pair: Pair) -> str:
-    when = (
-        "before connecting"
-        if one.after_connecting_ms is None
-        else f"{one.after_connecting_ms:.1f} ms after connecting"
-    )
-    late = ", when the first stall was over" if float(one.write.at) * 1e9 > pair.release_ts else ""
-    return f"{'set' if one.value else 'cleared'} {_at(one.write)}, {when}{late}"
-
-
-def _at(write: Write) -> str:
-    if write.program or write.library:
-        return f"at {shown(write)}"
-    return f"by {write.command}, process {write.process}"

@@ -24,7 +24,7 @@ _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>(.*)")
 _UNFINISHED = " <unfinished ...>"
 _SOCKET = re.compile(r"(?<!\d)(\d{1,10})<(?:MP)?TCP(?:v6)?:\[(.+?)\]>(?=[,)\s]|$)")
 _ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d{1,5})")
-_OPTION = re.compile(r"(?:SOL_TCP|IPPROTO_TCP), (TCP_NODELAY|TCP_CORK), \[(-?\d{1,10})\]")
+_OPTION = re.compile(r"(?:(?:SOL|IPPROTO)_TCP, (TCP_NODELAY|TCP_CORK)|SOL_SOCKET, (SO_DEBUG)), (?:\[(-?\d{1,10})\])?")
 _PEER = re.compile(r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )"([^"]*)"')
 _MESSAGE = re.compile(r"\bmsg_len=(\d{1,10})\b")
 _DIGITS = 15  # of a number that is believed: so many keep their value in JSON
@@ -60,8 +60,10 @@ class Call:
     wrote: int = 0
     offset: int = 0  # of its first byte, in all that was written that way
     more: bool = False  # whether MSG_MORE says that more is to come
-    option: str = ""
+    option: str = ""  # that it sets; SO_DEBUG is TCP_NODELAY at the level of sockets: both are 1
     value: bool = False
+    error: str = ""  # why an option was not set: "EINVAL"
+    socket: str = ""  # of an option, as strace names it: "127.0.0.1:80", "127.0.0.1:80->127.0.0.1:5000", an inode
     mark: Mark | None = None
     stack: list[str] = field(default_factory=list)  # strace's lines of native frames
     until: int = 0  # ns, when it ended, where another one was seen meanwhile; else 0
@@ -105,6 +107,7 @@ class Trace:
     hooked: set[int] = field(default_factory=set)  # processes in which a hook runs
     began: int = 0  # ns since the epoch: the first call in it, of any kind; 0: there is none
     ended: int = 0  # the last one
+    options: list[Call] = field(default_factory=list)  # of all sockets
 
     def stream(self, way: Way, before: int) -> Stream | None:
         """That way's; where ports were used again the latest that began before a time."""
@@ -257,9 +260,9 @@ class _Reader:
             if accepted := _SOCKET.search(result + rest):
                 self._accepted(call, place, accepted)
         elif way is None:
-            self._not_connected(call, place, socket[2], arguments, failed)
+            self._not_connected(call, place, socket, arguments, rest if failed else "")
         elif call.name == "setsockopt":
-            self._set(call, arguments, failed, self._stream(way, place).options, fd)
+            self._set(call, arguments, rest if failed else "", self._stream(way, place).options, socket)
         elif call.name in WRITES and not failed and (socket.start() > 0) == (call.name == "splice"):
             call.wrote = sum(map(int, _MESSAGE.findall(arguments))) if call.name == "sendmmsg" else _number(result)
             if call.wrote:
@@ -274,23 +277,28 @@ class _Reader:
             stream = Stream(way, call.at, accepted=True, listener=list(self._options.get(place, ())))
             self.trace.streams.setdefault(way, []).append(stream)
 
-    def _not_connected(self, call: Call, place: tuple[int, int], name: str, arguments: str, failed: bool) -> None:
-        before = self._names.get(place)
+    def _not_connected(
+        self, call: Call, place: tuple[int, int], socket: re.Match[str], arguments: str, error: str
+    ) -> None:
+        name, before = socket[2], self._names.get(place)
         if before != name and not (before and before.isdecimal() and not name.isdecimal()):
             self._options.pop(place, None)  # another socket; else the same one, that has an address by now
         self._names[place] = name
         if call.name == "setsockopt":
-            self._set(call, arguments, failed, self._options[place], place[1])
+            self._set(call, arguments, error, self._options[place], socket)
         elif call.name == "connect":
             self._connecting[place] = call.at
             if way := _bound_way(name, arguments):
                 self._ways[name] = way
 
-    def _set(self, call: Call, arguments: str, failed: bool, options: list[Call], fd: int) -> None:
-        if not failed and (found := _OPTION.search(arguments)):
-            call.option, call.value = found[1], int(found[2]) != 0
-            call.mark = self._mark_of(call, fd)
+    def _set(self, call: Call, arguments: str, error: str, options: list[Call], socket: re.Match[str]) -> None:
+        """An option that was set, or refused with an error."""
+        if found := _OPTION.search(arguments):
+            call.option = found[1] or found[2]
+            call.value, call.error = found[3] != "0", error.split(maxsplit=1)[0] if error else ""
+            call.mark, call.socket = self._mark_of(call, int(socket[1])), socket[2]
             options.append(call)
+            self.trace.options.append(call)
 
     def _stream(self, way: Way, place: tuple[int, int]) -> Stream:
         streams = self.trace.streams.setdefault(way, [])

@@ -78,7 +78,7 @@ def _method(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any) -> Any:
         if not is_option:
             _tell(self.fileno(), _length(name, arguments), name)
-        elif arguments[:1] == (6,):  # IPPROTO_TCP
+        elif arguments[:1] == (6,) or arguments[:2] == (1, 1):  # IPPROTO_TCP; TCP_NODELAY's number at SOL_SOCKET
             _tell(self.fileno(), 0, name)
         return original(self, *arguments)
 

@@ -1,0 +1,117 @@
+"""TCP_NODELAY that was asked for and lost, in real programs: the line on the screen tells how."""
+
+import sys
+
+import pytest
+
+from nagle_lab.experiments.guarded import Selection, guard
+from nagle_lab.experiments.traced import with_writes
+from nagle_lab.experiments.writes import Writes
+from nagle_lab.guard import trace as tracing
+
+pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+
+# A server and its client are two processes, so that what one sets is not the other's.
+PROGRAM = """
+import os, socket
+from socket import IPPROTO_TCP, SOL_SOCKET, TCP_NODELAY
+
+listener = socket.create_server(("127.0.0.1", 0))
+#LISTENING
+if os.fork() == 0:
+    with socket.create_connection(listener.getsockname()) as s:
+        for _ in range(30):
+            s.sendall(bytes(100))
+            got = 0
+            while got < 800:
+                got += len(s.recv(4096))
+    os._exit(0)
+#FORKED
+peer, _ = listener.accept()
+#ACCEPTED
+while peer.recv(4096):
+    peer.sendall(bytes(200))
+    peer.sendall(bytes(600))
+"""
+
+
+def writes(folder, *, listening: str = "", forked: str = "", accepted: str = "") -> Writes:
+    path, recorded = folder / "server.py", folder / "recorded"
+    text = PROGRAM.replace("#LISTENING", listening).replace("#FORKED", forked).replace("#ACCEPTED", accepted)
+    path.write_text(text)
+    recorded.mkdir()
+    command = [sys.executable, str(path)]
+    found = with_writes(guard(command, recorded, Selection()), command).writes
+    assert found and found.named >= 15 and not found.problem, found
+    return found
+
+
+def line(folder, text: str) -> int:
+    lines = (folder / "server.py").read_text().splitlines()
+    return next(number for number, one in enumerate(lines, 1) if text in one)
+
+
+SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
+
+
+def test_never(tmp_path):
+    assert writes(tmp_path).nodelay == "never set on the socket that held"
+
+
+def test_at_the_wrong_level(tmp_path):
+    """Where the program may not set SO_DEBUG, it is refused, too."""
+    found = writes(tmp_path, accepted=f"try: {SO_DEBUG}\nexcept PermissionError: pass")
+    assert found.nodelay.startswith("never set: asked for at ")
+    place = f"server.py:{line(tmp_path, SO_DEBUG)} <module>"
+    assert f"{place}, but at the wrong level: SOL_SOCKET made it SO_DEBUG" in found.nodelay
+    assert found.nodelay.endswith("; use IPPROTO_TCP")
+    assert [(one.option, one.on) for one in found.options] == [("SO_DEBUG", "socket")]
+
+
+def test_refused(tmp_path):
+    """One byte, as a bool of C++ is."""
+    wrong = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, b'1')"
+    found = writes(tmp_path, accepted=f"try: {wrong}\nexcept OSError: pass")
+    assert found.nodelay == (
+        f"never set: asked for at {tmp_path.name}/server.py:{line(tmp_path, wrong)} <module>, "
+        "and refused (EINVAL): its value is an int of 4 bytes"
+    )
+    assert [one.error for one in found.options] == ["EINVAL"]
+
+
+def test_set_and_then_cleared(tmp_path):
+    found = writes(tmp_path, accepted="\n".join(f"peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, {n})" for n in (1, 0)))
+    first, then = found.nodelay.split(", and ")
+    assert first.startswith("set at ") and then.startswith("cleared at ")
+    assert f"server.py:{line(tmp_path, 'NODELAY, 0')} <module>" in then
+
+
+def test_on_a_socket_that_is_not_the_one(tmp_path):
+    found = writes(tmp_path, accepted="other = socket.socket()\nother.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)")
+    assert found.nodelay == (
+        "never set on the socket that held; set on another socket of that process (not connected then), "
+        f"at {tmp_path.name}/server.py:{line(tmp_path, 'other.set')} <module>"
+    )
+    assert [one.on for one in found.options] == ["another socket"]
+
+
+def test_on_the_listener_when_it_was_too_late(tmp_path):
+    found = writes(tmp_path, accepted="listener.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)")
+    assert found.nodelay == (
+        f"never set on the socket that held; set on the listening socket at {tmp_path.name}/server.py:"
+        f"{line(tmp_path, 'listener.set')} <module>, after this connection had begun"
+    )
+
+
+def test_on_the_listener_between_handshake_and_accept(tmp_path):
+    """Linux copies the option when the handshake ends, and not at accept()."""
+    late = "import time; time.sleep(0.5)\nlistener.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)"
+    story = writes(tmp_path, forked=late).nodelay
+    assert story == (
+        f"set on the listening socket only, at {tmp_path.name}/server.py:{line(tmp_path, 'listener.set')} <module>"
+    )
+
+
+def test_cleared_on_the_listener(tmp_path):
+    listening = "\n".join(f"listener.setsockopt(IPPROTO_TCP, TCP_NODELAY, {n})" for n in (1, 0))
+    assert writes(tmp_path, listening=listening).nodelay.startswith("cleared on the listening socket only, at ")
