@@ -96,19 +96,19 @@ def _page(verdicts: dict[tuple[str, str], Counter[str]], overheads: list[float])
     yield ""
     yield (
         f"{total:,} guarded runs of {datetime.now(UTC):%Y-%m-%d}: **{wrong} wrong verdicts**, {unsure} INCONCLUSIVE "
-        f"({unsure / total:.2%}). The program answers {EXCHANGES} requests in two writes, with TCP_NODELAY or not. "
-        f"Half of the runs were one at a time; the others ran four at once beside a busy loop on each of the "
-        f"machine's {cpu_count()} cores."
+        f"({unsure / total:.2%}). The program under guard answers {EXCHANGES} requests in two writes each, "
+        "with TCP_NODELAY or without it. Half of the runs were one at a time; the others ran four at once beside a "
+        f"busy loop on each of the machine's {cpu_count()} cores."
     )
     yield ""
     yield "| program | machine | runs | verdicts |"
     yield "|---|---|---:|---|"
     for (how, machine), counts in verdicts.items():
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-        yield f"| {how}: must be {PROGRAMS[how]} | {machine} | {sum(counts.values())} | {said} |"
+        yield f"| {how}, expected {PROGRAMS[how]} | {machine} | {sum(counts.values())} | {said} |"
     yield ""
     yield (
-        f"What the guard adds to the command's own time: {statistics.median(overheads):.2f} s (median of "
+        f"The guard adds to the command's own time: {statistics.median(overheads):.2f} s (median of "
         f"{len(overheads)} pairs). `maintenance/guard_soak.py` runs this again."
     )
 

@@ -39,7 +39,7 @@ _RUN = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", "ru
 @click.argument("names", nargs=-1, metavar="[SCENARIO]…")
 @click.option("--at-most", type=click.IntRange(1), metavar="N", help="No more than N runs of each kind.")
 @click.option("--only", multiple=True, metavar="LOAD", help="Only under this load of the machine.")
-@click.option("--fresh", is_flag=True, help="Forget the runs made so far, and begin another soak.")
+@click.option("--fresh", is_flag=True, help="Discard the runs made so far and start over.")
 @markdown_option
 @runs_option(RUNS / "soak")
 def soak(
@@ -54,7 +54,8 @@ def soak(
     """Run the stalled and the fixed variant of the SCENARIOs, or of all, again and again, and print what came of it.
 
     First with the CPUs, the memory and the disk kept busy and four labs at once (the loads cpu, memory, disk, "four
-    at once"), then alone (none). Interrupted, the same command goes on; runs that are not as expected are kept.
+    at once"), then alone (none). After an interruption the same command continues; runs that are
+    not as expected are kept.
 
     Exit codes: 0 all as expected (under load a run may be inconclusive), 1 a verdict contradicts, 2 a run failed or
     is INVALID, 3 a run is inconclusive.
@@ -85,7 +86,7 @@ def run_soak(
             (runs / _LOG).unlink(missing_ok=True)
         soak, ended = Soak(trials, read(runs / _LOG)), None
         if made := len(trials) - len(soak.left()):
-            said = f"{made} of {len(trials)} runs are made already (--fresh begins anew)"
+            said = f"{made} of {len(trials)} runs are made already (--fresh starts over)"
             terminal.console(stderr=True).print(said)
         try:
             with deferred():
@@ -97,7 +98,7 @@ def run_soak(
         write_whole(markdown_file, markdown(soak))
     if ended is None:
         return soak.code
-    goes_on = f"the same command{' without --fresh' * fresh} goes on from here"
+    goes_on = f"the same command{' without --fresh' * fresh} continues from here"
     if isinstance(ended, NagleLabError):
         raise NagleLabError(f"{ended}; then {goes_on}", ended.exit_code) from ended
     tell(f"interrupted: {goes_on}")

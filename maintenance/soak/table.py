@@ -29,11 +29,11 @@ _NAMES = 18  # columns of the screen: the longest name of a variant
 _WORDS = ("what", "verdicts", "slowest")
 _VERDICTS = (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE, Verdict.INVALID, "error")
 PREAMBLE = (
-    "Under a load the machine had that to do besides. *Wrong*: STALL of what does not stall, or CLEAN of what does. "
-    "*Checks failed*: checks of a run's witnesses (load tool, configuration, tcpdump's counts, the kernel's "
-    "counters) against its captures that failed: witnesses that disagree. *Lost*: packets received or dropped that "
-    "are in no capture. *Timers late*: how late the machine woke a sleeper, at most, "
-    "as the runs measured it. *Slowest stage*: of a run, where its own load is a stage, too."
+    "Each load kept the machine busy while the runs were made. *Wrong*: the verdict is STALL where nothing stalls, "
+    "or CLEAN where something does. *Checks failed*: how often a witness of a run (load tool, configuration, "
+    "tcpdump's counts, the kernel's counters) disagreed with its captures. *Lost*: packets that were received or "
+    "dropped, but are in no capture. *Timers late*: the longest delay of a timer that a run measured. *Slowest "
+    "stage*: the stage that took the most time; the load that a run puts on its server is one of the stages."
 )
 
 

@@ -281,7 +281,7 @@ def test_a_stall_on_a_connection_that_outlives_its_test(suite, options):
     ended = suite.run("--nagle", *options)
     session = ended.cases.pop("session")
     assert {case.outcome for case in ended.cases.values()} == {"passed"}
-    assert ended.cases["test_uses_it"].properties["nagle.reason"].startswith("it opened no connection")
+    assert ended.cases["test_uses_it"].properties["nagle.reason"].startswith("this test opened no connection")
     assert (ended.code, session.outcome) == (1, "failure")
     assert re.search(r"^stalls +1[0-2] in test_session.py::test_uses_it$", session.said, re.MULTILINE), session.said
     assert "late ACK" in session.said
@@ -342,13 +342,13 @@ def test_what_is_kept_where_it_is_asked_for(suite):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ('"clean"', "'clean' has no name: write expect='clean'"),
-        ('expect="fast"', "expect='fast' is none of 'clean', 'stall', 'any'"),
-        ("prt=1", "it has no argument prt, but expect, one_write, port, ports and allow"),
-        ("port=0", "0 is no port"),
-        ("ports=80", "ports=80 is no list"),
+        ('"clean"', "'clean' needs a name: write expect='clean'"),
+        ('expect="fast"', "expect='fast' is not one of 'clean', 'stall', 'any'"),
+        ("prt=1", "unknown argument prt: use expect, one_write, port, ports or allow"),
+        ("port=0", "0 is not a port"),
+        ("ports=80", "ports=80 is not a list"),
         ('allow=["here"]', "'here' is not an address and a port"),
-        ("one_write=True", 'it takes expect="clean"'),
+        ("one_write=True", 'one_write=True needs expect="clean"'),
     ],
 )
 def test_a_wrong_marker_is_refused(arguments, says):
@@ -366,7 +366,7 @@ def test_a_wrong_marker_is_a_usage_error(suite):
     )
     ended = suite.run("--nagle")
     assert (ended.code, ended.cases) == (4, {})
-    assert ended.err.startswith("ERROR: test_wrong.py::test_it: marker nagle: 0 is no port")
+    assert ended.err.startswith("ERROR: test_wrong.py::test_it: marker nagle: 0 is not a port")
 
 
 def test_a_wrong_marker_in_a_worker_fails_its_test(suite):
@@ -376,7 +376,7 @@ def test_a_wrong_marker_in_a_worker_fails_its_test(suite):
     ended = suite.run("--nagle", "-n", "1")
     assert (ended.code, ended.cases["test_b"].outcome) == (1, "passed")
     assert ended.cases["test_it"].said == "test_wrong.py::test_it: marker nagle: " + (
-        "it has no argument prt, but expect, one_write, port, ports and allow"
+        "unknown argument prt: use expect, one_write, port, ports or allow"
     )
 
 
@@ -392,7 +392,7 @@ def test_a_wrong_option_is_a_usage_error(suite, options):
 def test_a_worker_elsewhere_is_a_usage_error(suite):
     suite.write("test_one.py", "def test_it(): pass\n")
     ended = suite.run("--nagle", "--dist=load", "--tx=ssh=nowhere")
-    assert ended.code == 4 and "is not on this machine" in ended.err
+    assert ended.code == 4 and "is on another machine" in ended.err
 
 
 def test_without_the_option_nothing_happens(suite):

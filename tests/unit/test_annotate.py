@@ -75,7 +75,7 @@ def test_nothing_partial_remains_after_an_error(held, tmp_path, monkeypatch, kin
 def test_a_capture_that_changed_since_its_analysis_is_refused(held, tmp_path):
     result = analyze(held)
     held.write_bytes(pcap_bytes(talk(server_held, 7).segments))
-    with pytest.raises(NagleLabError, match="changed between"):
+    with pytest.raises(NagleLabError, match="changed while it was being annotated"):
         annotate([held], result, tmp_path / "out.pcapng")
     assert [path.name for path in tmp_path.iterdir()] == ["held.pcap"]
 
@@ -105,7 +105,7 @@ def test_a_damaged_capture_is_copied_exactly_as_far_as_it_was_analysed(tmp_path,
             result = analyze(path)
             annotate([path], result, out, force=True)
         except NagleLabError as error:
-            assert "changed between" not in str(error)
+            assert "changed while it was being annotated" not in str(error)
             continue
         again = analyze(out)
         assert again.source.packets == result.source.packets

@@ -109,9 +109,9 @@ def test_links_are_to_threads():
 def test_an_exhibit_is_asked_for_by_name_or_ecosystem():
     assert [exhibit.name for exhibit in exhibits(["pypi/hypercorn"])] == ["pypi/hypercorn"]
     assert {exhibit.ecosystem for exhibit in exhibits(["npm", "go"])} == {"npm", "go"}
-    with pytest.raises(NagleLabError, match=r"no exhibit pypi/nothing: nagle-lab museum --list names them"):
+    with pytest.raises(NagleLabError, match=r"no exhibit pypi/nothing: nagle-lab museum --list prints their names"):
         exhibits(["pypi/nothing"])
-    with pytest.raises(NagleLabError, match="no museum there"):
+    with pytest.raises(NagleLabError, match="there is no museum in it"):
         exhibits(museum=MUSEUM / "nowhere")
 
 

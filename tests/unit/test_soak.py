@@ -200,7 +200,7 @@ def test_runs_count_only_while_the_load_is_there(stand_in: Path, monkeypatch):
 
     monkeypatch.setattr(command, "pressure", pressure)
     busy = replace(of("fine"), load=LOADS[0])
-    with pytest.raises(NagleLabError, match="the stress ended with exit code 137; then the same command goes on"):
+    with pytest.raises(NagleLabError, match="the stress ended with exit code 137; then the same command continues"):
         soaked(stand_in, monkeypatch, *[busy] * 3)
     assert len(read(stand_in / "soak.jsonl")) == 1
 
@@ -256,7 +256,7 @@ def test_an_interrupted_soak_ends_its_run_and_goes_on_later(stand_in: Path, numb
     process.send_signal(number)
     shown, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
-    assert errors.splitlines()[-1] == "nagle-lab: interrupted: the same command goes on from here"
+    assert errors.splitlines()[-1] == "nagle-lab: interrupted: the same command continues from here"
     assert "1 run: 1 as expected, 0 wrong verdicts, 0 INCONCLUSIVE; 1 still to be made" in shown
     assert [e.variant for e in read(stand_in / "soak.jsonl")] == ["fine"]
     assert list(stand_in.glob("now-*")) == []

@@ -1,4 +1,4 @@
-"""nagle-lab sweep: a scenario at every size, and where it begins and ends to stall."""
+"""nagle-lab sweep: a scenario at every size, and where it starts and stops stalling."""
 
 import json
 import sys

@@ -33,9 +33,7 @@ def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = 
         with part.open("xb") as file:
             copied = copy_commented(paths, file, verdict_comment(result), comments(result))
         if (copied.packets, copied.sha256) != (result.source.packets, result.source.sha256):
-            raise NagleLabError(
-                f"{paths[0]}: changed between its analysis and its copy: copy the file, then annotate it"
-            )
+            raise NagleLabError(f"{paths[0]}: changed while it was being annotated: copy it, then annotate the copy")
         _require_free(out, paths, force)
         part.replace(out)
     finally:
@@ -50,7 +48,7 @@ def _require_free(out: Path, paths: Sequence[Path], force: bool) -> None:
     if any(path.exists() and out.exists() and path.samefile(out) for path in paths):
         raise NagleLabError(f"{out}: is the capture itself: name another file")
     if not out.is_file():
-        raise NagleLabError(f"{out}: exists and is no file: name another one")
+        raise NagleLabError(f"{out}: exists and is not a regular file: name another one")
     if not force:
         raise NagleLabError(f"{out}: exists: name another file, or use --force to overwrite")
 
@@ -88,7 +86,7 @@ def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
     held, delaying = (f"the {end.role} ({end})" for end in (stall.held_by, stall.delayed_by))
     trigger, ack, release = stall.trigger_frame, stall.ack_frame, stall.release_frame
     its_ack = f"frame {ack}" if ack else "not in this capture"
-    after = f"{stall.release_us:.1f} µs after the late ACK" if ack else "by its timestamp after the late ACK"
+    after = f"{stall.release_us:.1f} µs after the late ACK" if ack else "after the late ACK, by its TCP timestamp"
     texts = {
         trigger: f"trigger: {stall.trigger_bytes} B from {held}. Until its ACK ({its_ack}, "
         f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds what comes next (frame {release}).",

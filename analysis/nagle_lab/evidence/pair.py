@@ -36,7 +36,7 @@ class Pair:
         if len(set(self.verdicts)) == 1:
             return ""
         said = ", ".join(f"{file} is {verdict}" for file, verdict in zip(self.files, self.verdicts, strict=True))
-        return f"{said}: believe the capture nearer the end that sent what is said to be held"
+        return f"{said}: trust the capture taken nearer the end that is said to hold"
 
     def called(self, files: list[str]) -> "Pair":
         """The same, its files under other names."""

@@ -21,7 +21,7 @@ SCHEMA = "nagle-lab-compare/1"
 COUNTED, BUSY = 0.05, 0.3
 TIMES_FROM = 2.0  # ratios from here on are shown as "2.4×", smaller ones in percent
 _SAME, _ABOUT_THE_SAME = "the same", "about the same"
-_CONCLUSIVE = (Verdict.STALL, Verdict.CLEAN)  # the figures of others may not be believed
+_CONCLUSIVE = (Verdict.STALL, Verdict.CLEAN)  # only their figures are compared
 MANY = 4  # link types, MSS and ports that are listed one by one
 
 
@@ -114,7 +114,7 @@ class Comparison:
 def compare(sources: Sequence[Run | Result]) -> Comparison:
     """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two."""
     if len(sources) < 2:
-        raise NagleLabError("compare takes two or more: run folders or capture files")
+        raise NagleLabError("compare needs two or more run folders or capture files")
     return comparison([subject_of_run(s) if isinstance(s, Run) else subject_of_capture(s) for s in sources])
 
 

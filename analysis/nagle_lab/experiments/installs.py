@@ -174,7 +174,7 @@ def _run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | Non
             check=False,
         )
     except FileNotFoundError:
-        raise NagleLabError(f"{command[0]} is not here: install it first") from None
+        raise NagleLabError(f"{command[0]} is not installed: install it first") from None
     except subprocess.TimeoutExpired:
         raise NagleLabError(f"{command[0]} took longer than {LIMIT_S:g} s") from None
     if done.returncode:

@@ -104,7 +104,9 @@ class Shown:
 def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
     """Those of the names ("pypi/hypercorn", or "pypi" for all of it), or all. Raises NagleLabError."""
     if not museum.is_dir():
-        raise NagleLabError(f"{museum}: no museum there: it is in the repository, and not in the installed package")
+        raise NagleLabError(
+            f"{museum}: there is no museum in it: run this in a checkout, for the installed package has none"
+        )
     files = sorted(
         museum.glob("*/*/exhibit.toml"), key=lambda file: (ECOSYSTEMS.index(file.parts[-3]), file.parts[-2])
     )
@@ -113,7 +115,7 @@ def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
         return every
     known = {exhibit.name for exhibit in every} | set(ECOSYSTEMS)
     if unknown := [name for name in names if name not in known]:
-        raise NagleLabError(f"no exhibit {unknown[0]}: nagle-lab museum --list names them")
+        raise NagleLabError(f"there is no exhibit {unknown[0]}: nagle-lab museum --list prints their names")
     return [exhibit for exhibit in every if exhibit.name in names or exhibit.ecosystem in names]
 
 

@@ -91,11 +91,11 @@ def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
     ends = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", span)
     low, high = map(int, ends.groups()) if ends else (0, 0)
     if not 0 < low < high:
-        raise NagleLabError(f"{text}: not NAME=LO..HI with 0 < LO < HI, as in size=64..16384")
+        raise NagleLabError(f"{text}: write the sizes as NAME=LO..HI with 0 < LO < HI, such as size=64..16384")
     parameter = own.parameter if name.lower() == "size" else name.upper()
     if parameter not in (ints := scenario.int_parameters()):
         raise NagleLabError(
-            f"{name} is no whole number to sweep in {scenario.name}: size, or one of {', '.join(ints)}"
+            f"{name} is not a whole-number parameter of {scenario.name}: use size, or one of {', '.join(ints)}"
         )
     return parameter, low, high
 
@@ -184,13 +184,12 @@ def explanation(edge: Edge, parameter: str) -> list[str]:
     if clean is None or stalled.held_bytes is None or stalled.unacknowledged_bytes is None:
         return lines
     waiting, before = (_named(n, held, role, parameter) for n in (stalled.held_bytes, stalled.unacknowledged_bytes))
-    lines.append(f"At {at} the {waiting} wait behind {before} not yet acknowledged.")
+    lines.append(f"At {at}, {waiting} is held behind {before} not yet acknowledged.")
     if held is edge.above:
         few, more = len(clean.usual), len(stalled.usual)
         if more > few:
-            lines.append(
-                f"What leaves as {few} segment{'s' * (few > 1)} up to {edge.below.size} leaves as {more} then."
-            )
+            few_segments = f"{few} segment{'s' * (few > 1)}"
+            lines.append(f"Up to {edge.below.size} it leaves as {few_segments}, from {edge.above.size} on as {more}.")
     elif stalled.held_bytes < stalled.mss <= max(clean.usual[1:], default=0):
         full = f"MSS {stalled.mss}" + (f", MTU {stalled.mtu}" if stalled.mtu else "")
         lines.append(f"From {edge.above.size} on a full segment follows ({full}): Nagle's algorithm never holds one.")

@@ -17,7 +17,7 @@ class Outcome:
     """What came of one run.
 
     ``verdict`` is None where there is no run to judge; ``reason`` says in one line why it is not as expected, and is
-    empty where it is. Only a run that is STALL or CLEAN has ``figures``: those of others may not be believed.
+    empty where it is. Only a run that is STALL or CLEAN has ``figures``: others prove nothing.
     """
 
     code: Exit

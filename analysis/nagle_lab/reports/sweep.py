@@ -1,4 +1,4 @@
-"""A sweep on the screen: a table for each series, and where it begins and ends to stall."""
+"""A sweep on the screen: a table for each series, and where it starts and stops stalling."""
 
 from collections.abc import Iterator, Sequence
 
@@ -58,5 +58,5 @@ def edges_in_words(parameter: str, series: Series) -> Iterator[tuple[str, list[s
 
 def _headline(parameter: str, edge: Edge) -> str:
     if edge.below.verdict is Verdict.CLEAN:
-        return f"begins to stall at {parameter}={edge.above.size} (last clean: {edge.below.size})"
-    return f"ends to stall at {parameter}={edge.above.size}, the first clean size (last stalled: {edge.below.size})"
+        return f"starts to stall at {parameter}={edge.above.size} (last clean: {edge.below.size})"
+    return f"stops stalling at {parameter}={edge.above.size}, the first clean size (last stalled: {edge.below.size})"

@@ -35,12 +35,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run each test that stalls once more, under strace, and name its two writes",
     )
-    group.addoption("--nagle-keep", metavar="DIR", help="keep every test's capture in DIR; else those of failures")
     group.addoption(
-        "--nagle-port", metavar="PORT", type=int, action="append", default=[], help="judge this server port only"
+        "--nagle-keep", metavar="DIR", help="keep every test's capture in DIR (default: only those of failures)"
     )
     group.addoption(
-        "--nagle-allow", metavar="ADDRESS:PORT", action="append", default=[], help="a server that may stall; or :PORT"
+        "--nagle-port",
+        metavar="PORT",
+        type=int,
+        action="append",
+        default=[],
+        help="judge only connections to this port",
+    )
+    group.addoption(
+        "--nagle-allow",
+        metavar="ADDRESS:PORT",
+        action="append",
+        default=[],
+        help="ignore this server; :PORT means any address",
     )
 
 
@@ -93,7 +104,7 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
     """What passed so far in this test, judged: ``nagle.result()``. Without --nagle the test is skipped."""
     judge = request.config.stash.get(JUDGE, None)
     if judge is None:
-        pytest.skip("its fixture nagle needs pytest --nagle")
+        pytest.skip("the fixture nagle needs pytest --nagle")
     return judge.so_far()
 
 

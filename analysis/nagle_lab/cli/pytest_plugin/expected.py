@@ -40,7 +40,7 @@ class Expected:
         return ""
 
 
-_THAT_IS_MEANT = " (if that is what is meant to protect it, say so: one_write=True)"
+_THAT_IS_MEANT = " (if single writes are the protection, add one_write=True to the marker)"
 
 
 def options_of(config: pytest.Config) -> Selection:
@@ -59,10 +59,10 @@ def expected_of(item: pytest.Item, options: Selection) -> Expected:
     try:
         for marker in reversed(markers):
             if marker.args:
-                raise ValueError(f"{marker.args[0]!r} has no name: write expect={marker.args[0]!r}")
+                raise ValueError(f"{marker.args[0]!r} needs a name: write expect={marker.args[0]!r}")
             said |= _read(marker.kwargs)
         if said.get("one_write") and said.get("expect") != CLEAN:
-            raise ValueError('one_write=True says how a test is clean: it takes expect="clean"')
+            raise ValueError('one_write=True needs expect="clean" beside it')
     except ValueError as error:
         raise pytest.UsageError(f"{item.nodeid}: marker nagle: {error}") from None
     selection = Selection(said.get("ports") or options.ports, options.allowed | said.get("allow", frozenset()))
@@ -75,31 +75,31 @@ def _read(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in arguments.items():
         if name == "expect":
             if value not in (CLEAN, STALL, ANY):
-                raise ValueError(f"expect={value!r} is none of {CLEAN!r}, {STALL!r}, {ANY!r}")
+                raise ValueError(f"expect={value!r} is not one of {CLEAN!r}, {STALL!r}, {ANY!r}")
             said[name] = value
         elif name == "one_write":
             if not isinstance(value, bool):
-                raise ValueError(f"one_write={value!r} is neither True nor False")
+                raise ValueError(f"one_write={value!r} is not True or False")
             said[name] = value
         elif name in ("port", "ports"):
             said["ports"] = _ports([value] if name == "port" else value) | said.get("ports", frozenset())
         elif name == "allow":
             said[name] = _allowed([value] if isinstance(value, str) else value)
         else:
-            raise ValueError(f"it has no argument {name}, but expect, one_write, port, ports and allow")
+            raise ValueError(f"unknown argument {name}: use expect, one_write, port, ports or allow")
     return said
 
 
 def _ports(values: object) -> frozenset[int]:
     if not isinstance(values, list | tuple | set | frozenset):
-        raise ValueError(f"ports={values!r} is no list")
+        raise ValueError(f"ports={values!r} is not a list")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
-            raise ValueError(f"{value!r} is no port: it is a number from 1 to 65535")
+            raise ValueError(f"{value!r} is not a port: use a number from 1 to 65535")
     return frozenset(values)
 
 
 def _allowed(values: object) -> frozenset[tuple[str, int]]:
     if not isinstance(values, list | tuple | set | frozenset):
-        raise ValueError(f"allow={values!r} is no list")
+        raise ValueError(f"allow={values!r} is not a list")
     return frozenset(allowed_end(value if isinstance(value, str) else repr(value)) for value in values)

@@ -211,7 +211,7 @@ class Judge:
             self._recording.write(begin, end, capture)
             return _judged(capture, loss, selection)
         except Exception as error:  # a test may have put anything of its own in the place of what this takes
-            return Judged(Verdict.INVALID, f"what was recorded cannot be judged: {type(error).__name__}: {error}")
+            return Judged(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
         """What is to be said of a test that fails by this; of one that has ``failed``, as a section of its report."""
@@ -278,14 +278,14 @@ class Judge:
             of_these = judge(capture, "", _These(ends=ends), sha256=False)
             capture = _moved(capture, self._kept, self._session_name())
         except (NagleLabError, OSError) as error:
-            return f"INVALID: what was recorded of the session cannot be judged: {error}", None
+            return f"INVALID: the session's recording cannot be judged: {error}", None
         from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
 
         tests = Counter(f"in {test}" if test else "between tests" for test, _ in found)
         where = [f"{stalls} {test}" for test, stalls in tests.most_common(_MOST_NAMED)]
         more = [f"and in {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
         said = (
-            f"STALL on connections that outlived the test that opened them, or that one test alone did not prove: "
+            f"STALL on connections that outlived the test that opened them, or too rare in any one test to prove: "
             f"{of_these.reason}"
         )
         return shown_test(said, of_these, capture, about=[("stalls", ", ".join([*where, *more]))]), capture
@@ -323,7 +323,7 @@ def _judged(capture: Path, loss: str, selection: Selection) -> Judged:
     missing = what_is_missing(result, selection.of(result))
     reason = result.reason
     if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
-        reason = "it opened no connection that is to be judged; those that others opened are judged with the session"
+        reason = "this test opened no connection to judge; connections opened before it are judged with the session"
     return Judged(result.verdict, reason, capture, result, missing)
 
 

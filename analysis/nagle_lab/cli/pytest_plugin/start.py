@@ -23,7 +23,9 @@ def start_again() -> NoReturn:
         tell(f"--nagle: {error}")
         code = error.exit_code
     except OSError as error:  # a folder that was removed, or closed to us, meanwhile
-        tell(f"--nagle: {error.filename or base}: {error.strerror}: check that folder, and the room on the disk")
+        tell(
+            f"--nagle: {error.filename or base}: {error.strerror}: check that the folder exists and the disk has room"
+        )
         code = Exit.UNUSABLE
     finally:
         forget(base)
@@ -54,7 +56,7 @@ def _run(base: Path) -> int:
 def require_linux() -> None:
     """Raises NagleLabError elsewhere."""
     if sys.platform != "linux":
-        raise NagleLabError("network namespaces are Linux's: leave --nagle away here", Exit.UNUSABLE)
+        raise NagleLabError("network namespaces exist on Linux only: leave out --nagle here", Exit.UNUSABLE)
 
 
 def forget(base: Path) -> None:

@@ -68,7 +68,7 @@ class Summary:
         """One section."""
         terminalreporter.section("nagle")
         if not self.sessions:
-            terminalreporter.line("the workers were stopped before they told what they recorded")
+            terminalreporter.line("the workers stopped before they reported what they recorded")
             return
         ways = ", ".join(sorted({one.way for one in self.sessions}))
         segments, dropped = (sum(getattr(one, name) for one in self.sessions) for name in ("segments", "dropped"))

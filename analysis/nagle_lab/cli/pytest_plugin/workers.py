@@ -48,7 +48,7 @@ class Workers:
         """Where execnet would start an interpreter, it starts one that starts that in a namespace."""
         for spec in specs:
             if not spec.popen:
-                raise pytest.UsageError(f"--nagle: the worker {spec} is not on this machine: leave --nagle away")
+                raise pytest.UsageError(f"--nagle: the worker {spec} is on another machine: leave out --nagle")
             interpreter = shlex.split(spec.python) if spec.python else [sys.executable]
             spec.python = shlex.join([*self._stand_in, *interpreter])
 
