@@ -210,3 +210,17 @@ def test_what_is_not_the_same_traffic_is_refused(run, captures):
     code, out, err = run("analyze", "--same-traffic", *captures)
     assert (code, out) == (Exit.UNUSABLE, "")
     assert err.count("\n") == 1
+
+
+def test_an_empty_pipe_points_to_the_command_before_it(run, monkeypatch, tmp_path):
+    (tmp_path / "nothing").touch()
+    with (tmp_path / "nothing").open("rb") as nothing:
+        saved = os.dup(0)
+        try:
+            os.dup2(nothing.fileno(), 0)
+            code, _, err = run("analyze", "-")
+        finally:
+            os.dup2(saved, 0)
+            os.close(saved)
+    assert code == Exit.UNUSABLE
+    assert "the command before the pipe wrote nothing" in err

@@ -11,7 +11,7 @@ from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, De
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, RecordTaker, StoppedError, Trouble, TroubleKind
-from nagle_lab.capture.stored import Checksum, Stored, check_readable
+from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
@@ -246,6 +246,8 @@ class _File:
         if self._decompressed and self._decompressed.problem and window.end < pcap.FILE_HEADER:
             raise NagleLabError(f"{self.name}: its compressed data {self._decompressed.problem}, before any packet")
         if not window.end:
+            if self.name == STDIN_NAME:
+                raise NagleLabError(f"{self.name}: empty: the command before the pipe wrote nothing, see its output")
             raise NagleLabError(f"{self.name}: empty: nothing was recorded, record it again")
 
     def _explain(self, stopped: StoppedError | None, packets: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from nagle_lab.errors import NagleLabError
 
-STDIN = "-"
+STDIN, STDIN_NAME = "-", "standard input"
 
 
 class Checksum:
@@ -109,4 +109,4 @@ def _open(path: str) -> io.FileIO:
 
 
 def _name(path: str) -> str:
-    return "standard input" if path == STDIN else path
+    return STDIN_NAME if path == STDIN else path

@@ -71,9 +71,9 @@ def command(
             _forget(folder, keep)
             tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
-        if command_line and trace and run.writes is None:
+        if command_line and trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
-        if both_sides and run.both_sides is None:
+        if both_sides and run.both_sides is None and run.writes is None:
             tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 

@@ -40,6 +40,17 @@ HAPROXY = Setting("HAProxy", "on by default; option http-no-delay for interactiv
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
 """What is named where nothing tells which software it is."""
 
+_SUFFIXES = {
+    ".py": PYTHON, ".js": NODE, ".cjs": NODE, ".mjs": NODE, ".ts": NODE, ".go": GO, ".rs": RUST, ".java": JAVA,
+    ".rb": RUBY, ".php": PHP,
+}  # fmt: skip
+
+
+def setting_by_file(name: str) -> Setting | None:
+    """The setting in the language of a source file; None of an unknown one."""
+    return _SUFFIXES.get(Path(name).suffix)
+
+
 _PYTHON = (
     "python|uvicorn|hypercorn|gunicorn|werkzeug|wsgi|aiohttp|waitress|gevent|tornado|cherrypy|cheroot|daphne|twisted"
 )

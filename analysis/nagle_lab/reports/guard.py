@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from rich.console import Console
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.evidence.software import Setting
+from nagle_lab.evidence.software import Setting, setting_by_file
 from nagle_lab.experiments.guarded import Protection, Run
 from nagle_lab.guard.job import Outcome
 from nagle_lab.reports.next_steps import commands, ends, setting_of
@@ -115,7 +116,12 @@ def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> lis
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
     if not run.result.stalls:
         return []
-    return [setting_of(software)] if command else commands(run.result, software)
+    if not command:
+        return commands(run.result, software)
+    place = run.writes.groups[0].held.program if run.writes and run.writes.groups else None
+    if place and (setting := setting_by_file(place.file)):
+        return [setting_of(setting, f"the language of {Path(place.file).name}")]
+    return [setting_of(software)]
 
 
 def title(run: Run, command: Sequence[str]) -> str:

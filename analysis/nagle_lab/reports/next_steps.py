@@ -121,10 +121,10 @@ def commands(result: Result, software: Setting | None) -> list[tuple[str, list[s
     ]
 
 
-def setting_of(software: Setting | None) -> tuple[str, list[str]]:
-    """How TCP_NODELAY is set in the software that was seen, or else in some."""
+def setting_of(software: Setting | None, known_by: str = "which the capture shows there") -> tuple[str, list[str]]:
+    """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
     if software:
-        return f"TCP_NODELAY in {software.software}, which the capture shows there", [software.setting]
+        return f"TCP_NODELAY in {software.software}, {known_by}", [software.setting]
     width = max(len(each.software) for each in COMMON)
     return (
         "The capture does not show which software that is. TCP_NODELAY in some",
