@@ -81,7 +81,9 @@ def test_a_stall_comes_with_the_setting_to_paste_and_the_next_step(tmp_path):
 
 def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path):
     err = guard(tmp_path, command=server("nodelay")).err
-    assert "between       client 127.0.0.1:" in err and "\nnext " not in err
+    assert "between       client 127.0.0.1:" in err
+    assert "\nnext          run it once with --both-sides" in err
+    assert "\nnext " not in guard(tmp_path, "--both-sides", command=server("nodelay")).err
 
 
 def test_a_command_that_fails_says_so_before_what_is_missing(tmp_path):

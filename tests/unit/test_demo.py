@@ -311,6 +311,13 @@ def test_without_docker_it_says_how_to_go_on(run, monkeypatch, tmp_path):
     assert "--without-lab" in err
 
 
+def test_idle_gaps_have_the_names_that_every_screen_has(run):
+    _, out, _ = run("demo", "--scenario", "mysteries", "--answers", "good", "--without-lab")
+    words = " ".join(out.split())
+    assert "40 × server processing (40 ms each)" in words and "think (" not in words
+    assert "Nagle's algorithm waiting for a delayed ACK (43 ms each)" in words
+
+
 def test_the_outline_has_every_question_and_its_answer(run):
     code, out, _ = run("demo", "--outline")
     assert code == 0

@@ -67,11 +67,28 @@ def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, 
     assert quick[1][0].startswith(f"ip route add {route} $(ip route get {route} | ")
 
 
-@pytest.mark.parametrize("story", [nodelay, pauses_a_little_longer_than_the_timer])
-def test_without_a_stall_there_is_nothing_to_paste(tmp_path, story):
+def test_without_a_stall_and_without_idle_gaps_there_is_nothing_to_paste(tmp_path):
     path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(story).segments))
+    path.write_bytes(pcap_bytes(talk(nodelay).segments))
     assert commands(analyze(path), None) == []
+
+
+def test_the_program_that_pauses_is_at_the_end_that_is_not_late(tmp_path):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(pauses_a_little_longer_than_the_timer).segments))
+    result = analyze(path)
+    assert result.summary.delayed_acks_by["client"] and not result.summary.delayed_acks_by["server"]
+    assert commands(result, None) == [
+        ("Which program pauses between its writes? On 10.0.0.2, as root", ["ss -tlnp 'sport = :80'"])
+    ]
+
+
+def test_an_inconclusive_capture_gets_no_step_that_takes_sides(run):
+    """What was not decided must not be called the server's processing, or harmless."""
+    folder = CAPTURES / "families" / "wait-drained-rtt-10"
+    _, out, _ = run("analyze", folder / "server.pcap.gz")
+    assert "INCONCLUSIVE" in out and "\nidle gaps" in out
+    assert "\nnext " not in out and "ss -t" not in out and "like a program" not in out
 
 
 def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):
@@ -84,7 +101,7 @@ def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):
 
 def test_a_clean_capture_of_several_connections_names_the_busiest_and_its_software(run):
     _, out, _ = run("analyze", CAPTURES / "reference" / "nginx-static-nodelay-on" / "server.pcap")
-    assert "server 172.27.0.2:8080, nginx, in 26 of the exchanges; the busiest" in " ".join(out.split())
+    assert "server 172.27.0.2:8080, nginx: the busiest connection, 26 of 100 exchanges" in " ".join(out.split())
 
 
 def test_without_idle_gaps_nothing_is_next_where_nobody_said_it_is_slow(tmp_path):

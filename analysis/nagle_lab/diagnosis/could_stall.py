@@ -76,7 +76,8 @@ _SENTENCES = {
     Missing.TRAFFIC: "no TCP segment passed: what was recorded (of a command, its loopback) had no TCP connection",
     Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
     Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
-    "the first one never stalls, for Linux acknowledges it at once; keep a connection open and ask again",
+    "the first one never stalls, for Linux acknowledges it at once; keep one open in the test, and send "
+    f"{ENOUGH_EXCHANGES} requests on it",
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
     Missing.SECOND_WRITE: "nothing in it could have stalled: in {n} exchanges all replies and requests fit one "
     "write, so Nagle's algorithm had nothing to hold",

@@ -108,8 +108,17 @@ def show_guarded(
         run.result, ladder, to, title=title(run, command), about=about, to_paste=_to_paste(run, command, software),
         slow=False, writes=run.writes,
     )  # fmt: skip
-    if not run.writes and run.result.stalls and command:
-        to.print(facts([("next", "run it again with --trace: it names the two lines of code behind each stall")]))
+    if command and not run.writes and (step := _next(run)):
+        to.print(facts([("next", step)]))
+
+
+def _next(run: Run) -> str:
+    """Which further run says more."""
+    if run.result.stalls:
+        return "run it again with --trace: it names the two lines of code behind each stall"
+    if run.result.verdict is Verdict.CLEAN and not run.both_sides:
+        return "run it once with --both-sides: it says whether TCP_NODELAY is what protects this"
+    return ""
 
 
 def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from nagle_lab.diagnosis.busiest import busiest
 from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.result import Connection, Endpoint, NamedEnd, Result, Silence
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.evidence.software import COMMON, Setting
 
 CAUSES = {
@@ -58,32 +59,32 @@ def ends(
         return []
     named = f", {software.software}" if software else ""
     between = f"client {connection.client} and server {connection.server}{named}"
-    if result.summary.connections == 1:
-        return [("between", between)]
-    return [("between", f"{between}, in {connection.exchanges} of the exchanges; the busiest connection")]
+    if result.summary.connections > 1:
+        between += f": the busiest connection, {connection.exchanges} of {result.summary.exchanges} exchanges"
+    return [("between", between)]
 
 
 def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
     """Rows that say where the time went, by cause, the longest in all first, and what to do where it is no stall.
 
-    ``slow``: whether somebody looks because it is slow; a test under guard is not: without idle gaps nothing is next.
+    ``slow``: whether somebody looks because it is slow; of a test under guard, pauses are nobody's trouble.
     """
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, of which all else tells
     rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
-    if not result.stalls:
-        rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes], slow)]
+    if result.verdict is Verdict.CLEAN and slow:
+        rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
     return rows
 
 
-def _next(result: Result, causes: list[Cause], slow: bool) -> Iterator[str]:
+def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     """What to do about the first cause that something can be done about."""
     if _MANY * result.summary.round_trips.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
         yield f"{CAUSES[first]}: {_STEPS[first]}"
-    elif result.summary.exchanges and slow:
+    elif result.summary.exchanges:
         yield "there is no idle gap of 20 ms or more: if it is slow all the same, the wait is on another connection"
 
 
@@ -135,16 +136,24 @@ def setting_of(software: Setting | None, known_by: str = "which the capture show
 def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     """For what a program causes: which one it is, and what that waits for itself."""
     first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
-    if connection is None or _MANY * result.summary.round_trips.count > result.summary.exchanges:
+    if (
+        result.verdict is not Verdict.CLEAN
+        or connection is None
+        or _MANY * result.summary.round_trips.count > result.summary.exchanges
+    ):
         return []
     server, client = connection.server, connection.client
     if first is Cause.SERVER_THINK:
         return [
             (f"Which program replies late? {_there(server)}", [_find(server, client)]),
-            ("What it waits for itself, its other connections included: there, as root", [_CAPTURE_ALL]),
+            ("What does it wait for? Record all its connections while it is slow: there, as root", [_CAPTURE_ALL]),
         ]
     if first is Cause.CLIENT_THINK:
-        return [(f"Which program pauses? {_there(client)}", [f"ss -tnp dst {server}"])]
+        return [(f"Which program pauses? {_there(client)}", [_find(client, server)])]
+    late = [role for role, count in result.summary.delayed_acks_by.items() if count]
+    if first is Cause.DELAYED_ACK and len(late) == 1:  # the other end is the one that pauses
+        pausing, waiting = (server, client) if late == ["client"] else (client, server)
+        return [(f"Which program pauses between its writes? {_there(pausing)}", [_find(pausing, waiting)])]
     return []
 
 
@@ -153,7 +162,8 @@ _CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp
 
 def _there(end: NamedEnd | Endpoint) -> str:
     """Where to look for a program, and when: a server listens on, but a client's connections may be closed soon."""
-    return f"On {end.ip}, as root" + (", while it runs" if end.role == "client" else "")
+    where = "On the captured host" if ipaddress.ip_address(end.ip).is_loopback else f"On {end.ip}"
+    return f"{where}, as root" + (", while it runs" if end.role == "client" else "")
 
 
 def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:

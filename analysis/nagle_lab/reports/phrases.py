@@ -1,6 +1,6 @@
 """What a result says, in words that the screen, Markdown and HTML share."""
 
-from nagle_lab.diagnosis.judged import Ground
+from nagle_lab.diagnosis.judged import Ground, Obstacle
 from nagle_lab.diagnosis.result import Result, Summary
 
 GROUNDS = {
@@ -29,7 +29,7 @@ def findings(result: Result) -> list[tuple[str, str]]:
     rows = [
         ("hold", _hold(result.summary)),
         ("round trips", _round_trips(result.summary)),
-        ("relayed", _relays(result.summary)),
+        ("relayed", _relays(result)),
         ("cannot tell", _unresolved(result)),
     ]
     return [(name, sentence) for name, sentence in rows if sentence]
@@ -40,7 +40,8 @@ def _hold(s: Summary) -> str:
     hold, wait = s.hold_ms, s.wait_ms
     if not hold or not wait or hold.high >= wait.p50 - 0.05:
         return ""
-    return f"{hold.low:.1f} to {hold.high:.1f} ms of the median wait; before that, the program paused"
+    span = f"{hold.low:.1f} to {hold.high:.1f}" if hold.high - hold.low >= 0.1 else f"{hold.high:.1f}"
+    return f"{span} ms of the median wait; before that, the program paused"
 
 
 def _round_trips(s: Summary) -> str:
@@ -55,20 +56,34 @@ def _round_trips(s: Summary) -> str:
     )
 
 
-def _relays(s: Summary) -> str:
+def _relays(result: Result) -> str:
     """Which connection to look at instead."""
-    if not s.relays:
+    relays = result.summary.relays
+    if not relays:
         return ""
+    source = result.connections[relays[0].source]
     return (
-        f"{sum(relay.times for relay in s.relays)} times what followed a late ACK only passed on the data of "
-        f"another connection: look at that, connection {s.relays[0].source}"
+        f"{sum(relay.times for relay in relays)} times what followed a late ACK only passed on the data of another "
+        f"connection: look at that, connection {source.id}, {source.client} to {source.server}"
     )
+
+
+OBSTACLES = {
+    Obstacle.LIKE_A_PROGRAM: "a program's own pause, or a hold on a busy machine",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "the same ends wait for no ACK on other connections",
+    Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
+    Obstacle.PATH_VARIES: "the path's delay varies as much",
+    Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
+    Obstacle.COINCIDENCE: "it may be chance",
+    Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
+    Obstacle.ACK_ON_DATA: "the ACK came with data: an answer, or a release",
+}
+"""Why it cannot be told whether an ACK released what followed it, in few words."""
 
 
 def _unresolved(result: Result) -> str:
     """What is left open."""
-    unresolved = result.quality.unresolved
-    return ", ".join(f"{count} × {obstacle.replace('_', ' ')}" for obstacle, count in unresolved.items())
+    return "; ".join(f"{count} × {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items())
 
 
 _MOST_PROCESSES = 5

@@ -16,6 +16,7 @@ from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.reports import numbers
 from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.next_steps import CAUSES
 from nagle_lab.reports.terminal import STYLE, shown_path
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
@@ -192,7 +193,7 @@ def diagnosis(part: Mystery, result: Result) -> list[Block]:
     """What the analysis of a mystery says."""
     file = Path(*part.capture.parts[-3:])
     causes = ", ".join(
-        f"{silence.count} × {cause.replace('_', ' ')} ({silence.total_ms / silence.count:.0f} ms each)"
+        f"{silence.count} × {CAUSES[cause]} ({silence.total_ms / silence.count:.0f} ms each)"
         for cause, silence in sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
     )
     return [
