@@ -1,5 +1,6 @@
 """The table: what the two programs of every recorded case do, and what is therefore true of its captures."""
 
+import random
 from dataclasses import dataclass
 
 MSS = 1448  # payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its timestamps
@@ -87,7 +88,24 @@ class Ticks:
     total: int
 
 
-Step = Write | Read | Pause | Cork | NoDelay | Poll | Timeout | Drained | Credit | Upstream | Ticks
+@dataclass(frozen=True)
+class Chat:
+    """Full duplex: so many messages of random sizes, bytes, at random times, ms, while all that comes is read.
+
+    The peer sends as many, of sizes in the same range.
+    """
+
+    count: int
+    apart: tuple[float, float]
+    sizes: tuple[int, int]
+
+    def messages(self, name: str, end: str) -> list[tuple[float, int]]:
+        """How long before each message, ms, and its size: the same ones every time."""
+        chance = random.Random(f"{name} {end}")
+        return [(chance.uniform(*self.apart), chance.randint(*self.sizes)) for _ in range(self.count)]
+
+
+Step = Write | Read | Pause | Cork | NoDelay | Poll | Timeout | Drained | Credit | Upstream | Ticks | Chat
 Steps = tuple[Step, ...]
 
 
@@ -145,6 +163,7 @@ class Case:
     credit: str = ""  # "udp" or "tcp": the other way
     limited: bool = False  # it is the window that keeps data back, and not Nagle's algorithm
     acks_at_once: bool = False  # no end ever delays an ACK
+    counted: bool = True  # False: how many are held is not to be told to a few percent; the verdict is
     by_log: bool = False  # a race with the timer: whether it is a stall is what the log of this recording says
     unsure: tuple[str, ...] = ()  # positions where nobody could honestly say more than INCONCLUSIVE
     held_in_view: str | None = None  # held on the connection to the origin, by its "client" or its "server"

@@ -14,6 +14,7 @@ from cases import (
     MSS,
     REQUEST,
     Case,
+    Chat,
     Cork,
     Credit,
     Drained,
@@ -217,6 +218,10 @@ COMPLICATED = (
 TICKS = 30
 CLIENT_TICKS: Steps = (Write(1), Ticks(TICKS, 33, (40, 44), TICKS * 50))
 SERVER_TICKS: Steps = (Read(1), Pause(4, 30), Ticks(TICKS, 33, (50,), TICKS * 84))
+GAME = ((Ticks(100, 25, (40,), 100 * 50),), (Ticks(100, 33, (50,), 100 * 40),))
+CHAT: Steps = (Chat(100, (5, 60), (10, 300)),)
+SLOW_CHAT: Steps = (Chat(25, (60, 250), (10, 300)),)
+PUSHES = ((Write(REQUEST), Read(HEADER + 100), Pause(5, 30)), (Read(REQUEST), Write(HEADER), Pause(60), Write(100)))
 DUPLEX = (
     Case("duplex-ticks", "Both ends tick every 33 ms; the client's second write waits for the ACK in the next tick.",
          CLIENT_TICKS, SERVER_TICKS, held_by="client", exchanges=5, nodelay_at=("server",)),
@@ -226,6 +231,18 @@ DUPLEX = (
          CLIENT_TICKS, SERVER_TICKS, exchanges=5, nodelay=True),
     Case("duplex-ticks-nodelay-rtt-10", "The same with TCP_NODELAY on a path of 10 ms.",
          CLIENT_TICKS, SERVER_TICKS, exchanges=5, nodelay=True, rtt_ms=10),
+    *(Case(f"duplex-one{at}", "The ends tick every 25 and 33 ms and write once each time, Nagle on at both.",
+           *GAME, held_by="both", exchanges=4, rtt_ms=rtt, counted=False)
+      for at, rtt in (("", None), ("-rtt-10", 10))),
+    *(Case(f"duplex-chat{at}", "Messages of 10 to 300 B every 5 to 60 ms both ways, Nagle on at both ends.",
+           CHAT, CHAT, held_by="both", exchanges=4, rtt_ms=rtt, counted=False)
+      for at, rtt in (("", None), ("-rtt-10", 10))),
+    *(Case(f"duplex-chat-nodelay{at}", "The same messages with TCP_NODELAY at both ends.",
+           CHAT, CHAT, nodelay=True, exchanges=4, rtt_ms=rtt) for at, rtt in (("", None), ("-rtt-10", 10))),
+    Case("duplex-slow-chat", "Messages every 60 to 250 ms both ways, Nagle on: all is acknowledged by then.",
+         SLOW_CHAT, SLOW_CHAT, exchanges=4),
+    Case("duplex-pushes-rtt-10", "An answer, and 60 ms later more without a question; the client thinks up to 30 ms.",
+         *PUSHES, rtt_ms=10),
 )  # fmt: skip
 
 RISING = Path(later_rtt_ms=20)

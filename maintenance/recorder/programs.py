@@ -31,6 +31,7 @@ from cases import (
     CREDIT_PORT,
     ORIGIN_PORT,
     Case,
+    Chat,
     Cork,
     Credit,
     Drained,
@@ -50,6 +51,7 @@ SO_TIMESTAMPING, SCM_TIMESTAMPING, MSG_ERRQUEUE = 37, 37, 0x2000
 SOFTWARE, OPT_ID, TX_SCHED, TX_ACK, OPT_TSONLY = 1 << 4, 1 << 7, 1 << 8, 1 << 9, 1 << 11  # linux/net_tstamp.h
 SCHED, ACKED, AGAIN = 1, 2, -1  # SCM_TSTAMP_* (linux/errqueue.h), and our own
 PR_SET_TIMERSLACK = 29
+PEERS = {"client": "server", "server": "client"}
 RECVERR = ((socket.IPPROTO_IP, 11), (socket.IPPROTO_IPV6, 25))
 SIOCOUTQ, TCP_MD5SIG = 0x5411, 14
 
@@ -109,6 +111,8 @@ class Stream:
                     self._upstream._do(inner)
                 case Ticks():
                     self._tick(step)
+                case Chat():
+                    self._chat(step)
                 case _:
                     self._wait(step)
 
@@ -169,6 +173,23 @@ class Stream:
                 left -= len(self._sock.recv(left, socket.MSG_DONTWAIT)) if left else 0
             for size in ticks.sizes:
                 self._write(size)
+            self._collect_times()
+        self._read(left)
+
+    def _chat(self, chat: Chat) -> None:
+        """Write each message at its time, and read what comes as soon as it comes."""
+        own, other = (chat.messages(self._case.name, end) for end in (self._end, PEERS[self._end]))
+        left, due = sum(size for _, size in other), time.monotonic()
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        for pause, size in own:
+            due += pause / 1000
+            while left and (wait := due - time.monotonic()) > 0:
+                if any(what & select.POLLIN for _, what in poll.poll(wait * 1000)):
+                    left -= len(self._sock.recv(left))
+                self._collect_times()  # of the writes: poll() returns at once while there are any
+            time.sleep(max(0, due - time.monotonic()))
+            self._write(size)
             self._collect_times()
         self._read(left)
 

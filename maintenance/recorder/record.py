@@ -294,6 +294,7 @@ def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, o
         "rtt_ms": case.rtt_ms,
         "longest_path_ms": case.longest_path_ms,
         "acks_at_once": case.acks_at_once,
+        **({} if case.counted else {"counted": False}),
         "captures": own,
     }
 
@@ -320,11 +321,12 @@ def truth_at(case: Case, position: str, found: dict[str, list[float]]) -> dict[s
     stalls = {end: sum(hold >= HELD_MS for hold in holds) for end, holds in found.items()}
     declared = case.held_in_view if position == "both" else case.held_by
     for end, count in stalls.items():
-        if case.by_log and end == declared:
+        is_declared = declared in (end, "both")
+        if case.by_log and is_declared:
             continue
-        if count < STALLS if end == declared else count:
+        if count < STALLS if is_declared else count:
             raise ContradictionError(f"{position}: {count} segments held by the {end}, declared: by {declared}")
-    count = stalls[declared] if declared else 0
+    count = sum(count for end, count in stalls.items() if declared in (end, "both"))
     verdict = "STALL" if count >= STALLS else "CLEAN"
     also = ["INCONCLUSIVE"] if position in case.unsure else []
     if case.by_log:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -296,3 +297,60 @@ def test_however_long_it_goes_on_a_share_of_data_without_ack_acquits_nobody(diag
 
     result = diagnose(talk(flushed, exchanges=240).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 219)
+
+
+def chat(c: Conversation, number: int, *, nagle: bool = True) -> None:
+    """Both ends speak when they like; what the server writes meanwhile leaves with the ACK that data carries."""
+    c.client_sends(20 + 7 * number % 90)
+    c.server_acks(after_ns=LATE + number % 5 * MS)
+    c.client_sends(33 + number % 11, after_ns=9 * MS if number % 3 else RELEASE)
+    c.server_sends(41 + 5 * number % 70, after_ns=18 * MS)
+    if not nagle:
+        c.server_sends(27 + number % 50, after_ns=12 * MS)
+    c.client_sends(25 + number % 60, after_ns=15 * MS)
+    if nagle:
+        c.server_sends(60 + 3 * number % 80, after_ns=RELEASE)
+    c.client_acks(after_ns=LATE + number % 4 * MS)
+    c.server_sends(31 + number % 40, after_ns=7 * MS if number % 4 else RELEASE)
+
+
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+def test_what_data_acks_release_is_held_too_where_both_ends_speak_when_they_like(diagnose, rtt):
+    for position in ("client", "server"):
+        result = diagnose(talk(chat, exchanges=60, rtt_ns=rtt).seen_at(position))
+        assert result.verdict == "STALL"
+        assert result.summary.grounds["data_acks"] >= 50
+
+
+def test_an_end_that_speaks_beside_unacknowledged_data_holds_nothing(diagnose):
+    free = partial(chat, nagle=False)
+    result = diagnose(talk(free, exchanges=60).seen_at("server"))
+    assert "data_acks" not in result.summary.grounds
+
+
+def test_always_held_until_data_carries_the_ack_is_never_clean_at_the_sender(diagnose):
+    """As soon behind each request as only a kernel is: it looks like an answer, but no program is so fast."""
+
+    def tick(c: Conversation, number: int) -> None:
+        c.client_sends(50)
+        c.server_sends(30 + 13 * number % 170, after_ns=25 * US)
+        c.pause(20 * MS)
+
+    result = diagnose(talk(tick, exchanges=60).segments)
+    assert (result.verdict, set(result.quality.unresolved)) == ("INCONCLUSIVE", {"ack_on_data"})
+
+
+def test_a_probe_for_a_loss_does_not_show_that_nagle_is_off(diagnose):
+    """TCP sends what it holds when the last segment stays unacknowledged for 200 ms and more (RFC 8985 §7.3)."""
+
+    def probed(c: Conversation, number: int) -> None:
+        if number % 2:
+            server_held(c, number)
+            return
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.server_sends(BODY, after_ns=205 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(probed, exchanges=40).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 20)

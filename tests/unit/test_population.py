@@ -214,6 +214,8 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
         "pace": pace,
+        "peer_own_accord": [number % 6 for number in connection],
+        "nagle_off": [number % 4 // 3 for number in connection],
     }
 
     names = list(columns)

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nagle_lab.diagnosis.connections import Involved
-from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups, most, pick, where
+from nagle_lab.diagnosis.population import Column, Columns, chosen, counts, each, groups, most, pick, where
+from nagle_lab.tcp.machine import MS
+
+LATER = 5 * MS  # behind an ACK and the way of its own: no ACK released that
 
 
 class Candidates:
@@ -20,6 +23,9 @@ class Candidates:
     full : payload of a full segment of the sender; 0 not known
     full_waits : full segments of the sender that waited for an ACK
     pace : how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
+    peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
+        come
+    nagle_off : how often on that connection the sender put a small segment right behind an unacknowledged small one
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -67,6 +73,8 @@ class _Joined(Mapping[str, Column]):
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
+            "peer_own_accord": _of_own_accord(rows, involved, peer),
+            "nagle_off": involved.of_side("nagle_off", side),
         }
 
     def __getitem__(self, name: str) -> Column:
@@ -86,6 +94,16 @@ def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candida
     program = pick(columns["program"], counting)
     for group in groups(program):
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
+
+
+def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:
+    """How often these sides (n,) sent data by themselves on the connection of each row: see LATER."""
+    late = each(lambda release, own: release - own >= LATER, rows["release"], involved.reaction(rows["side"]))
+    keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
+    since = late, rows["pure"], rows["ack_frame"]
+    by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))
+    counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
+    return pick(counted, each(lambda of, side: 2 * of + side, involved.of, sides))
 
 
 def _pace(ahead: Any, clock: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import each, highest, percentile, total
+from nagle_lab.diagnosis.population import each, highest, lowest, percentile, total
 from nagle_lab.diagnosis.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
 from nagle_lab.tcp.machine import MS, Echo
 
@@ -35,13 +35,19 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     by_chance = total(each(lambda release: (release > latest) & (release <= beyond), pure.release)) / 4
     if len(prompt) <= by_chance + 3 * by_chance**0.5 or (len(prompt) < FEW and not _is_a_listing(pure, known)):
         close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
-        if len(close) <= 0.2 * len(pure):
+        if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base, slack):
             close = nothing
         judged.leave(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
+
+
+def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
+    """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does."""
+    soonest = max(base, percentile(answers, 25)) if answers else base
+    return len(close) >= SOME and lowest(close.release) > soonest + slack
 
 
 def _is_a_listing(pure: Candidates, known: Known) -> bool:

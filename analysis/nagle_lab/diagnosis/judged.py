@@ -25,6 +25,7 @@ class Ground(StrEnum):
     PROMPTNESS = "promptness"  # the same, a few times
     REPETITION_ON_PATH = "repetition_on_path"  # a round trip behind the ACK, again and again
     TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and was as late as proved ones
+    DATA_ACKS = "data_acks"  # the ACKs rode on data; an end that speaks of its own accord, as soon behind as a kernel
     MERGED_WRITES = "merged_writes"  # the ACK rode on data, and writes were merged meanwhile
 
 

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from nagle_lab.diagnosis.candidates import Candidates
+from nagle_lab.diagnosis.duplex import judge_ridden
 from nagle_lab.diagnosis.far import held_far
 from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.near import COARSE, HELD, held_near
+from nagle_lab.diagnosis.near import COARSE, held_near
 from nagle_lab.diagnosis.population import (
     among,
     chosen,
@@ -55,7 +56,6 @@ from nagle_lab.tcp.machine import MS, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing
 OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
-MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 
 
 def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
@@ -86,7 +86,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, known))
     _judge_unseen(unseen, held, known, judged, usual)
-    _judge_ridden(ridden, known, judged)
+    judge_ridden(ridden, held, c, known, judged)
 
 
 def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
@@ -206,32 +206,3 @@ def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
         unsure = pure.only(each(lambda release: release <= limit, pure.release))
     judged.leave(unsure, Obstacle.COARSE_CLOCK)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
-
-
-def _judge_ridden(ridden: Candidates, known: Known, judged: Judged) -> None:
-    """Late ACKs that came with data: what follows may be an answer, unless writes were merged in it meanwhile.
-
-    That takes a sender that was seen to hold data until an early ACK, and never to send without one.
-    """
-    own = known.program.own
-    releases = [*own.release, *map(int, known.early.release[:MOST_LOOKED_AT])]
-    holds = any(known.is_far or release <= HELD for release in releases)
-    if len(ridden) < SOME or not holds or known.program.nagle_off or known.sent_before:
-        return
-    limit = (known.own or 0) * 9 // 8 + 300 * US if known.is_far else 2 * HELD
-    prompt = ridden.only(each(lambda release: release <= limit, ridden.release))
-    if len(prompt) <= 0.7 * len(ridden) or len(_merged_writes(prompt, known)) <= 0.8 * len(prompt):
-        return
-    if known.is_far:
-        judged.leave(prompt, Obstacle.ACK_ON_DATA)
-    else:
-        judged.accept(prompt, Ground.MERGED_WRITES, _hold(prompt, known))
-
-
-def _merged_writes(c: Candidates, known: Known) -> Candidates:
-    """Those as large as two writes that the program sent apart at first, and then no more."""
-    sizes = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
-    if len(sizes) > MOST_SIZES:
-        return c.picked([])
-    sums = {size for size in sizes if any(size - piece in sizes for piece in sizes)}
-    return c.only(among(c.released_bytes, sorted(sums)))

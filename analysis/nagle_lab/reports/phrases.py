@@ -12,6 +12,9 @@ GROUNDS = {
     Ground.TIMESTAMPS: (
         "certain: the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
     ),
+    Ground.DATA_ACKS: (
+        "likely: the ACK came on data, and the held data left as soon after it as after ACKs that came alone"
+    ),
     Ground.MERGED_WRITES: "likely: several writes left as one segment once the other end's data carried the ACK",
 }
 

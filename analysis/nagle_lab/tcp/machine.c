@@ -40,6 +40,7 @@ typedef struct { /* PureAck */
     int64_t tsval_before;
     uint16_t window;
     uint8_t had_room;
+    uint8_t is_echoed;
 } pure_ack;
 
 typedef struct { /* of a segment, to tell a copy of it */
@@ -683,6 +684,8 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
             return table_add(m, CANDIDATE, &row, sizeof row);
         }
     }
+    if (s->ts - before->ts >= PROBE)
+        return 0;
     unheld row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
                   (int8_t)echo, 0, 0};
     return table_add(m, UNHELD, &row, sizeof row);
@@ -696,7 +699,7 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
         return 0;
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
-        echo = s->tsecr == ack->tsval ? AFTER : s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
+        echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, ack->ts - trigger->ts, s->ts - ack->ts, ack->idle,
                      s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
@@ -765,7 +768,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     return 0;
 }
 
-static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle)
+static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle, int64_t start)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
@@ -779,7 +782,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
         pure_ack *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (pure_ack){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
-                           x->tsval, s->window, had_room};
+                           x->tsval, s->window, had_room, start <= y->acked};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
@@ -813,7 +816,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     if (s->timestamps && flags & ACK && !(flags & SYN))
         learn_clock(x, s);
     if (flags & ACK) {
-        if (acknowledge(m, f, side, s, ack, idle))
+        if (acknowledge(m, f, side, s, ack, idle, start))
             return -1;
         x->ack = ack;
         x->window = flags & SYN ? s->window : (int64_t)s->window << x->shift;

@@ -29,7 +29,7 @@ FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the pa
 RIDDEN_RELEASE = 1 * MS
 
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
-# Linux not sooner than this (TCP_RTO_MIN). Sent so late behind a small segment, one does not show that Nagle is off.
+# Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.
 PROBE = 200 * MS
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
@@ -114,11 +114,12 @@ class PureAck(NamedTuple):
     idle: int  # ns since the connection's packet before it
     tsval: int  # of its timestamp; -1 none
     tsval_before: int  # of its sender's packet before it
+    is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
     window: int  # as on the wire
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1)
-NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0, -1, -1, 0)
+NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
 
 
 class Half:
@@ -331,7 +332,7 @@ class Machine:
         if s.timestamps and flags & ACK and not flags & SYN:
             learn_clock(x, s)
         if flags & ACK:
-            self._acknowledge(x, s, ack, number, idle)
+            self._acknowledge(x, s, ack, number, idle, start)
             x.ack, x.window = ack, s.window if flags & SYN else s.window << x.shift
             x.acked = max(x.acked, ack)
         if end > start:
@@ -358,7 +359,7 @@ class Machine:
         connection.last_ts = ts
         connection.sender = x
 
-    def _acknowledge(self, x: Half, s: Segment, ack: int, number: int, idle: int) -> None:
+    def _acknowledge(self, x: Half, s: Segment, ack: int, number: int, idle: int, start: int) -> None:
         """``x`` acknowledges, up to ``ack``."""
         y, connection = x.peer, x.connection
         is_pure = s.flags & (CONTROL | ACK) == ACK and not s.length
@@ -369,7 +370,10 @@ class Machine:
         if is_pure or s.length:
             had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
             tsval = s.tsval if s.timestamps else -1
-            this = PureAck(number, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, s.window)
+            is_echoed = start <= y.acked
+            this = PureAck(
+                number, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window
+            )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
             else:
@@ -439,6 +443,8 @@ class Machine:
                     exchange, before.length, s.length, x.side, True, Echo.AFTER, 0,
                 )  # fmt: skip
                 return
+        if s.ts - before.ts >= PROBE:
+            return
         self.tables.unheld.add(
             x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo, 0, 0
         )
@@ -449,7 +455,8 @@ class Machine:
             return
         echo = Echo.UNKNOWN
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
-            echo = {ack.tsval: Echo.AFTER, ack.tsval_before: Echo.BEFORE}.get(s.tsecr, Echo.UNKNOWN)
+            before = Echo.BEFORE if ack.is_echoed else Echo.UNKNOWN
+            echo = {ack.tsval: Echo.AFTER, ack.tsval_before: before}.get(s.tsecr, Echo.UNKNOWN)
         clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else -1
         x.connection.has_candidates = True
         self.tables.candidate.add(
