@@ -50,6 +50,7 @@ class Host:
             "requirements.txt",
             "requirements-dev.txt",
             *(source.relative_to(REPOSITORY / "analysis") for source in native.SOURCES),
+            *("nagle_lab/guard/hooks/java.c", "nagle_lab/guard/hooks/java.h"),
         ):
             (self.checkout / "analysis" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / "analysis" / name, self.checkout / "analysis" / name)
@@ -465,7 +466,14 @@ def test_development_set_contains_the_run_set(pythonic: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.txt", "pyproject.toml", "nagle_lab/tcp/engine.h", "nagle_lab/packet/segment.c"]
+    "name",
+    [
+        "requirements.txt",
+        "pyproject.toml",
+        "nagle_lab/tcp/engine.h",
+        "nagle_lab/packet/segment.c",
+        "nagle_lab/guard/hooks/java.c",
+    ],
 )
 def test_changed_pins_are_installed(pythonic: Host, name: str) -> None:
     pythonic.succeeds("python.sh")

@@ -13,6 +13,7 @@ from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.diagnosis.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.joining import Pair
 from nagle_lab.experiments.options import nodelay_of, options_of
+from nagle_lab.guard.java import source_of
 from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace
 
@@ -57,7 +58,7 @@ class Lines:
     def _places(self, call: Call) -> tuple[list[Place], list[Place], str]:
         """The program's, the libraries', each the innermost first, and why there is none."""
         if call.mark and call.mark.frames:
-            places = [Place(*frame) for frame in call.mark.frames]
+            places = [Place(source_of(file), line, name) for file, line, name in call.mark.frames]
             # Of a library's file there is only the part behind its folder.
             libraries = list(takewhile(lambda place: not place.file.startswith(_WHOLE), places))
             return places[len(libraries) :], libraries, ""

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import unpack_from
 
+from nagle_lab.guard import java
+
 Place = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
 
 _FRAME = re.compile(r"(.+?)\((?:(.*)\+0x([0-9a-f]+))?\) \[0x([0-9a-f]+)\]")
@@ -152,7 +154,14 @@ def _why_interpreter(name: str) -> str:
         return (
             f"{name} wrote without our hook: it takes none (python -I, -E or -S), or a library in C wrote by itself"
         )
-    return f"{name} is an interpreter, and there are hooks for Python and Node.js only"
+    if re.match(r"(lib)?(jvm|java)", name):
+        if not java.hook():
+            return "Java's hook was not compiled: install a C compiler, and set nagle-lab up again"
+        return (
+            f"{name} wrote without our hook: it takes none (older than 8, or JAVA_TOOL_OPTIONS was unset), or a "
+            "library in C wrote by itself"
+        )
+    return f"{name} is an interpreter, and there are hooks for Python, Node.js and Java only"
 
 
 def _plain(symbol: str) -> str:

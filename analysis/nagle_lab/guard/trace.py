@@ -1,6 +1,6 @@
 """Run a command under strace, with hooks in the interpreters it starts, so that each write can be named.
 
-Nothing in the command is changed: Python and Node.js load a file of ours by an environment variable.
+Nothing in the command is changed: Python, Node.js and Java load a file of ours by an environment variable.
 """
 
 import re
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nagle_lab.guard import java
+from nagle_lab.guard.java import HOOKS
 from nagle_lab.guard.strace import MOST_BYTES
 
-HOOKS = Path(__file__).parent / "hooks"
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
 _STARTS = "fork,vfork,clone,clone3,io_uring_setup"
 _MARK = "rmdir"  # by which hooks speak: see hooks/python/nagle_lab_marks.py
@@ -54,12 +55,21 @@ def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def hooked(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment gets so that Python and Node.js say where they write."""
+    """What the environment gets so that Python, Node.js and Java say where they write."""
     python, node = str(HOOKS / "python"), HOOKS / "node.cjs"
     paths = [python, *([environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else [])]
     require = '--require="{}"'.format(str(node).replace("\\", "\\\\").replace('"', '\\"'))
     options = [*([environment["NODE_OPTIONS"]] if environment.get("NODE_OPTIONS") else []), require]
-    return {"PYTHONPATH": ":".join(paths), "NODE_OPTIONS": " ".join(options)}
+    return {"PYTHONPATH": ":".join(paths), "NODE_OPTIONS": " ".join(options), **_java(environment)}
+
+
+def _java(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for Java, if its hook was compiled."""
+    if not (agent := java.hook()):
+        return {}
+    quote = '"' if "'" in str(agent) else "'"
+    own = environment.get("JAVA_TOOL_OPTIONS", "")
+    return {"JAVA_TOOL_OPTIONS": f"{own} -agentpath:{quote}{agent}{quote}".lstrip()}
 
 
 def why_not() -> str:

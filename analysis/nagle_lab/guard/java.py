@@ -1,0 +1,33 @@
+"""Java's hook, and the source files of the classes that it names."""
+
+from functools import cache
+from pathlib import Path
+
+HOOKS = Path(__file__).parent / "hooks"
+# From a folder of classes up, and from there down to sources: as javac -d, Maven and Gradle have them.
+_UP = 4
+_DOWN = ("", "src", "src/main/java", "src/test/java", "src/main/kotlin", "src/test/kotlin", "src/main/scala")
+
+
+def hook() -> Path | None:
+    """The compiled hooks/java.c; None where there was no C compiler when nagle-lab was set up, or its wheel made."""
+    return next(HOOKS.glob("_java.*"), None)
+
+
+@cache
+def source_of(file: str) -> str:
+    """The source of a class as the hook names it: "/app/target/classes//org/example/Server.java" is the folder or jar
+    that the class was loaded from, its package, and its source's name.
+
+    Where there is no such file, near that folder or below the working directory, it is that path with one slash. What
+    is no class stays as it is.
+    """
+    loaded_from, is_class, source = file.partition("//")
+    if not is_class:
+        return file
+    folders = [Path(loaded_from), *Path(loaded_from).parents][: _UP + 1]
+    for folder in [*folders, Path.cwd()]:
+        for down in _DOWN:
+            if (found := folder / down / source).is_file():
+                return str(found)
+    return f"{loaded_from}/{source}"
