@@ -224,3 +224,9 @@ def test_an_empty_pipe_points_to_the_command_before_it(run, monkeypatch, tmp_pat
             os.close(saved)
     assert code == Exit.UNUSABLE
     assert "the command before the pipe wrote nothing" in err
+
+
+def test_the_list_of_commands_is_not_cut_off(run):
+    _, out, _ = run("--help")
+    commands = out.partition("Commands:\n")[2].splitlines()
+    assert len(commands) > 10 and not [line for line in commands if line.endswith("...")]

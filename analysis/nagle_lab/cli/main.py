@@ -99,7 +99,10 @@ def _command(name: str, options: dict[str, Any]) -> Exit:
 @click.argument("scenario", required=False)
 @click.option("--pair", is_flag=True, help="Print only the names of SCENARIO's stalled and its fixed variant.")
 def list_(**options: Any) -> Exit:
-    """List the scenarios and their variants; with SCENARIO, also its parameters and what each variant teaches."""
+    """List the scenarios and their variants.
+
+    With SCENARIO, also its parameters and what each variant teaches.
+    """
     return _command("list", options)
 
 
@@ -113,7 +116,10 @@ def list_(**options: Any) -> Exit:
 @markdown_option
 @html_option
 def run_(**options: Any) -> Exit:
-    """Run a variant of a scenario, capture its traffic, and compare the verdict with the expected one."""
+    """Run a variant of a scenario in the lab, and judge it.
+
+    Its traffic is captured, and the verdict compared with the expected one.
+    """
     return _command("run", options)
 
 
@@ -128,9 +134,10 @@ def run_(**options: Any) -> Exit:
 @html_option
 @runs_option()
 def matrix_(**options: Any) -> Exit:
-    """Run every variant of the given SCENARIOs, or of all scenarios, and print a table for each.
+    """Run every variant of all scenarios, or of those given.
 
-    Exit codes: 0 all as expected, 1 a verdict contradicts, 2 a run failed or is INVALID, 3 some are inconclusive.
+    A table is printed for each. Exit codes: 0 all as expected, 1 a verdict contradicts, 2 a run failed or is
+    INVALID, 3 some are inconclusive.
     """
     return _command("matrix", options)
 
@@ -144,10 +151,11 @@ def matrix_(**options: Any) -> Exit:
 @click.option("--json", "as_json", is_flag=True, help="Print all runs on stdout, as JSON.")
 @html_option
 def sweep_(**options: Any) -> Exit:
-    """Run SCENARIO with sizes doubling from LO to HI, and find the exact sizes where it starts and stops stalling.
+    """Find the sizes at which SCENARIO starts and stops stalling.
 
-    NAME is `size` (the parameter in the scenario's [sweep]) or any of its whole-number parameters, in upper or lower
-    case. Exit codes: 0, 2 a run failed or is INVALID, 3 a run is inconclusive.
+    It runs with sizes doubling from LO to HI; then each exact size is located. NAME is `size` (the parameter in
+    the scenario's [sweep]) or any of its whole-number parameters, in upper or lower case. Exit codes: 0, 2 a run
+    failed or is INVALID, 3 a run is inconclusive.
     """
     return _command("sweep", options)
 
@@ -177,9 +185,10 @@ def sweep_(**options: Any) -> Exit:
 )
 @click.option("--parquet", type=_FILE, metavar="NAME.parquet", help="The same in Parquet format; needs pyarrow.")
 def analyze_(**options: Any) -> Exit:
-    """Diagnose captures: pcap or pcapng files, run folders of the lab, or - for standard input.
+    """Diagnose captures: which end held data back, and what to set.
 
-    Each FILE is a capture of its own, unless --rotated is given.
+    A FILE is a pcap or pcapng file, a run folder of the lab, or - for standard input. Each is a capture of its
+    own, unless --rotated is given.
     """
     return _command("analyze", options)
 
@@ -241,14 +250,15 @@ def analyze_(**options: Any) -> Exit:
 @markdown_option
 @html_option
 def guard_(**options: Any) -> Exit:
-    """Run COMMAND in its own network namespace, record every TCP segment on loopback, and judge.
+    """Run COMMAND in a network namespace, record its TCP, and judge.
 
-    COMMAND is a program or test suite that makes TCP connections to itself. No root is needed where users may create
-    namespaces. COMMAND's output is left alone; the report goes to stderr, and the capture is kept unless all is as
-    expected. Without COMMAND, record a container, process or interface until Ctrl-C, and report.
+    Every TCP segment on loopback is recorded. COMMAND is a program or test suite that makes TCP connections to
+    itself. No root is needed where users may create namespaces. COMMAND's output is left alone; the report goes
+    to stderr, and the capture is kept unless all is as expected. Without COMMAND, record a container, process or
+    interface until Ctrl-C, and report.
 
-    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. If COMMAND
-    fails, its own exit code; 126 or 127 if it cannot be started.
+    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. If
+    COMMAND fails, its own exit code; 126 or 127 if it cannot be started.
     """
     return _command("guard", options)
 
@@ -260,10 +270,10 @@ def guard_(**options: Any) -> Exit:
 @markdown_option
 @click.option("--cache", type=_PATH, metavar="DIR", help="Install into DIR instead of .cache/museum.")
 def museum_(**options: Any) -> Exit:
-    """Run released software that stalls, and the release or setting that fixes it, under the guard.
+    """Run released software that stalls, and its fix.
 
-    EXHIBIT is a name such as pypi/hypercorn, or an ecosystem such as pypi; default: all. Exit codes: 0 all as
-    expected, 1 one is not, 3 one could not run here.
+    Both run under the guard. EXHIBIT is a name such as pypi/hypercorn, or an ecosystem such as pypi; default:
+    all. Exit codes: 0 all as expected, 1 one is not, 3 one could not run here.
     """
     return _command("museum", options)
 
@@ -286,10 +296,10 @@ def museum_(**options: Any) -> Exit:
 @click.option("--time-limit", "limit", metavar="TIME", help="End each run of COMMAND after TIME (90s, 2m, 1h).")
 @click.option("--json", type=_FILE, metavar="FILE", help="Write all releases and changes to FILE, as JSON.")
 def bisect_(**options: Any) -> Exit:
-    """Guard COMMAND with each release of a package from A to B, and find the release that changed the verdict.
+    """Find the release of a package that changed the verdict.
 
-    Each release comes first in PYTHONPATH, or in NODE_PATH and PATH. Exit codes: 0, 2 none could be tried, 3 some are
-    inconclusive.
+    COMMAND is guarded with each release from A to B. Each release comes first in PYTHONPATH, or in NODE_PATH and
+    PATH. Exit codes: 0, 2 none could be tried, 3 some are inconclusive.
     """
     return _command("bisect", options)
 
@@ -306,10 +316,10 @@ def bisect_(**options: Any) -> Exit:
 @click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
 @html_option
 def show_(**options: Any) -> Exit:
-    """Show one stall of a capture with every field of its three frames, or show a stored run again.
+    """Show one stall of a capture in full, or a stored run again.
 
-    Of a capture without a stall, show an ordinary exchange. For a run folder, --stall N shows a stall from the
-    capture at the end that held data back.
+    With tshark, every field of its three frames is shown. Of a capture without a stall, show an ordinary
+    exchange. For a run folder, --stall N shows a stall from the capture at the end that held data back.
     """
     return _command("show", options)
 
@@ -320,10 +330,11 @@ def show_(**options: Any) -> Exit:
 @markdown_option
 @html_option
 def compare_(**options: Any) -> Exit:
-    """Compare runs or captures side by side: verdicts, figures, the gain over A, and what differs between them.
+    """Compare runs or captures side by side.
 
-    A and B are run folders or capture files. For two captures of the same traffic, one from each end, use analyze
-    --same-traffic. Exit codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
+    Shown are verdicts, figures, the gain over A, and what differs between them. A and B are run folders or
+    capture files. For two captures of the same traffic, one from each end, use analyze --same-traffic. Exit
+    codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
     return _command("compare", options)
 
@@ -340,9 +351,10 @@ def compare_(**options: Any) -> Exit:
     help="Print a Wireshark display filter for the stalls (with -o, for OUT.pcapng).",
 )
 def annotate_(**options: Any) -> Exit:
-    """Copy a capture, with a packet comment on every trigger, late ACK and release, and the verdict on frame 1.
+    """Copy a capture, with the proof in packet comments.
 
-    Wireshark then shows the proof. Of a run folder, the capture nearest the held end is copied.
+    Wireshark then shows a comment on every trigger, late ACK and release, and the verdict on frame 1. Of a run
+    folder, the capture nearest the held end is copied.
     """
     return _command("annotate", options)
 
@@ -350,9 +362,9 @@ def annotate_(**options: Any) -> Exit:
 @cli.command("verify")
 @click.argument("path", type=_PATH, metavar="FILE")
 def verify_(**options: Any) -> Exit:
-    """Cross-check our decoding with tshark, frame by frame, and list the differences.
+    """Cross-check our decoding with tshark, frame by frame.
 
-    Exit codes: 0 no unexplained difference, 1 some, 2 unusable FILE or no tshark.
+    The differences are listed. Exit codes: 0 no unexplained difference, 1 some, 2 unusable FILE or no tshark.
     """
     return _command("verify", options)
 
@@ -369,10 +381,10 @@ def verify_(**options: Any) -> Exit:
 )
 @runs_option(RUNS / "demo")
 def demo_(**options: Any) -> Exit:
-    """Start the workshop in a terminal: predict, run, see what was on the wire; then diagnose captures.
+    """Start the workshop in a terminal.
 
-    The exit code depends on the runs, not on the answers: 0 all as expected, 1 one contradicts, 2 one failed or is
-    INVALID, 3 one is inconclusive.
+    Predict, run, see what was on the wire; then diagnose captures. The exit code depends on the runs, not on the
+    answers: 0 all as expected, 1 one contradicts, 2 one failed or is INVALID, 3 one is inconclusive.
     """
     return _command("demo", options)
 
