@@ -86,6 +86,15 @@ def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path):
     assert "\nnext " not in guard(tmp_path, "--both-sides", command=server("nodelay")).err
 
 
+def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(tmp_path):
+    page, markdown = tmp_path / "r.html", tmp_path / "m.md"
+    guard(tmp_path, f"--html={page}", f"--markdown={markdown}", command=server("nodelay"))
+    assert "no idle gap" not in page.read_text() + markdown.read_text()
+    guard(tmp_path, f"--html={page}", command=server("two-writes"))
+    text = page.read_text()
+    assert "socket.TCP_NODELAY, 1" in text and "ss -tlnp" not in text and "ip route" not in text
+
+
 def test_a_command_that_fails_says_so_before_what_is_missing(tmp_path):
     report = guard(tmp_path, command=["sh", "-c", "exit 7"]).report
     assert report["reason"].startswith("the command failed with exit code 7; no TCP segment passed")

@@ -28,7 +28,9 @@ class Exports:
     Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written.
     """
 
-    def __init__(self, files: Mapping[str, Path | None]) -> None:
+    def __init__(self, files: Mapping[str, Path | None], *, slow: bool = True) -> None:
+        """``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step."""
+        self._slow = slow
         self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
         self._tables: list[Tables] = []
@@ -112,14 +114,16 @@ class Exports:
             from nagle_lab.reports.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
-            self._pages.append(page_of_capture(result, packets.written or packets.typical, against, writes))
+            self._pages.append(
+                page_of_capture(result, packets.written or packets.typical, against, writes, slow=self._slow)
+            )
         if "html" in self.files:
             from nagle_lab.evidence.source import sources_of
             from nagle_lab.reports.html import shown_capture
             from nagle_lab.reports.writes import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
-            self._shown.append(shown_capture(result, packets, writes, sources))
+            self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow))
         for tables in self._tables:
             tables.add(result.source.file, result)
 

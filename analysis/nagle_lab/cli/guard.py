@@ -59,7 +59,7 @@ def command(
     require_writable({"json": json})
     if json and json in more.values():
         raise NagleLabError("two output options name the same file: give each its own")
-    with Exports(more) as exports, ending_by_signals(), _recording(keep) as folder:
+    with Exports(more, slow=not command_line) as exports, ending_by_signals(), _recording(keep) as folder:
         if command_line:
             run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
             if trace:

@@ -123,14 +123,10 @@ def _next(run: Run) -> str:
 
 def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
-    if not run.result.stalls:
-        return []
-    if not command:
-        return commands(run.result, software)
     place = run.writes.groups[0].held.program if run.writes and run.writes.groups else None
-    if place and (setting := setting_by_file(place.file)):
+    if command and place and (setting := setting_by_file(place.file)):
         return [setting_of(setting, f"the language of {Path(place.file).name}")]
-    return [setting_of(software)]
+    return commands(run.result, software, running=not command)
 
 
 def title(run: Run, command: Sequence[str]) -> str:

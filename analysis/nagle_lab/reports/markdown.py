@@ -37,13 +37,15 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def page_of_capture(result: Result, ladder: Ladder | None, against: str = "", writes: Writes | None = None) -> str:
+def page_of_capture(
+    result: Result, ladder: Ladder | None, against: str = "", writes: Writes | None = None, *, slow: bool = True
+) -> str:
     """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
 
-    ``writes`` are the two of each stall, where they are known.
+    ``writes`` are the two of each stall, where they are known; ``slow``: whether somebody looks because it is slow.
     """
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
-    rows = [*_figures(result, writes), *(("damage", damage) for damage in result.quality.damage)]
+    rows = [*_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
     return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
 
 
@@ -86,7 +88,7 @@ def _page(
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: Result, writes: Writes | None = None) -> Iterator[tuple[str, str]]:
+def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True) -> Iterator[tuple[str, str]]:
     s = result.summary
     yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
@@ -95,7 +97,7 @@ def _figures(result: Result, writes: Writes | None = None) -> Iterator[tuple[str
     yield from ends(result)
     yield from processes(result)
     yield from findings(result)
-    yield from idle_gaps(result)
+    yield from idle_gaps(result, slow=slow)
     if s.held_by and s.remedy:
         yield "held by", named(s.held_ends)
         yield "delayed by", named(s.delayed_ends)

@@ -109,11 +109,16 @@ def _duration(ms: float) -> str:
     return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
 
 
-def commands(result: Result, software: Setting | None) -> list[tuple[str, list[str]]]:
-    """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it."""
+def commands(result: Result, software: Setting | None, *, running: bool = True) -> list[tuple[str, list[str]]]:
+    """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
+
+    ``running``: whether what was captured may still run; of a command under guard only its code can be changed.
+    """
     s = result.summary
     if not s.held_ends or not s.delayed_ends:
-        return _commands_without_stall(result)
+        return _commands_without_stall(result) if running else []
+    if not running:
+        return [setting_of(software)]
     held, delayed = s.held_ends[0], s.delayed_ends[0]
     return [
         (f"Which program holds? {_there(held)}", [_find(held, delayed)]),

@@ -24,13 +24,20 @@ class Shown:
     run: Run | None = None
     writes: Writes | None = None  # the two of each stall, where they are known
     sources: Sequence[Sequence[Source]] = ()  # of each pair of them, the lines around both
+    slow: bool = True  # whether somebody looks because it is slow: not at a command of one's own under guard
 
 
 def shown_capture(
-    result: Result, packets: Examples, writes: Writes | None = None, sources: Sequence[Sequence[Source]] = ()
+    result: Result,
+    packets: Examples,
+    writes: Writes | None = None,
+    sources: Sequence[Sequence[Source]] = (),
+    *,
+    slow: bool = True,
 ) -> Shown:
     """One diagnosed capture; ``sources`` are of each pair of writes."""
-    return Shown(result.source.file, result.verdict, result.reason, result, packets, writes=writes, sources=sources)
+    name, verdict, reason = result.source.file, result.verdict, result.reason
+    return Shown(name, verdict, reason, result, packets, writes=writes, sources=sources, slow=slow)
 
 
 def shown_run(run: Run, packets: Examples) -> Shown:
