@@ -16,16 +16,16 @@ pytest := $(bin)/pytest -c analysis/pyproject.toml --rootdir=. -n 3 --dist=loadf
 ##@ The lab (sets up what is missing: Docker, the base image, .venv)
 
 .PHONY: repro-nodelay-off
-repro-nodelay-off: lab-ready ## reproduce the stall with nginx and prove it
-	@$(bin)/nagle-lab run nginx-static nodelay-off
+repro-nodelay-off: lab-ready ## reproduce the stall with nginx and prove it; TRACE=1 names the two writes
+	@$(bin)/nagle-lab run nginx-static nodelay-off $(if $(TRACE),--trace)
 
 .PHONY: repro-nodelay-on
 repro-nodelay-on: lab-ready ## the same with TCP_NODELAY on: show it gone
-	@$(bin)/nagle-lab run nginx-static nodelay-on
+	@$(bin)/nagle-lab run nginx-static nodelay-on $(if $(TRACE),--trace)
 
 .PHONY: repro
 repro: scenario-named lab-ready ## any variant: make repro SCENARIO=nginx-static VARIANT=no-keepalive
-	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT"
+	@$(bin)/nagle-lab run "$$SCENARIO" "$$VARIANT" $(if $(TRACE),--trace)
 
 .PHONY: compare
 compare: ## stalled and fixed side by side, the newest runs or new ones: SCENARIO=redis-proxy, VARIANTS="A B", AGAIN=1 makes new ones

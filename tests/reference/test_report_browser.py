@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.experiments.comparison import compare
+from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.html import report_page, shown_at
 from nagle_lab.reports.html.overview import comparison_page
-from nagle_lab.runs.opened import opened
 from support import hostile
 from support.browser import Page, chromium
 

@@ -90,10 +90,11 @@ def _analyze_or_tell(
     try:
         if len(paths) == 1 and paths[0].is_dir():
             from nagle_lab.cli.report import report
-            from nagle_lab.runs.run import is_run, judge
+            from nagle_lab.experiments.opened import judged
+            from nagle_lab.runs.run import is_run
 
             if is_run(paths[0]):
-                return report(judge(paths[0]), as_json, exports, expected)
+                return report(judged(paths[0]), as_json, exports, expected)
         return _analyze(paths, name, expected, as_json, exports, ctrl_c, strace)
     except PermissionError as refused:
         error = os_problem(refused)

@@ -8,9 +8,9 @@ from nagle_lab.cli.exports import require_writable, write_wanted
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Comparison, compare
+from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.comparison import markdown, show_comparison
 from nagle_lab.reports.terminal import console
-from nagle_lab.runs.opened import opened
 from nagle_lab.runs.run import Run
 
 

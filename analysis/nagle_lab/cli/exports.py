@@ -139,7 +139,7 @@ class Exports:
         if "markdown" in self.files:
             from nagle_lab.reports.markdown import page_of_run
 
-            self._pages.append(page_of_run(run, packets.typical, contradictions))
+            self._pages.append(page_of_run(run, packets.written or packets.typical, contradictions))
         if "html" in self.files:
             from nagle_lab.reports.html import shown_run
 

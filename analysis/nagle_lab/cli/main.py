@@ -111,6 +111,7 @@ def list_(**options: Any) -> Exit:
 @click.argument("variant")
 @set_option
 @runs_option()
+@click.option("--trace", is_flag=True, help="Trace the service that holds; name the two writes of each stall.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's result.json on stdout.")
 @junit_option
 @markdown_option

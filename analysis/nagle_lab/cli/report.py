@@ -22,7 +22,7 @@ def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None =
     if as_json:
         sys.stdout.write(run.to_json())
     else:
-        show_run(run, packets.typical, console())
+        show_run(run, packets.written or packets.typical, console())
     code = run.exit_code()
     if code is not Exit.OK:
         conclusive = run.verdict in (Verdict.STALL, Verdict.CLEAN)

@@ -13,7 +13,13 @@ from nagle_lab.reports.terminal import console
 
 
 def command(
-    scenario: str, variant: str, settings: Sequence[str], runs: Path, as_json: bool, **files: Path | None
+    scenario: str,
+    variant: str,
+    settings: Sequence[str],
+    runs: Path,
+    as_json: bool,
+    trace: bool,
+    **files: Path | None,
 ) -> Exit:
     """Run a variant once, print the result, and write the files asked for.
 
@@ -26,7 +32,7 @@ def command(
     with Exports(files) as exports:
         with screen.status("starting") as status:
             progress = status.update if screen.is_terminal else lambda stage: screen.print(f"… {stage}")
-            made = make_run(of, chosen, parsed_settings(settings), runs, progress)
+            made = make_run(of, chosen, parsed_settings(settings), runs, progress, trace=trace)
         return report(made, as_json, exports)
 
 

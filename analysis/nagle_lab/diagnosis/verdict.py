@@ -14,6 +14,10 @@ MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
+# Why a run that was traced, and of which there is none without, is not CLEAN.
+TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
+
+
 class Verdict(StrEnum):
     """What a capture shows."""
 

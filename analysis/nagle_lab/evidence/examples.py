@@ -152,5 +152,6 @@ def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:
 
 def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
     """Read that capture once more; of a run without a stall an exchange to the port under test."""
-    port = run.manifest.expected.port
-    return examples([run.capture(run.best)], run.results[run.best], port, typical_only=typical_only)
+    files, result = [run.capture(run.best)], run.results[run.best]
+    found = examples(files, result, run.manifest.expected.port, typical_only=typical_only)
+    return replace(found, written=written_ladder(files, result, run.writes)) if run.writes else found

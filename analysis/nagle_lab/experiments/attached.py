@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.experiments import writes as joined
 from nagle_lab.experiments.guarded import Run
@@ -18,8 +18,6 @@ from nagle_lab.experiments.writes import Lines
 from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace, read_trace
 from nagle_lab.guard.tracer import CALLS, STACKS, STACKS_S, THREADS
-
-TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
 
 
 def recorded_trace(folder: Path) -> Trace:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.opened import judged
 from nagle_lab.lab.scenario import Scenario, Variant
 from nagle_lab.lab.session import record
 from nagle_lab.runs.figures import Figures, figures_of
-from nagle_lab.runs.run import Run, judge, store
+from nagle_lab.runs.run import Run, store
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,18 @@ class Outcome:
 
 
 def make_run(
-    scenario: Scenario, variant: Variant, settings: Mapping[str, str], runs: Path, progress: Callable[[str], None]
+    scenario: Scenario,
+    variant: Variant,
+    settings: Mapping[str, str],
+    runs: Path,
+    progress: Callable[[str], None],
+    *,
+    trace: bool = False,
 ) -> Run:
     """Run ``variant`` once (:func:`nagle_lab.lab.session.record`), judge it, and store the result in its folder."""
-    folder = record(scenario, variant, settings, runs, progress)
+    folder = record(scenario, variant, settings, runs, progress, trace=trace)
     progress("analysing")
-    run = judge(folder)
+    run = judged(folder)
     store(run)
     return run
 

@@ -22,6 +22,7 @@ from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenario import Lab
+from nagle_lab.lab.tracer import SERVICE, Tracer
 
 _LISTENING_S = 15.0
 _COMMAND_S = 60.0
@@ -90,6 +91,10 @@ class LiveLab:
         """Start the capture ``name`` of the lab into ``file``."""
         point = self._lab.captures[name]
         return Recorder(name, self._id(point.service), point.interface, file)
+
+    def tracer(self, folder: Path) -> Tracer:
+        """Start the trace of the lab, which has its sidecar (``with_tracer``), into ``folder``."""
+        return Tracer(self._id(SERVICE), folder)
 
     def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
         """Return once one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.

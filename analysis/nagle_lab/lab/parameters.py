@@ -11,7 +11,7 @@ from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
 MAKE_VARIABLES = frozenset(
     (
         *("AGAIN", "ANSWERS", "BASE_IMAGE", "EXHIBIT", "LONG", "PACKETS", "QUICK", "REPEAT", "SLIDES"),
-        *("SCENARIO", "SECONDS", "SERVER_IMAGE", "SIZE", "VARIANT", "VARIANTS", "WITHOUT_LAB"),
+        *("SCENARIO", "SECONDS", "SERVER_IMAGE", "SIZE", "TRACE", "VARIANT", "VARIANTS", "WITHOUT_LAB"),
     )
 )
 ON_COMMAND_LINE = "NAGLE_LAB_MAKE_VARIABLES"

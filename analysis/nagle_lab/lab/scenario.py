@@ -142,6 +142,7 @@ class Lab(Record):
     requires: tuple[Requirement, ...] = ()
     ready: tuple[Listener, ...] = ()  # default: [[ready]] of the scenario
     option: Option | None = None  # default: [option] of the scenario
+    traced: Text | None = None  # the service --trace traces; default: the server or the load's, whichever holds
 
 
 class Roles(Record):

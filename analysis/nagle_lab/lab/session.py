@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.lab import tracer
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import Container, engine_version
 from nagle_lab.lab.containers.images import ready_images, sidecar_image
@@ -30,6 +31,7 @@ from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
 from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.tracer import traced_service, with_tracer
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 from nagle_lab.runs.manifest import BaseImage
 from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses
@@ -50,18 +52,19 @@ def record(
     progress: Callable[[str], None],
     *,
     stop: Stop = "lossless",
+    trace: bool = False,
 ) -> Path:
     """Run ``variant`` once, record every capture of its lab, and return the complete run folder under ``runs_dir``.
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
     line per stage. ``stop="naive"`` stops tcpdump right after the load, as a person would, and loses packets: it
-    is there to show that the loss is detected.
+    is there to show that the loss is detected. With ``trace`` strace runs beside the service that holds.
 
     Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
     KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
     the run is finished first. No container and no network is left in any case.
     """
-    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop)
+    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop, trace=trace)
     with deferred():
         return session.run(runs_dir.absolute())  # its path goes into labels that other runs read
 
@@ -76,10 +79,16 @@ class _Session:
         values: dict[str, str],
         progress: Callable[[str], None],
         stop: Stop,
+        *,
+        trace: bool,
     ) -> None:
         self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
         self._progress, self._stop = progress, stop
         self._manifest = new_manifest(scenario, variant, values)
+        self._variables = dict(values)  # of the Compose files
+        if trace:
+            service = self._manifest.traced = traced_service(scenario, variant)
+            self._lab, self._variables = with_tracer(self._lab), {**values, **tracer.variables(service)}
         self._recorders: dict[str, Recorder] = {}  # by capture
         self._namespaces: dict[str, Namespace] = {}  # those that are captured, by name
         self._bases: dict[str, BaseImage] = {}
@@ -108,10 +117,10 @@ class _Session:
             compose = search.result()
             versions.compose = compose.version
         with self._stage("images"):
-            tag, self._bases = ready_images(self._lab, compose, self._values, self._announce)
+            tag, self._bases = ready_images(self._lab, compose, self._variables, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant}")
         marks = labels(folder.lock_path)
-        environment = {**self._values, **variables(marks), "NAGLE_LAB_TAG": tag}
+        environment = {**self._variables, **variables(marks), "NAGLE_LAB_TAG": tag}
         lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
         try:
             self._record(lab, sidecar_image(tag), folder.path)
@@ -181,7 +190,8 @@ class _Session:
         before = self._counters()
         timers = next(iter(self._recorders.values()))  # any: all run on the machine that the ends run on
         timers.watch_lateness()
-        load = self._load(lab, folder / "load.txt")
+        with self._tracing(lab, folder):
+            load = self._load(lab, folder / "load.txt")
         late = timers.lateness()
         if self._stop == "lossless":
             with self._stage("settle", "waiting for the last packets"):
@@ -198,12 +208,31 @@ class _Session:
             last = next(filter(None, reversed(lines)), "no message")
             raise NagleLabError(f"{shlex.split(load.command)[0]} ended with exit code {load.exit_code}: {last}")
 
+    @contextmanager
+    def _tracing(self, lab: LiveLab, folder: Path) -> Iterator[None]:
+        """Have strace attached within the block, if that was asked for."""
+        if not self._manifest.traced:
+            yield
+            return
+        running = lab.tracer(folder)
+        try:
+            with self._stage("attach", f"attaching strace to the {self._manifest.traced}"):
+                running.wait_until_tracing()
+            self._manifest.versions.strace = running.version()
+            yield
+        except BaseException:
+            running.abandon()
+            raise
+        with self._stage("detach"):
+            running.stop()
+
     def _ready(self, lab: LiveLab, folder: Path) -> OptionRecord | None:
         """Wait until captures run and ports are listened on; describe the lab, and return its option's proof."""
         for recorder in self._recorders.values():
             recorder.wait_until_capturing()
         details = lab.details()
-        self._namespaces = namespaces(details, self._lab.captures)
+        observed = {service: of for service, of in details.items() if service != tracer.SERVICE}
+        self._namespaces = namespaces(observed, self._lab.captures)
         server, option = self._scenario.server, self._lab.option
         self._wait_until_listening(lab, server.service, server.port, [server.service])
         for listener in self._lab.ready:

@@ -57,7 +57,7 @@ def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) 
         outcome = f"{'🔴' if contradictions else '🟢'} {run.verdict}, {'not ' if contradictions else ''}as expected"
     rows = [
         ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),
-        *_figures(run.results[run.best]),
+        *_figures(run.results[run.best], run.writes),
         ("server", f"{m.versions.server}"),
         ("on", f"Linux {m.versions.kernel}, Docker {m.versions.docker}"),
         ("run", run.folder.name),

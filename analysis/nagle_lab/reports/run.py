@@ -30,7 +30,7 @@ def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
     to.print(_evidence(run))
     best = run.results[run.best]
     if best.stalls:
-        to.print(facts(who(best, services(run))))
+        to.print(facts(who(best, services(run), run.writes)))
     if ladder:
         to.print(*typical(ladder), sep="\n")
     to.print(facts(_ending(run)))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nagle_lab.errors import NagleLabError, os_problem
-from nagle_lab.runs.manifest import MANIFEST, FileRecord, Manifest, checksum
+from nagle_lab.runs.manifest import MANIFEST, THREADS, TRACE, FileRecord, Manifest, checksum
 from nagle_lab.runs.record import Record
 from nagle_lab.runs.witnesses import WITNESSES, Witnesses
 
@@ -53,6 +53,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise _malformed(file, f"{field} is empty")
     _require(file, "namespaces", {of.namespace for of in manifest.captures.values()}, manifest.namespaces)
     _require(file, "files", [WITNESSES, *(f"{capture}.pcap" for capture in manifest.captures)], manifest.files)
+    if manifest.traced:
+        _require(file, "files", (TRACE, THREADS), manifest.files)
     if manifest.checksum != checksum(content):
         raise NagleLabError(f"{file}: changed since it was written (checksum differs); run it again")
     return manifest

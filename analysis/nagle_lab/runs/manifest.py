@@ -16,6 +16,7 @@ from nagle_lab.diagnosis.result import Count, Role
 from nagle_lab.runs.record import Number, Port, Record
 
 MANIFEST = "manifest.json"
+TRACE, THREADS = "strace.txt", "strace-threads.txt"  # of a traced run: calls; threads that were there, and of whom
 SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -46,6 +47,7 @@ class Versions(Record):
     tcpdump: str | None = None
     server: str | None = None
     load: str | None = None
+    strace: str | None = None  # None where nothing was traced
 
     def stated(self) -> dict[str, str]:
         """Those that are not None, by name."""
@@ -134,6 +136,7 @@ class Manifest(Record):
     timings_s: dict[str, Number]  # by stage
     files: dict[str, FileRecord]
     checksum: Sha256  # of everything else in the manifest
+    traced: str | None = None  # the service whose calls were recorded; None: of none
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Quality, Source, Summary
 from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected, ServerRecord
 from nagle_lab.runs.noise import Noise
@@ -55,10 +56,14 @@ class RunResult(Record):
     checks: list[Check]
     load: Load
     captures: dict[str, CaptureResult]
+    writes: Writes | None = None  # the two of each stall, of a traced run; else absent
 
     def to_json(self) -> str:
         """One line, the same bytes for the same run folder."""
-        return json_text(msgspec.to_builtins(self)) + "\n"
+        fields = msgspec.to_builtins(self)
+        if self.writes is None:
+            del fields["writes"]
+        return json_text(fields) + "\n"
 
 
 def json_schema() -> str:

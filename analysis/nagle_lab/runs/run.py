@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.verdict import Verdict, decide, exit_code
+from nagle_lab.diagnosis.verdict import TRACED_ONLY, Verdict, decide, exit_code
+from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
     Check,
@@ -44,6 +45,7 @@ class Run:
     verdict: Verdict
     reason: str
     contradictions: list[str]  # what differs from what the variant expects; empty: as expected
+    writes: Writes | None = None  # the two of each stall of the capture to show, where the run was traced
 
     @property
     def expected(self) -> Verdict:
@@ -94,6 +96,7 @@ class Run:
             checks=self.checks,
             load=self.witnesses.load,
             captures={name: CaptureResult.of(capture) for name, capture in self.captures.items()},
+            writes=self.writes,
         ).to_json()
 
 
@@ -127,6 +130,8 @@ def judge(folder: Path) -> Run:
         checks.append(checked)
         if not checked.ok:
             verdict, reason = checked.verdict, f"{checked.name}: {checked.detail}"
+    if manifest.traced and verdict is Verdict.CLEAN:
+        verdict, reason = Verdict.INCONCLUSIVE, f"{reason}; but {TRACED_ONLY}"
     unlike = contradictions(expected, verdict, captures, best)
     return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, unlike)
 

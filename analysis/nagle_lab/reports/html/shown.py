@@ -8,7 +8,8 @@ from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples, examples_of_run
 from nagle_lab.evidence.source import Source
-from nagle_lab.runs.opened import opened
+from nagle_lab.experiments.opened import opened
+from nagle_lab.reports.writes import MOST_GROUPS
 from nagle_lab.runs.run import Run
 
 
@@ -43,7 +44,9 @@ def shown_capture(
 def shown_run(run: Run, packets: Examples) -> Shown:
     """One judged run."""
     name = f"{run.manifest.scenario} / {run.manifest.variant}"
-    return Shown(name, run.verdict, run.reason, run.results[run.best], packets, run)
+    writes = run.writes
+    none = [()] * min(len(writes.groups), MOST_GROUPS) if writes else ()  # its sources are in a container
+    return Shown(name, run.verdict, run.reason, run.results[run.best], packets, run, writes, none)
 
 
 def shown_of(source: Run | Result, path: Path) -> Shown:

@@ -1,0 +1,100 @@
+"""Runs of the lab under strace: the calls that wrote, the trace in the run folder, and a sidecar with one right."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from lab.recording import REPOSITORY, docker
+
+from nagle_lab.experiments.opened import judged
+from nagle_lab.guard import trace as tracing
+from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.tracer import traced_service, with_tracer
+from nagle_lab.runs.manifest import THREADS, TRACE
+from nagle_lab.runs.run import Run
+from support.schemas import check
+
+NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
+
+pytestmark = pytest.mark.alone
+
+
+def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[int, str, Run, dict]:
+    command = [NAGLE_LAB, "run", scenario, variant, "--trace", "--json", "--runs", runs, "--html", runs / "page.html"]
+    done = subprocess.run(
+        command, env=os.environ | parameters, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout)
+    check("run", result)
+    return done.returncode, done.stderr, judged((runs / f"latest-{scenario}-{variant}").resolve()), result
+
+
+def test_the_calls_of_nginx(tmp_path):
+    code, err, run, result = traced(tmp_path, "nginx-static", "nodelay-off", REQUESTS="300", CONCURRENCY="10")
+    assert code == 0, err
+    writes = result["writes"]
+    assert writes["stalls"] >= 200 and writes["named"] >= 0.95 * writes["stalls"], writes["problem"]
+    (group,) = writes["groups"]
+    assert (group["trigger"]["call"], group["held"]["call"]) == ("writev", "sendfile")
+    assert group["held"]["bytes"] == 615 and group["held"]["command"] == "nginx"
+    assert group["trigger"]["program"]["function"].startswith("ngx_"), "the symbols that nginx exports"
+    assert writes["nodelay"] == "never set on the socket that held"
+    assert all(0 < pair["true_hold_ms"] <= 300 for pair in writes["pairs"])
+    page = (tmp_path / "page.html").read_text()
+    assert "The two writes" in page and group["held"]["program"]["function"] in page
+    manifest = run.manifest
+    assert manifest.traced == "server" and manifest.versions.strace
+    assert manifest.files[TRACE].bytes > 10_000 and THREADS in manifest.files
+    assert all("tracer" not in namespace.services for namespace in manifest.namespaces.values())
+    shown = subprocess.run([NAGLE_LAB, "show", run.folder], capture_output=True, text=True, check=True).stdout
+    assert f"{group['stalls']} stalls: {group['trigger']['program']['function']}  writev" in shown
+    assert docker("ps", "--all", "--quiet", "--filter", "name=tracer").split() == []
+
+
+def test_a_trace_that_was_changed(tmp_path):
+    _, _, run, _ = traced(tmp_path, "nginx-static", "nodelay-off", REQUESTS="60", CONCURRENCY="2")
+    with (run.folder / TRACE).open("a") as file:
+        file.write("\n")
+    done = subprocess.run([NAGLE_LAB, "show", run.folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and f"{TRACE}: changed since it was recorded (checksum differs)" in done.stderr
+
+
+def test_a_variant_that_does_not_stall_is_not_called_clean(tmp_path):
+    code, err, run, result = traced(tmp_path, "nginx-static", "nodelay-on", REQUESTS="200", CONCURRENCY="10")
+    assert (code, run.verdict) == (3, "INCONCLUSIVE"), err
+    assert "strace slowed what it recorded" in result["reason"]
+
+
+def test_the_proxy_that_holds(tmp_path):
+    code, err, run, result = traced(tmp_path, "redis-proxy", "nginx-nagle", REQUESTS="100")
+    assert code == 0 and run.manifest.traced == "proxy", err
+    assert result["writes"]["named"] >= 0.9 * result["writes"]["stalls"] > 0, result["writes"]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant", "service"),
+    [("nginx-static", "nodelay-off", "server"), ("nginx-static", "nodelay-on", "server"),
+     ("redis-proxy", "nginx-nagle", "proxy"), ("message-queue", "two-writes", "client")],
+)  # fmt: skip
+def test_which_service_is_traced(scenario, variant, service):
+    found = find_scenario(scenario)
+    chosen = found.variants.get(variant) or found.variants[found.stalled]
+    assert traced_service(found, chosen) == service
+
+
+def test_the_sidecar_has_one_right(tmp_path):
+    """Nothing but SYS_PTRACE, of what its Compose file asks and of what strace gets in it."""
+    overlay = with_tracer(next(iter(find_scenario("nginx-static").labs.values()))).compose[-1].read_text()
+    assert "cap_drop: [ALL]\n    cap_add: [SYS_PTRACE]\n" in overlay and "read_only: true" in overlay
+    assert "privileged" not in overlay.partition("services:")[2] and "host" not in overlay.partition("pid:")[2]
+
+
+def test_the_sidecar_traces_the_calls_that_the_guard_traces():
+    script = (REPOSITORY / "scenarios/shared/tracer/trace").read_text()
+    asked = {word.strip("?,'\"") for line in script.splitlines() if line.startswith("calls=")
+             for word in line.partition("=")[2].replace("$calls", "").split(",")}  # fmt: skip
+    (option,) = [word for word in tracing.attaching([1], Path("x"), stacks=False) if word.startswith("trace=")]
+    assert asked - {""} == {name.strip("?") for name in option.removeprefix("trace=").split(",")}
