@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.writes import Writes
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments import writes as joined
 from nagle_lab.experiments.guarded import Run, Traced, judge, lost
-from nagle_lab.experiments.joining import NOT_SEEN, Joined, Pair, join
+from nagle_lab.experiments.joining import NOT_ALL, NOT_SEEN, Joined, Pair, join
 from nagle_lab.experiments.writes import Lines
 from nagle_lab.guard import trace as tracing
 from nagle_lab.guard.native import Where
@@ -124,8 +124,9 @@ def missing_calls(found: Joined, trace: Trace) -> str:
     if not (missing := found.missing.total()):
         return ""
     whys = dict(found.missing)
-    if trace.io_uring and NOT_SEEN in whys:
-        whys["io_uring was used, whose writes strace does not see"] = whys.pop(NOT_SEEN)
+    if trace.io_uring:
+        unseen = sum(whys.pop(why, 0) for why in (NOT_SEEN, NOT_ALL))
+        whys |= {"io_uring was used, whose writes strace does not see": unseen} if unseen else {}
     said = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
     return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
 
