@@ -1,5 +1,6 @@
 """The guard beside what runs in Docker: a container, a service of Compose, and Docker as the way to a namespace."""
 
+import re
 import shlex
 import signal
 import subprocess
@@ -56,6 +57,21 @@ def test_a_container(container):
     assert "a capture sidecar beside the container" in err
     sidecars = ["docker", "ps", "--quiet", "--filter", f"ancestor={EMPTY_IMAGE}"]
     assert subprocess.run(sidecars, capture_output=True, check=True).stdout == b""
+
+
+def test_the_calls_of_a_container_that_runs(container):
+    """By strace in the sidecar, which joins the container's PID namespace for it; the container goes on."""
+    code, err = recorded(f"--container={container}", "--seconds=8", "--trace")
+    text = " ".join(err.split())
+    assert code == 1, err
+    assert " stalls: " in text and "syswrite" not in text
+    assert re.search(r"write 200 B, then .* write 600 B", text), err
+    assert "written by perl, process" in text
+    status = subprocess.run(
+        ["docker", "top", container, "-o", "pid,stat"], capture_output=True, text=True, check=True
+    )
+    assert not set("tT") & set(status.stdout.partition("\n")[2]), "nothing is stopped"
+    assert recorded(f"--container={container}", "--seconds=2")[0] == 1, "and it still answers"
 
 
 def test_ctrl_c_ends_the_sidecar_and_reports(container):
