@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
@@ -111,19 +112,43 @@ def test_at_80_columns_nothing_of_the_calls_is_cut(recorded):
     assert drawn
     lines = ladder_text(drawn).plain.splitlines()
     assert max(len(line.rstrip()) for line in lines if "■" in line) <= 80
-    longer = replace(drawn, writes=msg_replace(drawn.writes))
+    longer = replace(drawn, writes=in_a_long_file(drawn.writes))
     lines = [line for line in ladder_text(longer).plain.splitlines() if "■" in line]
     assert all(len(line.rstrip()) <= 80 and "…" in line for line in lines)
 
 
-def msg_replace(pair: Any) -> Any:
+def in_a_long_file(pair: Any) -> Any:
     """The same in a file with a long name."""
-    from msgspec.structs import replace as changed  # noqa: PLC0415
 
     def longer(write: Any) -> Any:
-        return changed(write, program=changed(write.program, file=f"/srv/{'x' * 90}.py"))
+        place = msgspec.structs.replace(write.program, file=f"/srv/{'x' * 90}.py")
+        return msgspec.structs.replace(write, program=place)
 
-    return changed(pair, trigger=longer(pair.trigger), held=longer(pair.held))
+    return msgspec.structs.replace(pair, trigger=longer(pair.trigger), held=longer(pair.held))
+
+
+def test_one_write_that_made_both_segments_stands_there_once(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    drawn = written_ladder([recorded.capture], result, result.writes)
+    assert drawn and drawn.writes
+    both = msgspec.structs.replace(drawn.writes, held=drawn.writes.trigger, one_write=True)
+    text = ladder_text(replace(drawn, writes=both)).plain
+    assert text.count("■") == 1 and "written before the trigger left," in text
+
+
+def test_several_pairs_are_each_named_and_the_remedy_says_so(recorded, tmp_path):
+    sizes = iter(range(1000))
+
+    def places(size: int) -> str:
+        return place(recorded.program, size if size == HEADER or next(sizes) % 3 else 0)
+
+    strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, place=places)
+    words = " ".join(replace(recorded, strace=strace).analyze().stdout.split())
+    pairs = re.findall(
+        r"(\d+) stalls: server.py:16 reply sendall 238 B, then server.py:(\d+) reply sendall 615", words
+    )
+    assert {line for _, line in pairs} == {"17", "1"} and sum(int(stalls) for stalls, _ in pairs) == 11
+    assert "join server.py:16 and server.py:17 (and the other pairs below) in one write" in words
 
 
 def test_a_client_that_holds_has_its_calls_on_the_left(tmp_path):

@@ -53,12 +53,11 @@ def remedy(result: Result, writes: Writes | None) -> str:
     if not group:
         return text
     first, second = (_line(write) for write in (group.trigger, group.held))
-    if not first or not second:
+    if not first or not second or group.one_write:
         return text
-    if group.one_write:
-        return text
-    lines = f"join what {first} writes" if first == second else f"join {first} and {second}"
-    return text.replace(ONE_WRITE, f"{lines} in one write")
+    lines = f"what {first} writes" if first == second else f"{first} and {second}"
+    others = " (and the other pairs below)" if writes and len(writes.groups) > 1 else ""
+    return text.replace(ONE_WRITE, f"join {lines}{others} in one write")
 
 
 def _line(write: Write) -> str:
