@@ -536,7 +536,7 @@ def _leads_to(link: Path, folder: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), ("-n", "2"), ("--nagle-trace",)])
 @pytest.mark.parametrize("forbidden", [True, False])
 def test_as_an_ordinary_user(options, forbidden):
     """In a user namespace; where these are forbidden, one line and exit code 2: no test passes unseen."""
@@ -566,6 +566,8 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
     verdicts = {name: case.verdict for name, case in ended.cases.items()}
     assert (ended.code, verdicts) == (1, {"test_it": "STALL"}), ended.out + ended.err
     assert "a user namespace, without root; " in ended.out
+    if "--nagle-trace" in options and not tracing.why_not():
+        assert re.match(r"\d+ stalls: net.py:\d+ answer  sendall 200 B,\nthen net.py:", ended.cases["test_it"].said)
     assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)
 
 
@@ -605,7 +607,8 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite, workers):
     hides = ended.cases["test_hides"]
     assert hides.outcome == "failure" and hides.said.startswith("STALL: "), "the verdict is that without tracing"
     words = " ".join(hides.said.split())
-    assert "the traced run did not stall" in words and "changed the share of stalled exchanges by -9" in words
+    assert "the traced run did not stall" in words
+    assert re.search(r"tracing changed the share of stalled exchanges by -[5-9]\d points", words)
     assert (ended.cases["test_clean"].outcome, ended.cases["test_clean"].verdict) == ("passed", "CLEAN")
     assert len(ended.cases) == 4 and "tests: 3 STALL, 1 CLEAN" in ended.out, "what is run again counts for nothing"
     traced = {f"test_it.py_{name}-traced.pcapng" for name in ("test_stalls", "test_fails_by_itself", "test_hides")}

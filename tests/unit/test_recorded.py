@@ -99,7 +99,7 @@ def test_the_screen_names_both_lines_before_the_ladder_and_in_it(recorded):
     words = " ".join(said.split())
     assert "remedy On the server (10.0.0.2:80): join server.py:16 and server.py:17 in one write, or set TCP" in words
     assert "writes 11 stalls: server.py:16 reply sendall 238 B, then server.py:17 reply sendall 615 B, 0.35" in words
-    assert "traced while this was captured, which slows a program; 11 of 12 exchanges stalled, and how many" in words
+    assert "the verdict is that of a traced run, in which 11 of 12 exchanges stalled" in words
     order = ["84 B", "server.py:16 reply ■  sendall 238 B", "trigger", "server.py:17 reply ■  sendall 615 B",
              "server holds 615 B,", "written 0.3 ms after the trigger,", "held ", "late ACK", "release"]  # fmt: skip
     places = [ladder.index(part) for part in order]

@@ -111,6 +111,6 @@ def _why_no_line(writes: Writes) -> Sequence[str]:
 def _compared(writes: Writes) -> str:
     here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled"
     if writes.untraced_exchanges is None:
-        return f"while this was captured, which slows a program; {here}, and how many without strace is not known"
+        return f"all of this recording; the verdict is that of a traced run, in which {here}"
     without = f"{writes.untraced_stalled_exchanges} of {writes.untraced_exchanges} without tracing"
     return f"a second run; {here} there, {without}"
