@@ -585,10 +585,9 @@ needs_strace = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 
 
 @needs_strace
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "xdist"])
-def test_the_two_lines_of_a_test_that_stalls_come_first(suite, workers):
+def test_the_two_lines_of_a_test_that_stalls_come_first(suite):
     suite.write("test_it.py", TRACED)
-    ended = suite.run("--nagle", "--nagle-trace", *workers)
+    ended = suite.run("--nagle", "--nagle-trace")
     assert ended.code == 1, ended.out + ended.err
     lines = (suite.folder / "net.py").read_text().splitlines()
     header, body = (next(i for i, one in enumerate(lines, 1) if f"bytes({size})" in one) for size in (200, 600))
@@ -613,6 +612,15 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite, workers):
     assert len(ended.cases) == 4 and "tests: 3 STALL, 1 CLEAN" in ended.out, "what is run again counts for nothing"
     traced = {f"test_it.py_{name}-traced.pcapng" for name in ("test_stalls", "test_fails_by_itself", "test_hides")}
     assert traced < set(suite.kept()) and len(suite.kept()) == 6, "and no traces"
+
+
+@needs_strace
+def test_a_worker_of_xdist_traces_its_tests(suite):
+    suite.write("test_it.py", "from net import *\ndef test_stalls(): talk()\ndef test_clean(): talk('nodelay')\n")
+    ended = suite.run("--nagle", "--nagle-trace", "-n2")
+    said = ended.cases["test_stalls"].said
+    assert ended.code == 1 and re.match(r"\d+ stalls: net.py:\d+ answer  sendall 200 B,\nthen net.py:", said), said
+    assert len(ended.cases) == 2 and "tests: 1 STALL, 1 CLEAN" in ended.out
 
 
 @needs_strace

@@ -101,7 +101,7 @@ class Suite:
         junit.unlink(missing_ok=True)
         done = subprocess.run(
             [*before, *self.command(*options, f"--junitxml={junit}")],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=150, check=False,
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip
         return Ended(done.returncode, done.stdout, done.stderr, _cases(junit) if junit.exists() else {})
 
