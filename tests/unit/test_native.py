@@ -1,5 +1,8 @@
 """Native frames: which of them is the program's own."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from nagle_lab.guard import native
@@ -41,3 +44,18 @@ def test_the_programs_frame_and_the_libraries(monkeypatch, places, program, libr
 def test_an_interpreter_has_no_line_of_the_program():
     (found,) = native.where([["/usr/bin/python3.11(_PyEval+0x1) [0x10]"]])
     assert found.program == () and "python -I, -E or -S" in found.why
+
+
+def test_the_nearest_name_in_a_stripped_binary_is_no_function_of_the_call(monkeypatch):
+    monkeypatch.setattr(native, "_lines", lambda binary, addresses: {})
+    monkeypatch.setattr(native, "_sizes", lambda binary: {"curl_url_strerror": 0x40})
+    stack = ["/lib/libcurl.so.4(curl_url_strerror+0x2a0) [0x300]", "/bin/curl(curl_url_strerror+0x3f) [0x10]"]
+    (found,) = native.where([stack])
+    assert [place[2] for place in (*found.libraries, *found.program)] == ["curl_url_strerror"]
+
+
+def test_the_sizes_of_exported_functions():
+    if not shutil.which("nm"):
+        pytest.skip("nm is not on this machine")
+    sizes = native._sizes(str(next(Path("/lib").rglob("libc.so.6"))))
+    assert sizes["fprintf"] > 0 and "no such function" not in sizes

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from struct import unpack_from
 
@@ -56,6 +57,7 @@ class _Frame:
     binary: str
     symbol: str
     address: int  # in the file
+    offset: int = 0  # behind the symbol
 
 
 def where(stacks: Iterable[Sequence[str]], *, attached: bool = False, elsewhere: bool = False) -> list[Where]:
@@ -81,7 +83,7 @@ def where(stacks: Iterable[Sequence[str]], *, attached: bool = False, elsewhere:
 
 def _parsed(stack: Sequence[str]) -> list[_Frame]:
     found = (_FRAME.fullmatch(line) for line in stack)
-    return [_Frame(one[1], one[2] or "", int(one[4], 16)) for one in found if one]
+    return [_Frame(one[1], one[2] or "", int(one[4], 16), int(one[3] or "0", 16)) for one in found if one]
 
 
 def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -> Where:
@@ -101,7 +103,8 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -
         binary = binary or frame.binary
         if len(program) == _MOST_OF_PROGRAM:
             break
-        for file, line, function in lines[frame.binary].get(frame.address) or [("", 0, _plain(frame.symbol))]:
+        places = lines[frame.binary].get(frame.address, [])
+        for file, line, function in places if any(place[1] for place in places) else [("", 0, _symbol(frame))]:
             if not function and not file:
                 nameless = nameless or ("", 0, f"{name}+{frame.address:#x}")
             elif not _is_library(file, function) and not _SHARED.search(name):
@@ -162,6 +165,23 @@ def _why_interpreter(name: str) -> str:
             "library in C wrote by itself"
         )
     return f"{name} is an interpreter, and there are hooks for Python, Node.js and Java only"
+
+
+def _symbol(frame: _Frame) -> str:
+    """Its function; nothing where that is only the nearest one that a stripped binary still has the name of."""
+    size = _sizes(frame.binary).get(frame.symbol)
+    return "" if size and frame.offset >= size else _plain(frame.symbol)
+
+
+@cache
+def _sizes(binary: str) -> dict[str, int]:
+    """Of a binary's exported functions the lengths in bytes, where nm is installed."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        command = ["nm", "--dynamic", "--print-size", "--defined-only", binary]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=60)
+        rows = (line.split() for line in done.stdout.splitlines())
+        return {row[3].partition("@")[0]: int(row[1], 16) for row in rows if len(row) == 4}
+    return {}
 
 
 def _plain(symbol: str) -> str:

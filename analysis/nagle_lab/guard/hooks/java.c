@@ -18,9 +18,9 @@
 #define MARK "/proc/nagle-lab;"
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-enum { DEEPEST = 256, MOST_OF_LIBRARIES = 8, MOST_OF_PROGRAM = 8, LONGEST = 200 };
+enum { DEEPEST = 256, MOST_OF_LIBRARIES = 24, MOST_OF_PROGRAM = 8, LONGEST = 200 };
 
-typedef enum { PLUMBING = 1, LIBRARY, PROGRAM } Kind;
+typedef enum { PLUMBING = 1, CARRIER, LIBRARY, PROGRAM } Kind;
 
 /* A class, kept as the tag of its object. */
 typedef struct {
@@ -114,6 +114,8 @@ static Kind kind_of(const char *name, const char *path) {
         return starts_any(name, not_plumbing, COUNT(not_plumbing)) ? LIBRARY : PLUMBING;
     if (!path || !*path || of_runtime)
         return LIBRARY;
+    if (strstr(name, "io/netty/")) /* it carries what other libraries write; some have a copy of it */
+        return CARRIER;
     return ends(path, ".jar") && !(main_jar && ends(path, main_jar)) ? LIBRARY : PROGRAM;
 }
 
@@ -207,28 +209,32 @@ static void replace(char *text, char old, char new) {
 }
 
 /* The libraries' frames up to the program's, the innermost first, and then the program's. In `call` the method of the
- * runtime that the first of them called. */
-static void frames_of(JNIEnv *env, Words *words, char *call, size_t size) {
+ * runtime that the first of them called. What is less than `least` is left out. */
+static void frames_of(JNIEnv *env, Kind least, Words *words, char *call, size_t size) {
     Frame frames[DEEPEST];
     jint count = 0;
-    int libraries = 0, program = 0;
+    int libraries = 0, program = 0, passed = 0; /* passed: a frame that is not of the runtime */
     if ((*jvmti)->GetStackTrace(jvmti, NULL, 0, DEEPEST, frames, &count) != 0)
         return;
     for (jint i = 0; i < count && program < MOST_OF_PROGRAM; i++) {
         char *method = NULL;
         Class *class = class_of(env, frames[i].method);
-        if (!class || (program && class->kind != PROGRAM) || (class->kind == LIBRARY && libraries == MOST_OF_LIBRARIES))
+        int is_native = frames[i].location < 0; /* it has no line */
+        passed |= class && class->kind != PLUMBING;
+        if (!class || (class->kind != PLUMBING && (class->kind < least || is_native)))
+            continue;
+        if (class->kind < PROGRAM && (program || libraries == MOST_OF_LIBRARIES))
             continue;
         if ((*jvmti)->GetMethodName(jvmti, frames[i].method, &method, NULL, NULL) != 0)
             continue;
         if (class->kind == PLUMBING) {
             const char *inner = strrchr(class->name, '$');
-            if (!libraries)
+            if (!passed)
                 snprintf(call, size, "%s.%s", inner && inner[1] ? inner + 1 : class->name, method);
         } else {
             replace(method, ';', ',');
             add(words, class->file, line_of(&frames[i]), class->name, method);
-            libraries += class->kind == LIBRARY;
+            libraries += class->kind < PROGRAM;
             program += class->kind == PROGRAM;
         }
         (*jvmti)->Deallocate(jvmti, method);
@@ -246,7 +252,9 @@ static void tell(JNIEnv *env, int fd, long length, int option) {
     Words words = {"", 0};
     int error = errno;
     if (is_socket(fd) && (*env)->PushLocalFrame(env, DEEPEST + 16) == 0) {
-        frames_of(env, &words, call, sizeof call);
+        frames_of(env, LIBRARY, &words, call, sizeof call);
+        if (!words.used)
+            frames_of(env, CARRIER, &words, call, sizeof call);
         (*env)->PopLocalFrame(env, NULL);
         snprintf(path, sizeof path, MARK "%d;%ld;%s%s", fd, length, option ? "setsockopt" : call, words.text);
         path[4095] = 0;

@@ -11,7 +11,7 @@ const rmdirSync = fs.rmdirSync; // before the program puts something in its plac
 const MOST_FRAMES = 60;
 const MOST_OF_LIBRARIES = 8;
 const MOST_OF_PROGRAM = 8;
-const PLUMBING = /^node:(internal\/(streams|stream_base_commons|process|timers|async_hooks)|net$|events$)/;
+const PLUMBING = /^node:(internal\/(streams|stream_base_commons|process|timers|async_hooks)|net$|events$|domain$)/;
 const waiting = new WeakMap(); // socket → where writes were made that Node.js has not handed to the kernel yet
 
 function mark(words) {
@@ -57,6 +57,7 @@ function places() {
   const found = [];
   const internal = [];
   const program = [];
+  let plumbing; // the innermost: what a stream.pipe() writes has nothing else
   for (const frame of stack()) {
     const [file] = frame;
     if (!file || file === __filename) continue;
@@ -65,13 +66,15 @@ function places() {
     } else if (program.length) {
       continue;
     } else if (file.startsWith("node:")) {
-      if (!found.length && !PLUMBING.test(file)) internal.push(frame);
+      if (PLUMBING.test(file)) plumbing ??= frame;
+      else if (!found.length) internal.push(frame);
     } else if (found.length < MOST_OF_LIBRARIES) {
       found.push(frame);
     }
   }
   if (found.length) return [...found, ...program];
-  return [...internal.slice(0, program.length ? 1 : MOST_OF_LIBRARIES), ...program];
+  if (program.length || internal.length) return [...internal.slice(0, program.length ? 1 : MOST_OF_LIBRARIES), ...program];
+  return plumbing ? [plumbing] : [];
 }
 
 function isProgram([file]) {
