@@ -52,9 +52,10 @@ demo: $(if $(WITHOUT_LAB)$(SLIDES),,lab-ready) ## the workshop: SCENARIO=redis-p
 	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $${SLIDES:+--slides "$$SLIDES"} $(if $(WITHOUT_LAB),--without-lab)
 
 .PHONY: museum
-museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn one; all write docs/museum.md
+museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn one; all write docs/museum.md; TRACE=1 which two writes
 	@setup/python.sh
-	@$(bin)/nagle-lab museum $${EXHIBIT:-} $(if $(QUICK),--quick) $(if $(EXHIBIT)$(QUICK),,--markdown docs/museum.md)
+	@$(bin)/nagle-lab museum $${EXHIBIT:-} $(if $(QUICK),--quick) $(if $(TRACE),--trace) \
+	  $(if $(EXHIBIT)$(QUICK),,--markdown docs/museum$(if $(TRACE),-writes).md)
 
 .PHONY: list
 list: ## the scenarios and their variants; SCENARIO=redis-proxy for one, with its parameters

@@ -126,7 +126,7 @@ def test_a_mistake_in_an_exhibit_names_file_and_key(tmp_path):
 
 def test_missing_packages_are_no_pass(monkeypatch, run):
     """Named, with the command that installs them; exit code 3."""
-    monkeypatch.setattr(museum, "_missing", lambda packages: "no-such-package")
+    monkeypatch.setattr(museum, "missing", lambda packages: "no-such-package")
     code, out, err = run("museum", "debian/curl")
     assert code == 3
     assert "it needs no-such-package: apt-get install no-such-package" in out

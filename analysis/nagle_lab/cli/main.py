@@ -268,6 +268,7 @@ def guard_(**options: Any) -> Exit:
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
 @click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")
 @click.option("--list", "list_only", is_flag=True, help="List the exhibits and run none.")
+@click.option("--trace", is_flag=True, help="Trace the stalling halves: are the two writes those of their sources?")
 @markdown_option
 @click.option("--cache", type=_PATH, metavar="DIR", help="Install into DIR instead of .cache/museum.")
 def museum_(**options: Any) -> Exit:

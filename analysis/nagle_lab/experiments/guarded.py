@@ -113,6 +113,7 @@ class Traced:
 
     capture: Path
     result: Result
+    took_s: float
 
 
 @dataclass(frozen=True)

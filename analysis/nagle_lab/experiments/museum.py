@@ -37,6 +37,17 @@ class Half(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one_write: bool = False  # whether what protects it is that each message leaves in one write
 
 
+class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the source of the bad half makes the two writes.
+
+    Each is such as "thrift/transport/TSocket.py:176 write"; of what comes without debug information "ngx_writev".
+    """
+
+    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby"]
+    trigger: Text
+    held: Text
+
+
 class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A software, its bad half, and its good one: ``exhibit.toml``."""
 
@@ -57,6 +68,7 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     good: Half
     shared: list[Text] = []  # programs of museum/shared that it uses
     since_by: Literal["", "run", "source"] = ""  # how ``since`` is known; "": it is not
+    writes: ExpectedWrites | None = None  # None: its source was not read for that
 
     @property
     def name(self) -> str:
@@ -129,8 +141,8 @@ def show(exhibit: Exhibit, cache: Path = CACHE) -> Shown:
 
 
 def _try(exhibit: Exhibit, half: Half, cache: Path) -> Outcome:
-    if missing := _missing(exhibit.needs):
-        return Outcome(half, None, f"it needs {missing}: apt-get install {missing}", could_run=False)
+    if lacks := missing(exhibit.needs):
+        return Outcome(half, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
     try:
         installed = install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
     except NagleLabError as error:
@@ -144,14 +156,14 @@ def _try(exhibit: Exhibit, half: Half, cache: Path) -> Outcome:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    problem = _against(exhibit, half, run.result, run.guarded.outcome.status, folder)
+    problem = against(exhibit, half, run.result, run.guarded.outcome.status, folder)
     if problem:
         return Outcome(half, run.result, f"{problem} (kept: {folder})")
     shutil.rmtree(folder, ignore_errors=True)
     return Outcome(half, run.result, "")
 
 
-def _against(exhibit: Exhibit, half: Half, result: Result, status: int | None, folder: Path) -> str:
+def against(exhibit: Exhibit, half: Half, result: Result, status: int | None, folder: Path) -> str:
     """How it differs from what was expected of it; empty where it does not."""
     if status:
         lines = (folder / "output.txt").read_text(errors="replace").split("\n")
@@ -165,7 +177,7 @@ def _against(exhibit: Exhibit, half: Half, result: Result, status: int | None, f
     return ""
 
 
-def _missing(packages: Sequence[str]) -> str:
+def missing(packages: Sequence[str]) -> str:
     """Packages of Debian that are not installed."""
     if not packages or not shutil.which("dpkg-query"):
         return ""

@@ -80,7 +80,7 @@ def with_writes(
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
     writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
-    return replace(first, writes=writes, traced=Traced(guarded.capture, result))
+    return replace(first, writes=writes, traced=Traced(guarded.capture, result, guarded.outcome.took_s))
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,10 @@ def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
 
 
 def _key(write: Write) -> object:
-    """What two writes have in common that are of one place; of what has none, how much it wrote."""
-    known = write.program or write.library
-    return write.call, write.by, write.command, write.program, write.library, 0 if known else write.bytes
+    """What two writes have in common that are of one place; of what has none, who wrote and how much."""
+    if write.program or write.library:
+        return write.call, write.by, write.program, write.library
+    return write.call, write.command, write.bytes
 
 
 def _group(members: Sequence[_Named]) -> Group:

@@ -1,0 +1,95 @@
+"""The two writes of the museum's bad halves: what is expected is data, held against what the trace names."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nagle_lab.diagnosis.writes import Group, Place, Write, Writes
+from nagle_lab.errors import Exit
+from nagle_lab.experiments.museum import exhibits
+from nagle_lab.experiments.museum_writes import Traced, is_at
+from nagle_lab.reports.museum_writes import traced_line, traced_page
+
+EVERY = [exhibit for exhibit in exhibits() if exhibit.writes]
+LANGUAGES = {"pypi": "Python", "npm": "Node.js", "maven": "Java", "crates": "Rust", "go": "Go"}
+OWN, THEIRS = Place("/cache/app/exhibit.py", 15, "ask"), Place("lib/client.py", 7, "send")
+
+
+def write(program: Place | None, library: Place | None) -> Write:
+    return Write("sendto", "send", 10, "1.000000", 1, 1, "python", program, library, "")
+
+
+def traced(exhibit: Any, trigger: Write, held: Write) -> Traced:
+    group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2)
+    writes = Writes("", [], 30, 29, 30, 29, 29, 29, [group], None, "", [], [])
+    return Traced(exhibit, None, writes, "", 1.0, 2.0)
+
+
+def test_most_exhibits_say_where_their_writes_are():
+    assert len(EVERY) >= 48
+    assert {one.writes.language for one in EVERY} >= {"Python", "Node.js", "Java", "Rust", "Go", "C"}
+
+
+@pytest.mark.parametrize("exhibit", EVERY, ids=[one.name for one in EVERY])
+def test_each_exhibit_says_where_its_writes_are(exhibit):
+    expected = exhibit.writes
+    assert expected.language == LANGUAGES.get(exhibit.ecosystem, expected.language)
+    for place in (expected.trigger, expected.held):
+        file = re.sub(r"(:\d+)? .*|:\d+$", "", place)
+        own = Path(exhibit.folder) / file
+        line = re.search(r":(\d+)", place.removeprefix("node:"))
+        if own.is_file() and line:
+            assert int(line[1]) <= len(own.read_text().splitlines()), place
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        ("lib/client.py:7 send", True), ("client.py send", True), ("client.py", True), ("client.py:7", True),
+        ("exhibit.py:15 ask", True), ("lib/client.py:8 send", False), ("lib/client.py:7 recv", False),
+        ("ent.py:7 send", False), ("other.py", False),
+    ],
+)  # fmt: skip
+def test_a_write_is_at_its_line_of_the_program_and_of_the_library(expected, found):
+    assert is_at(expected, write(OWN, THEIRS)) is found
+
+
+def test_a_function_without_debug_information():
+    place = Place("", 0, "ngx_writev")
+    assert is_at("ngx_writev", write(place, None)) and not is_at("ngx_linux_sendfile", write(place, None))
+
+
+def test_files_of_node_itself():
+    place = Place("node:_http_outgoing", 1177, "_flushOutput")
+    assert is_at("node:_http_outgoing _flushOutput", write(None, place))
+    assert not is_at("node:_http_client _flushOutput", write(None, place))
+
+
+def test_right_is_both_and_the_page_says_what_is_not():
+    exhibit = msgspec.structs.replace(
+        EVERY[0],
+        writes=msgspec.structs.replace(EVERY[0].writes, trigger="lib/client.py:7 send", held="exhibit.py:15"),
+    )
+    right = traced(exhibit, write(OWN, THEIRS), write(OWN, None))
+    wrong = traced(exhibit, write(OWN, None), write(OWN, None))
+    failed = replace(right, writes=None, could_run=False, problem="pip is not here")
+    assert [one.code for one in (right, wrong, failed)] == [Exit.OK, Exit.CONTRADICTED, Exit.INCONCLUSIVE]
+    assert (right.right, wrong.right) == ((True, True), (False, True))
+    ones = [right, wrong, failed]
+    assert traced_line(ones) == (
+        "both writes named as the source has them in 1 of 2 bad halves, 1 could not run here"
+    )  # fmt: skip
+    page = traced_page(ones)
+    assert "| Python | 2 | 1 |" in page
+    assert "`lib/client.py:7 send`" in page and "2.0 ×" in page
+    assert "trigger: the source has lib/client.py:7 send, the trace cache/app/exhibit.py:15 ask" in page
+    assert "pip is not here" in page
+
+
+def test_what_was_not_named_is_not_right():
+    nothing = Traced(EVERY[0], None, None, "the traced run did not stall")
+    assert nothing.group is None and (nothing.right, nothing.code) == ((False, False), Exit.CONTRADICTED)
