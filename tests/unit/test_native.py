@@ -59,3 +59,9 @@ def test_the_sizes_of_exported_functions():
         pytest.skip("nm is not on this machine")
     sizes = native._sizes(str(next(Path("/lib").rglob("libc.so.6"))))
     assert sizes["fprintf"] > 0 and "no such function" not in sizes
+
+
+def test_a_native_method_of_java_is_java(monkeypatch):
+    monkeypatch.setattr(native, "_lines", lambda binary, addresses: {})
+    (found,) = native.where([["/usr/lib/jvm/lib/libnio.so(Java_sun_nio_ch_FileDispatcherImpl_write0+0x1f) [0x10]"]])
+    assert found.program == () and "hook" in found.why

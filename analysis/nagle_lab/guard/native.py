@@ -93,7 +93,8 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -
     nameless: Place | None = None
     binary = why = ""
     for frame in stack:
-        name = Path(frame.binary).name
+        # A native method of Java's: behind it are frames that no unwinder may know.
+        name = "libjvm.so" if frame.symbol.startswith("Java_") else Path(frame.binary).name
         if _is_skipped(frame):
             continue
         if _INTERPRETER.match(name):
