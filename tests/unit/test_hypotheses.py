@@ -354,3 +354,16 @@ def test_a_probe_for_a_loss_does_not_show_that_nagle_is_off(diagnose):
 
     result = diagnose(talk(probed, exchanges=40).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 20)
+
+
+@pytest.mark.parametrize(("every", "verdict"), [(30, "INCONCLUSIVE"), (100, "CLEAN")])
+def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(diagnose, every, verdict):
+    """Of 120 exchanges four, or one, may have stalled, and in no other could one have shown."""
+    rare = reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        (rare if number % every == 7 else prompt)(c, number)
+
+    result = diagnose(talk(exchange, exchanges=120).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert sum(result.quality.unresolved.values()) < 0.04 * 120

@@ -11,6 +11,9 @@ ENOUGH_EXCHANGES = 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
+# Nor may it be more than this share of the late ACKs that data followed, where that is FEW or more and the path does
+# not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
+MOST_OPEN, FEW = 0.1, 3
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
@@ -58,7 +61,7 @@ def decide(
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)
-    reason = _what_hinders(max(exchanges, late_acks), one_way=one_way, astray=astray, unresolved=unresolved or {})
+    reason = _what_hinders(exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {})
     if reason:
         return Verdict.INCONCLUSIVE, reason
     if exchanges < ENOUGH_EXCHANGES:
@@ -69,9 +72,15 @@ def decide(
     return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
 
 
-def _what_hinders(exchanges: int, *, one_way: float, astray: float, unresolved: Mapping[Obstacle, int]) -> str:
+def _what_hinders(
+    exchanges: int, late_acks: int, *, one_way: float, astray: float, unresolved: Mapping[Obstacle, int]
+) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
-    if sum(unresolved.values()) > MOST_UNRESOLVED * exchanges:
+    left_open = sum(unresolved.values())
+    without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
+    are_many = without_cause >= FEW and without_cause > MOST_OPEN * (late_acks + left_open)
+    exchanges = max(exchanges, late_acks)
+    if are_many or left_open > MOST_UNRESOLVED * exchanges:
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
         return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
     if astray > MOST_ASTRAY:
