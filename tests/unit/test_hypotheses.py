@@ -169,6 +169,7 @@ def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
     assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)
     assert result.summary.round_trips.total_ms == pytest.approx(200, rel=0.05)
     assert result.connections[0].round_trips_ms == result.summary.round_trips.total_ms
+    assert result.summary.round_trips_by == {"client": 0, "server": 20}
 
 
 def test_what_each_connection_lost_adds_up(diagnose):

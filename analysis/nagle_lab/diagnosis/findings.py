@@ -64,6 +64,7 @@ class Findings:
     holds : of the stalls of each program
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
+    waited_by : how often, by the role of the end whose data waited so
     astray : share of the data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
@@ -81,6 +82,7 @@ class Findings:
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
         self.round_trips = Durations(1_000)
+        self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
         for gaps, _ in _chunks(tables.idle_gap):
@@ -129,6 +131,8 @@ class Findings:
         waits = pick(candidates["wait"], round_trips)
         add_all(self.round_trips, waits)
         _sum_up(involved, "round_trips", pick(involved.of, round_trips), waits)
+        by_server = total(pick(each(_differ, side, involved.rows("client")), round_trips))
+        self.waited_by.update({"client": len(round_trips) - by_server, "server": by_server})
         if not len(rows):
             return
         self._keep(packed, rows)

@@ -162,6 +162,7 @@ class Summary(msgspec.Struct, frozen=True):
     hold_ms: Range | None  # in the median stall: how long the data was held, of the wait
     release_us: Spread | None
     round_trips: Silence  # Nagle's algorithm waited for ACKs that were not delayed
+    round_trips_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
     grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
     round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest

@@ -125,6 +125,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         round_trips=Silence(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
         grounds=dict(findings.grounds),
         ack_timer_ms=_median(findings.ack_timer, 1e3),
+        round_trips_by=dict(findings.waited_by),
         round_trip_us=round_trips,
         captured_near=_near(*round_trips.values()),
         request_to_ack_ms=_spread(totals.durations["to_ack"]),

@@ -53,9 +53,12 @@ def _round_trips(s: Summary) -> str:
         return ""
     ways = [us for us in s.round_trip_us.values() if us is not None]
     each = f", about {sum(ways) / 1e3:.1f} ms" if len(ways) == len(s.round_trip_us) else ""
+    held_by = [role for role, count in s.round_trips_by.items() if count]
+    whose = f"the {held_by[0]}'s data" if len(held_by) == 1 else "data of both ends"
+    where = f"the {held_by[0]}" if len(held_by) == 1 else "both"
     return (
-        f"{s.round_trips.count} times Nagle's algorithm held data until an ACK that was not delayed: one round trip "
-        f"each{each}; TCP_NODELAY at the sender saves that"
+        f"{s.round_trips.count} times Nagle's algorithm held {whose} until an ACK that was not delayed: "
+        f"one round trip each{each}; TCP_NODELAY at {where} saves that"
     )
 
 
