@@ -368,3 +368,18 @@ def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(dia
     result = diagnose(talk(exchange, exchanges=120).segments)
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
     assert sum(result.quality.unresolved.values()) < 0.04 * 120
+
+
+@pytest.mark.parametrize(
+    ("late", "cause"), [((204, 208), "likely_cork"), ((200.4, 200.4), "server_think"), ((204, 260), "server_think")]
+)
+def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagnose, late, cause):
+    def corked(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=round(late[number % 2] * MS))
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(corked).segments)
+    assert result.verdict == "CLEAN"
+    assert result.silences[cause].count == 19

@@ -16,6 +16,7 @@ CAUSES = {
     Cause.SERVER_THINK: "server processing",
     Cause.CLIENT_THINK: "client processing",
     Cause.CORK: "TCP_CORK",
+    Cause.LIKELY_CORK: "probably TCP_CORK",
     Cause.RETRANSMISSION: "retransmission timeout",
     Cause.WINDOW: "zero or full receive window",
     Cause.ROUND_TRIP: "round trip of the path",
@@ -37,6 +38,10 @@ _STEPS = {
     ),
     Cause.CLIENT_THINK: "the client pauses between a reply and its next request: look there, not at the server",
     Cause.CORK: "the sender sets TCP_CORK (nginx: tcp_nopush) and leaves it set: clear it after the last write",
+    Cause.LIKELY_CORK: (
+        "all late replies took as long as TCP_CORK holds data: if its sender sets that (nginx: tcp_nopush), clear "
+        "it after the last write; or look for a timer of 200 ms in the program"
+    ),
     Cause.RETRANSMISSION: (
         "packets are lost: look for drops with `ss -ti`, `nstat -az TcpRetransSegs` and `ip -s link` at both ends"
     ),
