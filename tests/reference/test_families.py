@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis import population
 from nagle_lab.diagnosis.analysis import analyze
 from support.holds import MS
 from support.synthetic import US, Frame, checksum
@@ -111,3 +112,12 @@ def test_copies(frames: list[Frame]):
 def test_every_base_has_every_transformation(tmp_path: Path):
     made = {capture.name for capture in transformed(FAMILIES, tmp_path)}
     assert made >= {base.replace("/", f"+{transform.name}/") for base in BASES for transform in TRANSFORMS}
+
+
+@pytest.mark.parametrize("name", ["duplex-chat-rtt-10/client", "duplex-one/client", "chain-proxy-beside/both"])
+def test_lists_and_arrays_give_the_same_result_to_the_byte(name: str, monkeypatch: pytest.MonkeyPatch):
+    """What is judged of several programs stands in the same order, whichever comes first."""
+    (capture,) = (capture for capture in FAMILIES if capture.name == name)
+    result = analyze(capture.path).to_json()
+    monkeypatch.setattr(population, "LARGE", 1)
+    assert analyze(capture.path).to_json() == result

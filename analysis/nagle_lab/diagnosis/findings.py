@@ -8,7 +8,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from nagle_lab.diagnosis import idle
 from nagle_lab.diagnosis.candidates import by_program
@@ -44,6 +45,7 @@ from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.machine import COPY
 from nagle_lab.tcp.tables import Table, Tables
 
+Name = TypeVar("Name", bound=StrEnum)
 ROLES: tuple[Role, Role] = ("client", "server")
 # Whether a connection is to be judged, by address and port of its client and of its server.
 Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
@@ -96,6 +98,8 @@ class Findings:
             done += len(candidates)
             programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
             self._prove(candidates, packed, programs, Setting(step, self.astray, len(candidates) / count))
+        self.grounds = _in_order_of(Ground, self.grounds)
+        self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
         for late, _ in _chunks(tables.late_ack):
             self._count_late(late)
@@ -329,6 +333,11 @@ def _chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
     for begin, end in table.chunks():
         packed = table.read(begin, end)
         yield Columns(table.layout, packed), packed
+
+
+def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
+    """The same counts in the order of their names, whichever program had them first."""
+    return Counter({name: counted[name] for name in names if counted[name]})
 
 
 def _less(wait: Any, reaction: Any) -> Any:

@@ -189,7 +189,8 @@ def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
 
 
 def _relays(findings: Findings) -> list[Relay]:
-    return [Relay(*both, times) for both, times in findings.relays.most_common(_MOST_NAMED)]
+    most = sorted(findings.relays.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
+    return [Relay(*both, times) for both, times in most]
 
 
 def _hold(findings: Findings) -> Range | None:
