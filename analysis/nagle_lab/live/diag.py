@@ -1,0 +1,135 @@
+"""Every TCP socket of a network namespace, as the kernel lists them: sock_diag(7), linux/inet_diag.h, linux/tcp.h."""
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+from struct import Struct, pack
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+
+End = tuple[str, int]  # IP address and port, as in a packet
+
+STATES = {
+    1: "ESTABLISHED", 2: "SYN-SENT", 3: "SYN-RECEIVED", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2", 6: "TIME-WAIT",
+    7: "CLOSED", 8: "CLOSE-WAIT", 9: "LAST-ACK", 10: "LISTEN", 11: "CLOSING", 12: "SYN-RECEIVED",
+}  # fmt: skip
+LISTEN = "LISTEN"
+
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+_NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_INET_DIAG_INFO = 2
+_ALL_STATES = 0xFFF << 1
+_MESSAGE = Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
+_SOCKET = Struct("=BBBB2s2s16s16sIQIIIII")  # struct inet_diag_msg
+_PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
+_AT_ONCE = 1 << 18  # bytes of an answer
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What Nagle's algorithm looks at, from struct tcp_info."""
+
+    mss: int  # bytes of a full segment to the other end
+    in_flight: int  # segments sent and not acknowledged
+    unsent: int  # bytes that wait to be sent
+    cwnd: int  # segments
+    window: int | None  # of the other end, bytes; None: this kernel does not say
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A socket as the kernel lists it."""
+
+    state: str  # of RFC 9293
+    local: End
+    remote: End
+    uid: int
+    inode: int  # 0: no process has it
+    cookie: int  # of no other socket until the next boot
+    queued: int  # bytes not acknowledged, sent or not
+    info: Info | None  # None: the state has none
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be sent."""
+        return self.info.unsent if self.info else 0
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that were sent and are not acknowledged."""
+        return max(self.queued - self.unsent, 0)
+
+
+def tcp_sockets() -> list[Listed]:
+    """Those of the network namespace that the calling thread is in. Raises OSError, NagleLabError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        return [one for family in (socket.AF_INET, socket.AF_INET6) for one in _listed(kernel, family)]
+
+
+def _listed(kernel: socket.socket, family: int) -> Iterator[Listed]:
+    """All of a family; a kernel without IPv6 has none of that."""
+    extensions = 1 << _INET_DIAG_INFO - 1
+    request = pack("=BBBBI48x", family, socket.IPPROTO_TCP, extensions, 0, _ALL_STATES)
+    flags = _NLM_F_REQUEST | _NLM_F_DUMP
+    kernel.send(_MESSAGE.pack(_MESSAGE.size + len(request), _SOCK_DIAG_BY_FAMILY, flags, 0, 0) + request)
+    while True:
+        answer, at = kernel.recv(_AT_ONCE), 0
+        while at < len(answer):
+            length, kind, *_ = _MESSAGE.unpack_from(answer, at)
+            if kind == _NLMSG_DONE:
+                return
+            if kind == _NLMSG_ERROR:
+                number = -int.from_bytes(answer[at + _MESSAGE.size :][:4], sys.byteorder, signed=True)
+                if family == socket.AF_INET6 and number in (errno.ENOENT, errno.EAFNOSUPPORT):
+                    return
+                why = os.strerror(number)
+                raise NagleLabError(f"the kernel does not list its TCP sockets ({why}): try modprobe tcp_diag")
+            yield read_socket(answer[at + _MESSAGE.size : at + length])
+            at += length + 3 & ~3
+
+
+def read_socket(message: bytes) -> Listed:
+    """A socket from the bytes of its struct inet_diag_msg and what follows it."""
+    (family, state, _timer, _retransmits, source, destination, local, remote, _interface, cookie, _expires, _received,
+     queued, uid, inode) = _SOCKET.unpack_from(message)  # fmt: skip
+    name = STATES.get(state, "CLOSED")
+    info = None if name == LISTEN else _info(message)
+    return Listed(
+        name, (address(family, local), *_PORT.unpack(source)), (address(family, remote), *_PORT.unpack(destination)),
+        uid, inode, cookie, queued if info else 0, info,
+    )  # fmt: skip
+
+
+def address(family: int, packed: bytes) -> str:
+    """An address as packets have it: one of IPv4 that was mapped into IPv6 is of IPv4."""
+    if family == socket.AF_INET:
+        return socket.inet_ntop(socket.AF_INET, packed[:4])
+    if packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return str(ip_address(packed))
+
+
+def _info(message: bytes) -> Info | None:
+    at = _SOCKET.size
+    while at + 4 <= len(message):
+        length, kind = _ATTRIBUTE.unpack_from(message, at)
+        if kind == _INET_DIAG_INFO:
+            return read_info(message[at + 4 : at + length])
+        at += max(length + 3 & ~3, 4)
+    return None
+
+
+def read_info(tcp_info: bytes) -> Info | None:
+    """From the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
+
+    def number(at: int) -> int:
+        return int.from_bytes(tcp_info[at : at + 4], sys.byteorder)
+
+    if len(tcp_info) < 148:
+        return None
+    window = number(228) if len(tcp_info) >= 232 else None
+    return Info(mss=number(16), in_flight=number(24), unsent=number(144), cwnd=number(80), window=window)

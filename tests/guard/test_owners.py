@@ -1,0 +1,53 @@
+"""Which process has a connection, in real network namespaces."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from nagle_lab.live.owners import owners
+from support.rights import AS_ROOT, mount_refused
+
+PAIR = textwrap.dedent("""
+    import os, socket, sys
+    listener = socket.create_server(("::", 18083), family=socket.AF_INET6, dualstack_ipv6=True)
+    clients = [socket.create_connection((address, 18083)) for address in ("127.0.0.1", "::1")]
+    peers = [listener.accept()[0] for _ in clients]
+    child = os.fork()
+    if child:
+        print(child, *(client.getsockname()[1] for client in clients), flush=True)
+    sys.stdin.read()
+""")
+
+
+@pytest.fixture
+def pair():
+    """A process and a fork of it in a namespace of their own, with connections; their numbers and clients' ports."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    if AS_ROOT:
+        pytest.skip("looking into other namespaces takes root")
+    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", PAIR]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process.pid, *map(int, process.stdout.readline().split())
+        process.stdin.close()
+
+
+def test_both_ends_by_their_process(pair):
+    """IPv4 of a socket of IPv6 is as in packets; of two processes that share it, the first counts."""
+    pid, _child, ipv4, ipv6 = pair
+    found = owners(pid)
+    assert {process.pid for process in found.values()} == {pid}
+    assert set(found) == {
+        (("::", 18083), ("", 0)),
+        (("127.0.0.1", 18083), ("127.0.0.1", ipv4)),
+        (("127.0.0.1", ipv4), ("127.0.0.1", 18083)),
+        (("::1", 18083), ("::1", ipv6)),
+        (("::1", ipv6), ("::1", 18083)),
+    }
+
+
+def test_all_namespaces_at_once(pair):
+    pid, *_ = pair
+    assert pid in {process.pid for process in owners().values()}
