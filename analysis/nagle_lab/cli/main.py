@@ -264,6 +264,19 @@ def guard_(**options: Any) -> Exit:
     return _command("guard", options)
 
 
+@cli.command("sockets")
+@click.option("--pid", type=click.IntRange(1), help="Only those of this process and of what it started.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Only those with this port at either end.")
+@click.option("--all", "every", is_flag=True, help="Show all, not only the first 40.")
+@click.option("--json", "as_json", is_flag=True, help="Print all on stdout, as one JSON object.")
+def sockets_(**options: Any) -> Exit:
+    """List every TCP socket of this host, of containers too, with process, TCP_NODELAY, and bytes that wait.
+
+    Those in which Nagle's algorithm holds data at this moment come first. All of other users' processes takes root.
+    """
+    return _command("sockets", options)
+
+
 @cli.command("museum")
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
 @click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")

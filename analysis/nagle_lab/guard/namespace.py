@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import pack, unpack_from
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-CAP_SYS_ADMIN = 21
+CAP_SYS_PTRACE, CAP_SYS_ADMIN = 19, 21
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFMTU, _SIOCETHTOOL = 0x8913, 0x8914, 0x8922, 0x8946
 _IFF_UP = 1
 _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
@@ -17,9 +17,14 @@ _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 
 def has_sys_admin() -> bool:
     """Whether this process may make a network namespace without a user namespace."""
+    return has_capability(CAP_SYS_ADMIN)
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process has a capability, by its number in capabilities(7)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+            return bool(int(line.split()[1], 16) >> number & 1)
     return False
 
 

@@ -1,0 +1,21 @@
+"""nagle-lab sockets: every TCP socket of this host."""
+
+import os
+import sys
+
+from nagle_lab.errors import Exit, tell
+from nagle_lab.live.inventory import inventory
+from nagle_lab.reports.sockets import MOST, show_sockets, sockets_json
+from nagle_lab.reports.terminal import console
+
+
+def command(pid: int | None, port: int | None, every: bool, as_json: bool) -> Exit:
+    """Print them, and on stderr what this user may not see."""
+    found = inventory(pid, port)
+    if as_json:
+        sys.stdout.write(sockets_json(found))
+    else:
+        show_sockets(found, console(at_most=120), None if every else MOST)
+    if found.missing:
+        tell(f"not shown: {'; '.join(found.missing)}{': run it as root' if os.geteuid() else ''}")
+    return Exit.OK

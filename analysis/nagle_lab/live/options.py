@@ -1,0 +1,92 @@
+"""The options of a living socket of another process: its descriptor is duplicated into ours by pidfd_getfd(2).
+
+Nothing is stopped and nothing restarted. Linux 5.6 or newer, and the right to trace the process (ptrace(2), Ptrace
+access mode checking): its user without Yama's restriction, or CAP_SYS_PTRACE.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import msgspec
+
+TCP = socket.IPPROTO_TCP
+_PIDFD_GETFD = 438  # the number of the system call, the same on every processor that Python runs on but Alpha
+_SO_COOKIE = 57
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What decides whether small segments leave at once, and ACKs."""
+
+    nodelay: bool
+    cork: bool
+    interactive: bool  # ACKs are delayed ("pingpong" mode), as TCP_QUICKACK reads 0
+
+
+class GoneError(Exception):
+    """The process or its descriptor is not there any more."""
+
+
+class Borrower:
+    """Duplicates descriptors of processes; keeps a pidfd of each, so that a number used again is not mistaken."""
+
+    def __init__(self) -> None:
+        self._pidfds: dict[int, int] = {}
+        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        self._syscall.restype = ctypes.c_long
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
+
+    @contextmanager
+    def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> Iterator[socket.socket]:
+        """The socket of an inode, through the first of its holders (process, descriptor) that still has it.
+
+        Raises PermissionError where that may not be, OSError (ENOSYS) where the kernel is too old, GoneError.
+        """
+        for pid, fd in holders:
+            with self._duplicate(pid, fd) as copy:
+                if copy is not None and os.fstat(copy.fileno()).st_ino == inode:
+                    yield copy
+                    return
+        raise GoneError
+
+    @contextmanager
+    def _duplicate(self, pid: int, fd: int) -> Iterator[socket.socket | None]:
+        try:
+            if pid not in self._pidfds:
+                self._pidfds[pid] = os.pidfd_open(pid)
+            copy = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
+            if copy < 0:
+                raise OSError(number := ctypes.get_errno(), os.strerror(number))
+        except OSError as error:
+            if error.errno not in (errno.ESRCH, errno.EBADF):
+                raise
+            yield None
+            return
+        # Family and type are not looked at: they are the same for all that is done with it.
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP, fileno=copy) as copied:
+            yield copied
+
+
+def read(one: socket.socket) -> Options:
+    """The options of a TCP socket. Raises OSError."""
+    return Options(
+        nodelay=bool(one.getsockopt(TCP, socket.TCP_NODELAY)),
+        cork=bool(one.getsockopt(TCP, socket.TCP_CORK)),
+        interactive=not one.getsockopt(TCP, socket.TCP_QUICKACK),
+    )
+
+
+def cookie(one: socket.socket) -> int:
+    """The number that no other socket has until the next boot, as in sock_diag(7)."""
+    return int.from_bytes(one.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), sys.byteorder)
