@@ -27,6 +27,8 @@ _INET_DIAG_INFO = 2
 _ALL_STATES = 0xFFF << 1
 _MESSAGE = Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 _SOCKET = Struct("=BBBB2s2s16s16sIQIIIII")  # struct inet_diag_msg
+_TCP_INFO = Struct("=16xI4xI52xI60xI")  # of struct tcp_info: snd_mss, unacked, snd_cwnd, notsent_bytes
+_SND_WND, _SND_WND_AT = Struct("=I"), 228
 _PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
 _AT_ONCE = 1 << 18  # bytes of an answer
 
@@ -125,11 +127,8 @@ def _info(message: bytes) -> Info | None:
 
 def read_info(tcp_info: bytes) -> Info | None:
     """From the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
-
-    def number(at: int) -> int:
-        return int.from_bytes(tcp_info[at : at + 4], sys.byteorder)
-
-    if len(tcp_info) < 148:
+    if len(tcp_info) < _TCP_INFO.size:
         return None
-    window = number(228) if len(tcp_info) >= 232 else None
-    return Info(mss=number(16), in_flight=number(24), unsent=number(144), cwnd=number(80), window=window)
+    mss, in_flight, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)
+    (window,) = _SND_WND.unpack_from(tcp_info, _SND_WND_AT) if len(tcp_info) >= _SND_WND_AT + 4 else (None,)
+    return Info(mss, in_flight, unsent, cwnd, window)

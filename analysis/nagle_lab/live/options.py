@@ -9,8 +9,7 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -47,35 +46,32 @@ class Borrower:
         for pidfd in self._pidfds.values():
             os.close(pidfd)
 
-    @contextmanager
-    def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> Iterator[socket.socket]:
-        """The socket of an inode, through the first of its holders (process, descriptor) that still has it.
+    def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> socket.socket:
+        """A copy of a socket, to be closed, from the first of its holders (process, descriptor) that still has it.
 
-        Raises PermissionError where that may not be, OSError (ENOSYS) where the kernel is too old, GoneError.
+        Its family is not looked at, for it is the same for all that is done with a copy here. Raises PermissionError
+        where that may not be, OSError (ENOSYS) where the kernel is too old, GoneError.
         """
         for pid, fd in holders:
-            with self._duplicate(pid, fd) as copy:
-                if copy is not None and os.fstat(copy.fileno()).st_ino == inode:
-                    yield copy
-                    return
+            copy = self._duplicate(pid, fd)
+            if copy is not None and os.fstat(copy).st_ino == inode:
+                return socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP, fileno=copy)
+            if copy is not None:
+                os.close(copy)
         raise GoneError
 
-    @contextmanager
-    def _duplicate(self, pid: int, fd: int) -> Iterator[socket.socket | None]:
+    def _duplicate(self, pid: int, fd: int) -> int | None:
         try:
             if pid not in self._pidfds:
                 self._pidfds[pid] = os.pidfd_open(pid)
-            copy = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
+            copy: int = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
             if copy < 0:
                 raise OSError(number := ctypes.get_errno(), os.strerror(number))
         except OSError as error:
-            if error.errno not in (errno.ESRCH, errno.EBADF):
-                raise
-            yield None
-            return
-        # Family and type are not looked at: they are the same for all that is done with it.
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP, fileno=copy) as copied:
-            yield copied
+            if error.errno in (errno.ESRCH, errno.EBADF):
+                return None
+            raise
+        return copy
 
 
 def read(one: socket.socket) -> Options:

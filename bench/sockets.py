@@ -1,0 +1,75 @@
+"""How long `nagle-lab sockets` takes, beside `ss -tinp`, with many sockets in a network namespace of their own.
+
+    .venv/bin/python bench/sockets.py [SOCKETS] [PROCESSES]
+
+As root. Both list the same namespace; ss does not know TCP_NODELAY, which is what most of our time goes to.
+"""
+
+import json
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nagle_lab.guard.namespace import CLONE_NEWNET, prepare_loopback, unshare
+
+REPEATS = 5
+NAGLE_LAB = str(Path(sys.executable).with_name("nagle-lab"))
+HOLDER = "import sys; sys.path[:0] = {!r}; from sockets import hold; hold({})"
+
+
+def hold(count: int) -> None:
+    """Have so many sockets open, in pairs, until standard input ends."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        kept = []
+        for _ in range(count // 2):
+            kept.append(socket.create_connection(listener.getsockname()))
+            kept.append(listener.accept()[0])
+        print(len(kept), flush=True)
+        sys.stdin.read()
+
+
+def timed(command: Sequence[str]) -> tuple[list[float], str]:
+    """Seconds of some runs, and what the last one printed."""
+    seconds, out = [], ""
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        seconds.append(time.perf_counter() - began)
+    return seconds, out
+
+
+def main() -> None:
+    """Make the sockets, list them, print a line for each program."""
+    wanted, processes = (*map(int, sys.argv[1:]), *(10_000, 4)[len(sys.argv) - 1 :])
+    unshare(CLONE_NEWNET)
+    prepare_loopback(1500)
+    program = HOLDER.format([str(Path(__file__).parent)], wanted // processes)
+    holders = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(processes)
+    ]
+    made = sum(int(holder.stdout.readline()) for holder in holders if holder.stdout)
+    commands = {
+        "ss -tinp": ["ss", "-tinpH"],
+        "nagle-lab sockets": [NAGLE_LAB, "sockets"],
+        "nagle-lab sockets --json": [NAGLE_LAB, "sockets", "--json"],
+    }
+    print(f"{made:,} connected sockets of {processes} processes; median of {REPEATS} runs, and the quickest")
+    for name, command in commands.items():
+        seconds, out = timed(command)
+        print(f"{name:26} {statistics.median(seconds):6.2f} s   {min(seconds):6.2f} s")
+    here = [one for one in json.loads(out)["sockets"] if one["processes"] and one["nodelay"] is not None]
+    print(f"with process and TCP_NODELAY: {sum(1 for one in here if one['state'] == 'ESTABLISHED'):,}")
+    for holder in holders:
+        holder.communicate()
+
+
+if __name__ == "__main__":
+    main()
