@@ -117,6 +117,10 @@ class Ring:
             _, length, kept, mac, _, seconds, ns = _FRAME.unpack_from(frames, at)
             yield Packet(seconds * 10**9 + ns, self._number, length, frames[at + mac : at + mac + kept])
 
+    def end(self) -> None:
+        """Let no more packets in; those in the ring stay until they are taken."""
+        self._attach_filter(pack("HBBI", _RETURN, 0, 0, 0))
+
     def dropped(self) -> int:
         """How many the kernel had no room for, since this was asked last."""
         counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
@@ -210,6 +214,8 @@ class Recorder(threading.Thread):
                     self._write_all()  # what came before this one was asked for
                     self._cut(path)
                     done.set()
+            for ring in self._rings:  # packets may come faster than they are written
+                ring.end()
             self._write_all()
             self._end_file()
         except OSError as error:
