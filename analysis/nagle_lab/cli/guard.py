@@ -189,14 +189,14 @@ def allowed_server(text: str) -> tuple[str, int]:
         raise NagleLabError(f"--allow {error}") from None
 
 
-def duration_s(text: str) -> float:
-    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h."""
+def duration_s(text: str, option: str = "--time-limit") -> float:
+    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h. Raises NagleLabError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not found or not float(found[1]):
-        raise NagleLabError(f"--time-limit {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")
+        raise NagleLabError(f"{option} {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")
     seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
     if seconds > LONGEST_S:
-        raise NagleLabError(f"--time-limit {text} is longer than a year: leave it out")
+        raise NagleLabError(f"{option} {text} is longer than a year: leave it out")
     return seconds
 
 

@@ -266,15 +266,41 @@ def guard_(**options: Any) -> Exit:
 
 @cli.command("sockets")
 @click.option("--pid", type=click.IntRange(1), help="Only those of this process and of what it started.")
+@click.option("--container", metavar="NAME", help="Only those of this container.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Only those with this port at either end.")
 @click.option("--all", "every", is_flag=True, help="Show all, not only the first 40.")
 @click.option("--json", "as_json", is_flag=True, help="Print all on stdout, as one JSON object.")
 def sockets_(**options: Any) -> Exit:
-    """List every TCP socket of this host, of containers too, with process, TCP_NODELAY, and bytes that wait.
+    """List this host's TCP sockets, those that hold data first.
 
-    Those in which Nagle's algorithm holds data at this moment come first. All of other users' processes takes root.
+    Of containers too, with process, TCP_NODELAY, and the bytes that wait. Run it as root to see other users' sockets.
     """
     return _command("sockets", options)
+
+
+@cli.command("nodelay")
+@click.argument("state", type=click.Choice(["on", "off"]), metavar="on|off")
+@click.option("--pid", type=click.IntRange(1), help="Sockets of this process and of what it started.")
+@click.option("--container", metavar="NAME", help="Sockets of this container.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Only sockets with this port at either end.")
+@click.option("--for", "limit", metavar="TIME", help="Take it back after TIME (30s, 2m, 1h), or when interrupted.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600),
+    default=5,
+    metavar="N",
+    help="Record for N seconds before the change and after it (default: 5); 0 records nothing.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def nodelay_(**options: Any) -> Exit:
+    """Set TCP_NODELAY on running sockets, and show what it does.
+
+    The program is not restarted. Listeners are set, too: what they accept inherits it. `off` takes back what `on` has
+    set, and nothing else. Run it as root, or with --seconds 0 as the program's own user.
+
+    Exit codes: 0 the stall is gone (or taken back), 1 it stays, 2 not possible, 3 too little traffic to say.
+    """
+    return _command("nodelay", options)
 
 
 @cli.command("museum")

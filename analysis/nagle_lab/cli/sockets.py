@@ -3,15 +3,16 @@
 import os
 import sys
 
-from nagle_lab.errors import Exit, tell
+from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.live.inventory import inventory
+from nagle_lab.live.processes import of_container, with_children
 from nagle_lab.reports.sockets import MOST, show_sockets, sockets_json
 from nagle_lab.reports.terminal import console
 
 
-def command(pid: int | None, port: int | None, every: bool, as_json: bool) -> Exit:
+def command(pid: int | None, container: str | None, port: int | None, every: bool, as_json: bool) -> Exit:
     """Print them, and on stderr what this user may not see."""
-    found = inventory(pid, port)
+    found = inventory(chosen(pid, container), port)
     if as_json:
         sys.stdout.write(sockets_json(found))
     else:
@@ -19,3 +20,10 @@ def command(pid: int | None, port: int | None, every: bool, as_json: bool) -> Ex
     if found.missing:
         tell(f"not shown: {'; '.join(found.missing)}{': run it as root' if os.geteuid() else ''}")
     return Exit.OK
+
+
+def chosen(pid: int | None, container: str | None) -> set[int] | None:
+    """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
+    if pid and container:
+        raise NagleLabError("--pid and --container exclude each other: use one of them")
+    return with_children(pid) if pid else of_container(container) if container else None

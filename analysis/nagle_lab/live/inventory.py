@@ -1,19 +1,17 @@
 """Every TCP socket of this host with its process, container, options, and whether data waits in it."""
 
+from collections.abc import Collection
 from enum import StrEnum
-from pathlib import Path
 
 import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
-from nagle_lab.guard.processes import descendants
 from nagle_lab.live.diag import LISTEN, Listed
-from nagle_lab.live.namespaces import namespace_of
 from nagle_lab.live.options import Borrower, GoneError, Options, read
 from nagle_lab.live.owners import Namespaces, namespaces
 from nagle_lab.live.processes import Process, Table, container_names, processes
-from nagle_lab.live.rights import missing, needs
+from nagle_lab.live.rights import TODO, missing, needs
 
 
 class Waits(StrEnum):
@@ -30,6 +28,7 @@ class Found(msgspec.Struct, frozen=True):
     listed: Listed
     namespace: int  # inode of its network namespace
     processes: list[Process]  # that have it; several share it
+    holders: list[tuple[int, int]]  # process and file descriptor of each
     container: str  # name, or id where no engine tells the name; empty: none
     options: Options | None  # None: they may not be read, or no process has it
     waits: Waits | None
@@ -42,26 +41,29 @@ class Inventory(msgspec.Struct, frozen=True):
     missing: list[str]
 
 
-def inventory(pid: int | None = None, port: int | None = None) -> Inventory:
-    """Those of a process and of what it started, those with a port at either end, or all. Raises NagleLabError."""
-    table = _of_process(pid) if pid else processes()
-    looked = namespaces(table, namespace_of(pid) if pid else None)
-    if pid and looked.refused:
-        raise NagleLabError(f"process {pid} is in another network namespace ({needs(CAP_SYS_ADMIN)}): run it as root")
+def inventory(only: Collection[int] | None = None, port: int | None = None) -> Inventory:
+    """The sockets of some processes, those with a port at either end, or all.
+
+    Raises NagleLabError where a process that is named alone may not be looked into.
+    """
+    table = processes(only)
+    looked = namespaces(table, None if only is None else {one.namespace for one in table.processes.values()})
+    if only is not None:
+        _require(table, looked)
     reader = _Reader(table)
-    found = reader.read(looked, port, only_owned=pid is not None)
+    found = reader.read(looked, port, only_owned=only is not None)
     nameless = sum(1 for one in found if one.listed.inode and not one.processes)
     things = missing(len(table.unreadable), nameless, reader.refused, len(looked.refused), reader.error)
     return Inventory(sorted(found, key=_order), things)
 
 
-def _of_process(pid: int) -> Table:
-    if not Path(f"/proc/{pid}").is_dir():
-        raise NagleLabError(f"there is no process {pid}: nagle-lab sockets lists those that have connections")
-    table = processes({pid, *descendants(pid)})
-    if pid in table.unreadable:
-        raise NagleLabError(f"process {pid} may not be looked into ({needs(CAP_SYS_PTRACE)}): run it as root")
-    return table
+def _require(table: Table, looked: Namespaces) -> None:
+    """Raises NagleLabError where nothing at all of some processes may be seen."""
+    if table.unreadable and not table.processes:
+        raise NagleLabError(f"process {table.unreadable[0]} may not be looked into ({needs(CAP_SYS_PTRACE)}){TODO}")
+    if looked.refused and not looked.sockets:
+        first = next(iter(table.processes))
+        raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){TODO}")
 
 
 class _Reader:
@@ -92,8 +94,11 @@ class _Reader:
 
     def _one(self, borrower: Borrower, one: Listed, namespace: int) -> Found:
         options, those = self._options(borrower, one.inode), self._table.of(one.inode)
+        holders = self._table.holders.get(one.inode, [])
         container = those[0].container if those else ""
-        return Found(one, namespace, those, self._names.get(container, container), options, waits(one, options))
+        return Found(
+            one, namespace, those, holders, self._names.get(container, container), options, waits(one, options)
+        )
 
     def _options(self, borrower: Borrower, inode: int) -> Options | None:
         holders = self._table.holders.get(inode)

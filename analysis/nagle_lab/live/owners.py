@@ -1,5 +1,8 @@
 """The TCP sockets of every network namespace, and which process has a connection, by its two ends as in packets."""
 
+import os
+from collections.abc import Collection
+
 import msgspec
 
 from nagle_lab.live.diag import LISTEN, End, Listed, tcp_sockets
@@ -14,16 +17,17 @@ class Namespaces(msgspec.Struct, frozen=True):
     refused: list[int]  # those that may not be looked into
 
 
-def namespaces(table: Table, only: int | None = None) -> Namespaces:
-    """This network namespace, and those of all processes; or ``only`` one of them."""
+def namespaces(table: Table, only: Collection[int | None] | None = None) -> Namespaces:
+    """This network namespace, and those of all processes; or ``only`` some of them."""
     by = {process.namespace: process.pid for process in reversed(table.processes.values())}
-    by[namespace_of("self")] = 0
+    here = namespace_of("self")
+    by[here] = os.getpid()
     found = Namespaces({}, [])
-    for namespace, pid in sorted(by.items(), key=lambda one: one[1]):
-        if namespace is None or only not in (None, namespace):
+    for namespace, pid in sorted(by.items(), key=lambda one: (one[0] != here, one[1])):
+        if namespace is None or (only is not None and namespace not in only):
             continue
         try:
-            found.sockets[namespace] = inside(pid, tcp_sockets) if pid else tcp_sockets()
+            found.sockets[namespace] = inside(pid, tcp_sockets)
         except FileNotFoundError:
             continue  # its last process has ended
         except OSError:
@@ -41,7 +45,7 @@ def owners(pid: int | None = None) -> dict[tuple[End, End], Process]:
     """
     table = processes()
     found: dict[tuple[End, End], Process] = {}
-    for sockets in namespaces(table, None if pid is None else namespace_of(pid)).sockets.values():
+    for sockets in namespaces(table, None if pid is None else {namespace_of(pid)}).sockets.values():
         for one in sockets:
             if those := table.of(one.inode):
                 found.setdefault((one.local, ("", 0) if one.state == LISTEN else one.remote), those[0])

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.processes import descendants
 from nagle_lab.live.namespaces import namespace_of
+from nagle_lab.live.rights import TODO
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/.\n]+)")
@@ -43,7 +46,7 @@ class Table(msgspec.Struct, frozen=True):
 
 def processes(only: Iterable[int] | None = None) -> Table:
     """All of them, or some, that this user may look into. One that ends meanwhile is left out."""
-    every = sorted(int(name) for name in _folders()) if only is None else sorted(only)
+    every = sorted(every_pid() if only is None else only)
     table = Table({}, defaultdict(list), [])
     for pid in every:
         try:
@@ -60,9 +63,10 @@ def processes(only: Iterable[int] | None = None) -> Table:
     return table
 
 
-def _folders() -> list[str]:
+def every_pid() -> list[int]:
+    """The processes there are."""
     with os.scandir("/proc") as entries:
-        return [entry.name for entry in entries if entry.name.isdigit()]
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
 def _sockets(pid: int) -> list[tuple[int, int]]:
@@ -83,11 +87,27 @@ def _sockets(pid: int) -> list[tuple[int, int]]:
 def _process(pid: int) -> Process | None:
     folder = Path(f"/proc/{pid}")
     try:
-        name, uid = (folder / "comm").read_text(errors="replace").rstrip("\n"), folder.stat().st_uid
-        cgroup = (folder / "cgroup").read_text(errors="replace")
+        uid, cgroup = folder.stat().st_uid, (folder / "cgroup").read_text(errors="replace")
     except OSError:
         return None
-    return Process(pid, name, uid, namespace_of(pid), container_of(cgroup))
+    return Process(pid, process_name(pid), uid, namespace_of(pid), container_of(cgroup))
+
+
+def process_name(pid: int) -> str:
+    """Its name; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def started_at(pid: int) -> int | None:
+    """When it began, in ticks since the machine did; None where it has ended."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if after_name[0] in (b"Z", b"X") else int(after_name[19])
 
 
 def container_of(cgroup: str) -> str:
@@ -108,3 +128,34 @@ def container_names() -> dict[str, str]:
         )  # fmt: skip
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
     return {}
+
+
+def with_children(pid: int) -> set[int]:
+    """A process and all that descend from it. Raises NagleLabError."""
+    if not Path(f"/proc/{pid}").is_dir():
+        raise NagleLabError(f"there is no process {pid}: nagle-lab sockets lists those that have sockets")
+    return {pid, *descendants(pid)}
+
+
+def of_container(name: str) -> set[int]:
+    """The processes of a container that have sockets, by its name, or by the first digits of its id.
+
+    Raises NagleLabError where there is none.
+    """
+    names = container_names()
+    ids = {id_ for id_, each in names.items() if each == name} or {name}
+    found = {
+        process.pid
+        for process in processes().processes.values()
+        if process.container
+        and any(id_.startswith(process.container) or process.container.startswith(id_) for id_ in ids)
+    }
+    if not found:
+        known = ", ".join(sorted(names.values())) or "none"
+        raise NagleLabError(f"no container {name} with sockets may be seen here (running: {known}){TODO}")
+    return found
+
+
+def _same(container: str, id_: str) -> bool:
+    """Whether one is the beginning of the other."""
+    return bool(container) and (id_.startswith(container) or container.startswith(id_))

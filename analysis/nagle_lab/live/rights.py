@@ -1,11 +1,13 @@
 """What a user may not see of other users' processes, and which right it takes. capabilities(7), ptrace(2)."""
 
 import errno
+import os
 from pathlib import Path
 
 from nagle_lab.guard.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
+TODO = ": run this as root" if os.geteuid() else ""
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 

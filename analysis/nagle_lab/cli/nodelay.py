@@ -1,0 +1,176 @@
+"""nagle-lab nodelay: TCP_NODELAY set on the living sockets of a program, and taken back."""
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from nagle_lab.cli.guard import duration_s
+from nagle_lab.cli.sockets import chosen
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.experiments.tried import Conclusion, Watched, beside, conclude, conclude_back, watch
+from nagle_lab.guard.processes import TAKEN, ending_by_signals
+from nagle_lab.live.change import Program, sockets, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.inventory import Found
+from nagle_lab.live.processes import process_name, started_at
+from nagle_lab.reports.nodelay import in_a_line, names, show_tried
+from nagle_lab.reports.terminal import console
+
+
+def command(
+    state: str,
+    pid: int | None,
+    container: str | None,
+    port: int | None,
+    limit: str | None,
+    seconds: float,
+    yes: bool,
+) -> Exit:
+    """Watch, ask, change, watch again, and show the difference."""
+    limit_s = _check_usage(state, pid, container, limit, yes)
+    program = _program(pid, container, port)
+    with ending_by_signals(), tempfile.TemporaryDirectory(prefix="nagle-lab-nodelay-") as folder:
+        if state == "off":
+            return _off(program, Path(folder), seconds, yes)
+        return _on(program, Path(folder), seconds, limit_s, yes)
+
+
+def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, yes: bool) -> Exit:
+    _without(program)
+    if before := _watch(program, folder / "before", seconds):
+        tell(in_a_line(before))
+    if not _agreed("Set TCP_NODELAY on", _without(program), yes):
+        return Exit.INCONCLUSIVE
+    with _taken_back(program) as keeping:
+        until = time.monotonic() + (limit_s or 0)
+        those = sockets(program)
+        _log("set", turn_on(program, those, without(those)))
+        after = _watch(program, folder / "after", seconds if limit_s is None else min(seconds, limit_s))
+        code = _report(before, after, conclude)
+        if limit_s is None:
+            keeping.append(program)
+            tell("connections that its listeners accept from now on have it too; those it opens itself do not")
+            tell(f"to take it back: nagle-lab nodelay {program.options} off")
+        else:
+            time.sleep(max(until - time.monotonic(), 0))
+    return code
+
+
+def _off(program: Program, folder: Path, seconds: float, yes: bool) -> Exit:
+    _changed(program)
+    if before := _watch(program, folder / "before", seconds):
+        tell(in_a_line(before))
+    if not _agreed("Take TCP_NODELAY back from", _changed(program), yes):
+        return Exit.INCONCLUSIVE
+    _take_back(program)
+    return _report(before, _watch(program, folder / "after", seconds), conclude_back)
+
+
+def _check_usage(state: str, pid: int | None, container: str | None, limit: str | None, yes: bool) -> float | None:
+    """Seconds of --for. Raises NagleLabError."""
+    if not pid and not container:
+        raise NagleLabError("nodelay needs --pid or --container: nagle-lab sockets shows which program holds data")
+    if limit and state == "off":
+        raise NagleLabError("--for is for on, and taken back at its end: leave it out")
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise NagleLabError("nobody can be asked, for this is no terminal: use --yes to go on without asking")
+    return duration_s(limit, "--for") if limit else None
+
+
+def _program(pid: int | None, container: str | None, port: int | None) -> Program:
+    pids = chosen(pid, container) or set()
+    started = {each: at for each in pids if (at := started_at(each)) is not None}
+    if container:
+        return Program(f"container {container}", started, port, f"--container {container}")
+    return Program(f"{process_name(pid or 0)} {pid}", started, port, f"--pid {pid}")
+
+
+def _without(program: Program) -> list[Found]:
+    """Its sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
+    those = sockets(program)
+    if found := without(those):
+        return found
+    raise NagleLabError(
+        f"each of the {_count(those)} of {program.name} has TCP_NODELAY: if data is held, it is by the other end"
+    )
+
+
+def _changed(program: Program) -> list[Found]:
+    """Its sockets on which TCP_NODELAY was set by us. Raises NagleLabError where there are none."""
+    if found := to_take_back(program, sockets(program)).back:
+        return found
+    raise NagleLabError(f"nothing to take back: nagle-lab nodelay on has changed no open socket of {program.name}")
+
+
+def _watch(program: Program, folder: Path, seconds: float) -> Watched | None:
+    """What was recorded in some seconds; None of none."""
+    if not seconds:
+        return None
+    tell(f"recording the network namespace of {program.name} for {seconds:g} s")
+    return watch(program, folder, seconds)
+
+
+def _agreed(what: str, those: list[Found], yes: bool) -> bool:
+    """Whether it may be done."""
+    if yes:
+        return True
+    for line in names(those):
+        tell(line)
+    question = f"{what} {_count(those)}, and what is accepted until then?"
+    if click.confirm(question, default=False, err=True):
+        return True
+    tell("nothing was changed")
+    return False
+
+
+@contextmanager
+def _taken_back(program: Program) -> Iterator[list[Program]]:
+    """However the block ends, what was changed is taken back then, unless the program is in the list."""
+    keeping: list[Program] = []
+    try:
+        yield keeping
+    finally:
+        if not keeping:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
+            try:
+                _take_back(program)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take_back(program: Program) -> None:
+    try:
+        those = sockets(program)
+    except NagleLabError as error:  # it has ended, or closed them all
+        tell(f"nothing is left to take back: {error}")
+        return
+    done = turn_back(program, those)
+    _log("taken back", done.back)
+    if done.kept:
+        tell(f"{_count(done.kept)} accepted meanwhile keep TCP_NODELAY, which the program may have set itself")
+
+
+def _log(what: str, those: list[Found]) -> None:
+    for line in names(those):
+        tell(f"TCP_NODELAY {what}: {line}")
+
+
+def _report(
+    before: Watched | None, after: Watched | None, concluded: Callable[[Watched, Watched], Conclusion]
+) -> Exit:  # fmt: skip
+    if before is None or after is None:
+        return Exit.OK
+    before, after = beside(before, after), beside(after, before)
+    conclusion = concluded(before, after)
+    show_tried(before, after, conclusion, console())
+    sys.stdout.flush()
+    return conclusion.code
+
+
+def _count(those: list[Found]) -> str:
+    return f"{len(those):,} socket{'s' * (len(those) != 1)}"

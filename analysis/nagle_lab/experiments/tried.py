@@ -1,0 +1,152 @@
+"""TCP_NODELAY tried on the living: what was recorded before it was set held against what was recorded after."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.diagnosis.could_stall import Missing, what_is_missing
+from nagle_lab.diagnosis.result import Connection, Result, Role, named
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import Exit
+from nagle_lab.experiments.comparison import Subject, subject_of_capture
+from nagle_lab.experiments.guarded import Selection, judge, lost
+from nagle_lab.guard.attach import attach
+from nagle_lab.live.change import Program, living, sockets, without
+from nagle_lab.live.diag import LISTEN, End
+from nagle_lab.live.inventory import Found
+
+ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
+AS_MANY = 0.8  # of the segments for each exchange: so many, and the program writes as before
+
+
+@dataclass(frozen=True)
+class OfProgram(Selection):
+    """The connections of a program: those to its listeners, and those that it had open at some time."""
+
+    listening: frozenset[End] = frozenset()  # "" for any address
+    open: frozenset[End] = frozenset()  # local ends
+
+    def wants(self, client: End, server: End) -> bool:
+        """Whether one end of a connection is the program's."""
+        return (
+            server in self.listening
+            or ("", server[1]) in self.listening
+            or client in self.open
+            or server in self.open
+        )
+
+
+def selection(of: Iterable[Found]) -> OfProgram:
+    """The connections of those sockets, and those that their listeners accept."""
+    those = [one.listed for one in of]
+    return OfProgram(
+        listening=frozenset(_any_address(one.local) for one in those if one.state == LISTEN),
+        open=frozenset(one.local for one in those if one.state != LISTEN),
+    )
+
+
+def _any_address(end: End) -> End:
+    return ("", end[1]) if end[0] in ("0.0.0.0", "::") else end
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a program sent and received for some seconds."""
+
+    name: str
+    result: Result
+    judged: list[Connection]
+    option: str  # on how many of its sockets TCP_NODELAY was set when that began
+
+    @property
+    def subject(self) -> Subject:
+        """As one of a comparison."""
+        subject = subject_of_capture(self.result)
+        return replace(subject, facts={"socket": {"TCP_NODELAY": self.option}, **subject.facts})
+
+
+def watch(program: Program, folder: Path, seconds: float) -> Watched:
+    """Record the program's network namespace for some seconds, and judge its connections; the folder's name names it.
+
+    Raises KeyboardInterrupt where a signal ended the recording, NagleLabError.
+    """
+    folder.mkdir()
+    at_first = sockets(program)
+    ports = [] if program.port is None else [program.port]
+    guarded = attach(folder, pid=living(program)[0], ports=ports, seconds=seconds)
+    if guarded.outcome.took_s < ENDED_EARLY * seconds:
+        raise KeyboardInterrupt
+    those = selection([*at_first, *sockets(program)])
+    result = judge(guarded.capture, lost(guarded.outcome), those)
+    if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
+        result = judge(guarded.capture, lost(guarded.outcome), Selection())
+    result = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, file=folder.name))
+    option = f"on for {len(at_first) - len(without(at_first))} of {len(at_first)} sockets"
+    return Watched(folder.name, result, those.of(result), option)
+
+
+def beside(one: Watched, other: Watched) -> Watched:
+    """What was recorded, as the other recording lets it be judged.
+
+    Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
+    recorded, only segments below 536 bytes are surely small. Where the other one proves a stall, the program does
+    write again behind a small segment; if the end that held data there sends as many segments for each exchange here,
+    it still does, and an exchange without a stall is one that could have stalled.
+    """
+    result, held_by = one.result, other.result.summary.held_by
+    if other.result.verdict is not Verdict.STALL or result.quality.unresolved or held_by not in ("client", "server"):
+        return one
+    if result.verdict is not Verdict.INCONCLUSIVE or what_is_missing(result, one.judged) is not Missing.SECOND_WRITE:
+        return one
+    if _segments(one, held_by) < AS_MANY * _segments(other, held_by):
+        return one
+    return replace(one, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
+
+
+def _segments(one: Watched, role: Role) -> float:
+    """How many that end sends for each exchange."""
+    exchanges = sum(each.exchanges for each in one.judged)
+    return sum(each.sent[role].segments for each in one.judged) / exchanges if exchanges else 0.0
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What setting the option did."""
+
+    code: Exit
+    sentence: str
+
+
+def conclude(before: Watched, after: Watched) -> Conclusion:
+    """0 where the stall is gone, 1 where it stays, 3 where that cannot be said, 2 where a recording is unusable."""
+    for one in (before, after):
+        if one.result.verdict is Verdict.INVALID:
+            return Conclusion(Exit.UNUSABLE, f"what was recorded {one.name} is unusable: {one.result.reason}")
+    was, now = before.result, after.result
+    if was.verdict is not Verdict.STALL:
+        return Conclusion(Exit.INCONCLUSIVE, f"there was no stall before that could have gone: {_why(was)}")
+    if now.verdict is Verdict.STALL:
+        return Conclusion(Exit.CONTRADICTED, f"the stall stays: {named(now.summary.held_ends)} still holds data")
+    if now.verdict is Verdict.CLEAN:
+        return Conclusion(
+            Exit.OK, f"the stall is gone: {_stalled(was)} exchanges stalled before, {_stalled(now)} after"
+        )
+    return Conclusion(Exit.INCONCLUSIVE, f"whether the stall is gone is open: {now.reason}")
+
+
+def conclude_back(before: Watched, after: Watched) -> Conclusion:
+    """What taking the option back did; nothing is expected of it."""
+    was, now = before.result, after.result
+    what = "the stall is back" if now.verdict is Verdict.STALL else "taken back"
+    return Conclusion(Exit.OK, f"{what}: {_stalled(was)} exchanges stalled before, {_stalled(now)} after")
+
+
+def _why(result: Result) -> str:
+    return result.reason or f"{_stalled(result)} exchanges stalled"
+
+
+def _stalled(result: Result) -> str:
+    s = result.summary
+    return f"{s.stalled_exchanges or 'none'} of {s.exchanges:,}"

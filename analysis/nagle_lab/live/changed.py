@@ -1,0 +1,88 @@
+"""Which sockets had TCP_NODELAY set by us: written down before it is done, so that it can be undone later.
+
+A file of this boot, for sockets end with it: /run/nagle-lab/nodelay.json of root, else below XDG_RUNTIME_DIR or the
+folder for temporary files.
+"""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+
+FILE = "nodelay.json"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A socket as it was when TCP_NODELAY was set on it, or on its listener."""
+
+    namespace: int  # inode of its network namespace
+    cookie: int
+    port: int  # local
+    listens: bool
+    had: bool  # TCP_NODELAY was set before
+
+
+class Changes(msgspec.Struct):
+    """All of them."""
+
+    boot: str
+    entries: list[Entry] = []
+
+
+def folder() -> Path:
+    """Where the file is; root's is the same for each of its sessions."""
+    if os.geteuid() == 0:
+        return Path("/run/nagle-lab")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "nagle-lab" if runtime else Path(tempfile.gettempdir()) / f"nagle-lab-{os.geteuid()}"
+
+
+@contextmanager
+def changes(where: Path | None = None) -> Iterator[Changes]:
+    """The list, to be changed within the block; it is written when that ends, and no other command has it meanwhile.
+
+    Raises NagleLabError where it cannot be written.
+    """
+    where = where or folder()
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (found := where.stat()).st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+            raise NagleLabError(f"{where}: others may write there: remove it, and run this again")
+        lock = os.open(where / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise NagleLabError(
+            f"{where}: {(error.strerror or '').lower()}: what is changed could not be undone; make it writable"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        of_boot = _read(where / FILE)
+        yield of_boot
+        _write(of_boot, where / FILE)
+    finally:
+        os.close(lock)
+
+
+def _read(file: Path) -> Changes:
+    boot = BOOT.read_text().strip()
+    try:
+        read = msgspec.json.decode(file.read_bytes(), type=Changes)
+    except (OSError, msgspec.MsgspecError):
+        return Changes(boot)
+    return read if read.boot == boot else Changes(boot)
+
+
+def _write(of_boot: Changes, file: Path) -> None:
+    if not of_boot.entries:
+        file.unlink(missing_ok=True)
+        return
+    part = file.with_suffix(".part")
+    part.write_bytes(msgspec.json.encode(of_boot))
+    part.replace(file)
