@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import json_schema as result_schema
+from nagle_lab.reports.sockets import json_schema as sockets_schema
 from nagle_lab.runs.result import json_schema as run_schema
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -81,7 +82,7 @@ def outdated() -> Iterator[tuple[Path, str]]:
         wanted = refreshed(text)
         if wanted != text:
             yield page, wanted
-    for name, schema in (("result", result_schema()), ("run", run_schema())):
+    for name, schema in (("result", result_schema()), ("run", run_schema()), ("sockets", sockets_schema())):
         file = SCHEMAS / f"{name}.schema.json"
         if file.read_text(encoding="utf-8") != schema:
             yield file, schema

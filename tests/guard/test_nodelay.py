@@ -111,7 +111,7 @@ def test_what_the_program_set_itself_is_left_alone():
         assert set(options(program.pid).values()) == {True}
         assert one_more(program) is True
         code, _, err = switch(program.pid, "off", "--yes", "--seconds=0")
-        assert (code, "1 socket accepted meanwhile keep TCP_NODELAY" in err) == (0, True), err
+        assert (code, "1 socket accepted meanwhile with TCP_NODELAY left alone" in err) == (0, True), err
         after = options(program.pid)
         assert {ends: after[ends] for ends in before} == before
 

@@ -152,7 +152,9 @@ def _take_back(program: Program) -> None:
     done = turn_back(program, those)
     _log("taken back", done.back)
     if done.kept:
-        tell(f"{_count(done.kept)} accepted meanwhile keep TCP_NODELAY, which the program may have set itself")
+        tell(
+            f"{_count(done.kept)} accepted meanwhile with TCP_NODELAY left alone: the program may have set it itself"
+        )
 
 
 def _log(what: str, those: list[Found]) -> None:

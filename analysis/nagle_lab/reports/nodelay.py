@@ -27,7 +27,7 @@ def names(those: Sequence[Found]) -> list[str]:
 
 def _name(one: Found) -> str:
     what = "listens" if one.listed.state == LISTEN else f"↔ {end(one.listed.remote)}"
-    return f"{' '.join(owner(one).split())}: {end(one.listed.local)} {what}"
+    return f"{owner(one)}: {end(one.listed.local)} {what}"
 
 
 def in_a_line(one: Watched) -> str:

@@ -67,6 +67,19 @@ def sockets_json(inventory: Inventory) -> str:
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
 
 
+def json_schema() -> str:
+    """Its JSON Schema: ``schema/sockets.schema.json``."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nagle-lab: the TCP sockets of a host",
+        **msgspec.json.schema(Sockets),
+    }
+    for form in schema["$defs"].values():
+        if "properties" in form:
+            form["additionalProperties"] = False
+    return msgspec.json.format(msgspec.json.encode(schema), indent=1).decode() + "\n"
+
+
 def _socket(one: Found) -> Socket:
     listed, options, info = one.listed, one.options, one.listed.info
     return Socket(
@@ -123,12 +136,12 @@ def _acks(one: Found) -> str:
 
 
 def owner(one: Found) -> str:
-    """Its process, how many share it with that one, and below it the container."""
+    """Its process, how many share it with that one, and the container."""
     if not one.processes:
         return "?" if one.listed.inode else NONE
     first, *others = one.processes
-    container = f"\nin {printable(one.container)}" if one.container else ""
-    return printable(f"{first.name} {first.pid}") + (f" +{len(others)}" if others else "") + container
+    container = f" in {one.container}" if one.container else ""
+    return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else "") + container)
 
 
 def end(of: End) -> str:

@@ -1,0 +1,66 @@
+"""The inventory, and TCP_NODELAY on the living: nginx in a container, under a load from another one."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from support.living import nagle_lab
+from support.rights import AS_ROOT
+
+REPOSITORY = Path(__file__).parents[2]
+BASE = "BASE=nagle-lab/base"
+
+
+def docker(*arguments: object) -> str:
+    command = ["docker", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    """The name of a container with nginx, tcp_nodelay off; ab keeps ten connections to it busy."""
+    if AS_ROOT:
+        pytest.skip("looking into containers takes root")
+    name = f"nagle-lab-test-living-{tmp_path.name.replace('_', '-')}".lower()[:60]
+    server, client = (docker("build", "--quiet", "--build-arg", BASE, folder) for folder in ("nginx", "client"))
+    docker("network", "create", "--internal", name)
+    try:
+        conf = "/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"
+        run = ["run", "--detach", "--rm", f"--network={name}"]
+        docker(*run, f"--name={name}", "--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615", "--tmpfs=/tmp",
+               f"--tmpfs={conf}", server)  # fmt: skip
+        load = ["-k", "-c", 10, "-n", 10**8, "-t", 600, f"http://{name}:8080/"]
+        docker(*run, f"--name={name}-load", "--entrypoint=ab", client, *load)
+        time.sleep(2)
+        yield name
+    finally:
+        subprocess.run(["docker", "rm", "--force", name, f"{name}-load"], check=False, capture_output=True)
+        docker("network", "rm", name)
+
+
+def test_a_running_nginx_is_listed_cured_and_stalls_again(nginx):
+    code, out, err = nagle_lab("sockets", "--container", nginx, "--json")
+    assert code == 0, err
+    sockets = json.loads(out)["sockets"]
+    assert {one["container"] for one in sockets} == {nginx}
+    connections = [one for one in sockets if one["state"] == "ESTABLISHED"]
+    assert len(connections) == 10
+    assert {process["name"] for one in sockets for process in one["processes"]} == {"nginx"}
+    assert not any(one["nodelay"] for one in sockets)
+
+    code, out, err = nagle_lab("nodelay", "--container", nginx, "on", "--yes", "--seconds=3")
+    assert (code, "The stall is gone: " in out) == (0, True), out + err
+    assert "TCP_NODELAY set: nginx " in err and f"in {nginx}: 0.0.0.0:8080 listens" in err
+
+    code, out, err = nagle_lab("nodelay", "--container", nginx, "off", "--yes", "--seconds=3")
+    assert (code, "The stall is back: " in out) == (0, True), out + err
+    code, out, err = nagle_lab("sockets", "--container", nginx, "--json")
+    assert not any(one["nodelay"] for one in json.loads(out)["sockets"])
+
+
+def test_containers_that_are_not_there():
+    code, _, err = nagle_lab("nodelay", "--container", "no-such-container", "on", "--yes")
+    assert (code, "no container no-such-container with sockets may be seen here" in err) == (2, True), err

@@ -1,0 +1,194 @@
+"""Sockets and what is said of them: what is held, in which words, on which screens, and what is written down."""
+
+import json
+import os
+import re
+
+import pytest
+from rich.console import Console
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.namespace import CAP_SYS_PTRACE
+from nagle_lab.live import rights
+from nagle_lab.live.changed import BOOT, FILE, Entry, changes
+from nagle_lab.live.diag import Info, Listed
+from nagle_lab.live.inventory import Found, Inventory, Waits, waits
+from nagle_lab.live.options import Options
+from nagle_lab.live.processes import Process
+from nagle_lab.reports.nodelay import names
+from nagle_lab.reports.sockets import end, owner, show_sockets, sockets_json
+from support.schemas import check
+
+OFF, ON = Options(False, False, True), Options(True, False, False)
+
+
+WAITING = Info(mss=1448, in_flight=1, unsent=600, cwnd=10, window=64_000)
+
+
+def listed(unacknowledged: int = 200, info: Info | None = WAITING, **other) -> Listed:
+    """A connection; by default a header is on its way and a body waits."""
+    fields = {
+        "state": "ESTABLISHED", "local": ("10.0.0.1", 8080), "remote": ("10.0.0.2", 50123), "uid": 0, "inode": 7,
+        "cookie": 9, "queued": unacknowledged + (info.unsent if info else 0), "info": info,
+    }  # fmt: skip
+    return Listed(**{**fields, **other})
+
+
+def found(one: Listed | None = None, options: Options | None = OFF, **other) -> Found:
+    one = one or listed()
+    nginx = Process(24703, "nginx", 0, 4026531833)
+    fields = {"processes": [nginx], "holders": [(24703, 5)], "container": "", "waits": waits(one, options)}
+    return Found(**{"listed": one, "namespace": 4026531833, "options": options, **fields, **other})
+
+
+@pytest.mark.parametrize(
+    ("of", "options", "expected"),
+    [
+        (listed(), OFF, Waits.HELD),
+        (listed(), ON, None),  # it leaves in a moment
+        (listed(), None, Waits.MAYBE_HELD),
+        (listed(), Options(False, True, True), Waits.CORKED),
+        (listed(), Options(True, True, True), Waits.CORKED),  # TCP_CORK comes first
+        (listed(0, Info(1448, 0, 600, 10, None)), OFF, None),  # nothing is unacknowledged
+        (listed(1448, Info(1448, 1, 600, 10, 64_000)), OFF, None),  # only a full segment is: Minshall's variant
+        (listed(1648, Info(1448, 2, 600, 10, 64_000)), OFF, Waits.HELD),
+        (listed(200, Info(1448, 1, 1448, 10, 64_000)), OFF, None),  # a full segment is never held
+        (listed(200, Info(1448, 1, 0, 10, 64_000)), OFF, None),
+        (listed(200, Info(1448, 1, 600, 10, 700)), OFF, None),  # the other end has no room
+        (listed(200, Info(1448, 1, 600, 1, 64_000)), OFF, None),  # the congestion window is full
+        (listed(200, Info(1448, 1, 600, 10, None)), OFF, Waits.HELD),  # kernels before 5.4 do not tell the window
+    ],
+)
+def test_what_waits_and_why(of, options, expected):
+    assert waits(of, options) is expected
+
+
+def screen(sockets: list[Found], width: int, **more) -> str:
+    to = Console(width=width, record=True, file=open(os.devnull, "w"), color_system=None)  # noqa: PTH123, SIM115
+    show_sockets(Inventory(sockets, []), to, **more)
+    return to.export_text()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_screen_has_it_all_at_any_width(width):
+    long = listed(local=("2001:db8:1111:2222:3333:4444:5555:6666", 65535), remote=("2001:db8::7", 50123))
+    sockets = [
+        found(container="shop_web_1"),
+        found(long),
+        found(listed(state="LISTEN", remote=("0.0.0.0", 0), queued=0, info=None), ON),
+        found(listed(state="TIME-WAIT", inode=0, queued=0, info=None), None, processes=[]),
+        found(listed(queued=0, info=None), None, processes=[]),
+    ]
+    text = screen(sockets, width)
+    assert max(map(len, text.splitlines())) <= width
+    together = re.sub(r"\s", "", text)
+    for words in ("nginx 24703", "shop_web_1", "held now", "200 B", "600 B", "listens", "TIME-WAIT", "ESTABLISHED"):
+        assert (words.replace(" ", "") in together) == (words != "ESTABLISHED"), text
+    assert ("delayed" in text) == (width >= 112)
+    assert text.splitlines()[-1].endswith("held now by Nagle's algorithm") or width == 80
+    assert "5 TCP sockets, 3 established; 2 of these without TCP_NODELAY, 2 held now" in text
+
+
+def test_many_are_cut_unless_all_are_asked_for():
+    sockets = [found(listed(local=("10.0.0.1", port))) for port in range(1000, 1100)]
+    assert "… and 60 more: --all shows them" in screen(sockets, 100)
+    assert " more: " not in screen(sockets, 100, most=None)
+
+
+def test_names_are_safe_to_print():
+    nasty = found(processes=[Process(1, "a\x1b[2Jb\nc", 0, 1), Process(2, "d", 0, 1)], container="\x9b")
+    assert owner(nasty) == "a\\x1b[2Jb\\nc 1 +1 in \\x9b"
+    assert end(("::1", 80)) == "[::1]:80"
+    assert "\x1b" not in screen([nasty], 100)
+
+
+def test_json_obeys_its_schema():
+    nasty = found(processes=[Process(1, "a\x1b[2J", 0, None)])
+    gone = found(listed(state="TIME-WAIT", inode=0, queued=0, info=None), None, processes=[], holders=[])
+    listener = found(listed(state="LISTEN", queued=0, info=None), ON)
+    text = sockets_json(Inventory([found(), nasty, gone, listener], ["something"]))
+    assert text.rstrip("\n").isprintable()
+    content = json.loads(text)
+    check("sockets", content)
+    first, _, time_wait, last = content["sockets"]
+    assert (first["waits"], first["delays_acks"], first["mss"]) == ("held now", True, 1448)
+    assert (time_wait["nodelay"], time_wait["processes"], time_wait["in_flight"]) == (None, [], None)
+    assert (last["remote"], last["delays_acks"], last["nodelay"]) == (None, None, True)
+
+
+def test_sockets_are_named_one_by_one_up_to_twenty():
+    lines = names([found(listed(local=("10.0.0.1", port))) for port in range(1000, 1025)])
+    assert lines[0] == "nginx 24703: 10.0.0.1:1000 ↔ 10.0.0.2:50123"
+    assert (len(lines), lines[-1]) == (21, "and 5 more")
+    assert names([found(listed(state="LISTEN"))]) == ["nginx 24703: 10.0.0.1:8080 listens"]
+
+
+def test_which_right_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(rights, "YAMA", tmp_path / "ptrace_scope")
+    has: set[int] = set()
+    monkeypatch.setattr(rights, "has_capability", lambda number: number in has)
+    assert rights.missing(3, 2, 1, 1, PermissionError()) == [
+        "the sockets of 3 processes (needs CAP_SYS_PTRACE)",
+        "TCP_NODELAY of 1 socket (needs CAP_SYS_PTRACE)",
+        "1 other network namespace (needs CAP_SYS_ADMIN)",
+    ]
+    (tmp_path / "ptrace_scope").write_text("1\n")
+    (line,) = rights.missing(0, 0, 5, 0, PermissionError())
+    assert line == "TCP_NODELAY of 5 sockets (needs CAP_SYS_PTRACE, for kernel.yama.ptrace_scope is set)"
+    (line,) = rights.missing(0, 0, 5, 0, OSError(38, "Function not implemented"))
+    assert line == "TCP_NODELAY of 5 sockets (needs Linux 5.6 or newer)"
+    has.add(CAP_SYS_PTRACE)
+    assert rights.missing(1, 0, 0, 0, None) == []  # kept even from root, and no socket lacks its process
+    assert rights.missing(1, 1, 0, 0, None) == ["the sockets of 1 process (refused in spite of CAP_SYS_PTRACE)"]
+
+
+ENTRY = Entry(namespace=1, cookie=2, port=80, listens=True, had=False)
+
+
+def test_what_was_changed_is_written_down_and_forgotten(tmp_path):
+    where = tmp_path / "run"
+    with changes(where) as known:
+        assert known.entries == []
+        known.entries.append(ENTRY)
+    assert where.stat().st_mode & 0o777 == 0o700
+    with changes(where) as known:
+        assert known.entries == [ENTRY]
+        known.entries.clear()
+    assert not (where / FILE).exists()
+
+
+def test_of_another_boot_nothing_is_known(tmp_path, monkeypatch):
+    with changes(tmp_path) as known:
+        known.entries.append(ENTRY)
+    boot = tmp_path / "boot_id"
+    boot.write_text("another\n")
+    assert BOOT.read_text() != boot.read_text()
+    monkeypatch.setattr("nagle_lab.live.changed.BOOT", boot)
+    with changes(tmp_path) as known:
+        assert known.entries == []
+
+
+def test_a_failure_changes_nothing_that_is_written_down(tmp_path):
+    with pytest.raises(ZeroDivisionError), changes(tmp_path) as known:
+        known.entries.append(ENTRY)
+        raise ZeroDivisionError
+    with changes(tmp_path) as known:
+        assert known.entries == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"boot": 3}', b"\xff"])
+def test_a_damaged_file_is_as_none(tmp_path, content):
+    (tmp_path / FILE).write_bytes(content)
+    with changes(tmp_path) as known:
+        assert known.entries == []
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path):
+    where = tmp_path / "run"
+    where.mkdir()
+    where.chmod(0o777)
+    with pytest.raises(NagleLabError, match="others may write there: remove it"), changes(where):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(NagleLabError, match="could not be undone"), changes(tmp_path / "file"):
+        pass

@@ -1,0 +1,121 @@
+"""What is concluded from two recordings, before TCP_NODELAY was set and after."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.could_stall import of_own_software
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.errors import Exit
+from nagle_lab.experiments.guarded import Selection
+from nagle_lab.experiments.tried import OfProgram, Watched, beside, conclude, conclude_back
+from nagle_lab.reports.nodelay import in_a_line
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+
+
+@cache
+def recorded(variant: str) -> Result:
+    return analyze(REFERENCE / f"nginx-static-{variant}" / "server.pcap")
+
+
+def watched(variant: str, name: str = "after", **changed) -> Watched:
+    result = msgspec.structs.replace(recorded(variant), **changed)
+    return Watched(name, result, list(result.connections), "on for 0 of 3 sockets")
+
+
+def in_the_middle(variant: str) -> Watched:
+    """As if recorded without handshakes: bodies are no longer surely small, and no second write is seen."""
+    one = watched(variant)
+    judged = [
+        msgspec.structs.replace(
+            each,
+            followed=0,
+            handshake=False,
+            sent={role: msgspec.structs.replace(sent, not_held=0) for role, sent in each.sent.items()},
+        )
+        for each in one.judged
+    ]
+    return replace(one, result=of_own_software(one.result, judged, ""), judged=judged)
+
+
+STALLED, CLEAN = "nodelay-off", "nodelay-on"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "says"),
+    [
+        (
+            watched(STALLED, "before"),
+            watched(CLEAN),
+            Exit.OK,
+            "the stall is gone: 96 of 100 exchanges stalled before",
+        ),
+        (watched(STALLED, "before"), watched(STALLED), Exit.CONTRADICTED, "the stall stays: the server (172."),
+        (watched(CLEAN, "before"), watched(CLEAN), Exit.INCONCLUSIVE, "there was no stall before"),
+        (
+            watched(STALLED, "before"),
+            watched(CLEAN, verdict=Verdict.INCONCLUSIVE, reason="too little"),
+            Exit.INCONCLUSIVE,
+            "whether the stall is gone is open: too little",
+        ),
+        (
+            watched(STALLED, "before"),
+            watched(CLEAN, verdict=Verdict.INVALID, reason="lost"),
+            Exit.UNUSABLE,
+            "what was recorded after is unusable: lost",
+        ),
+    ],
+)
+def test_the_exit_code_follows_from_both(before, after, code, says):
+    conclusion = conclude(before, after)
+    assert conclusion.code is code
+    assert conclusion.sentence.startswith(says)
+    assert conclude_back(before, after).code is Exit.OK
+
+
+def test_an_unseen_second_write_is_known_from_the_stall_beside_it():
+    """Without a handshake only what is below 536 bytes is surely small; the stall proves a second write."""
+    before, after = watched(STALLED, "before"), in_the_middle(CLEAN)
+    assert after.result.verdict is Verdict.INCONCLUSIVE
+    assert "fit one write" in after.result.reason
+    assert beside(after, before).result.verdict is Verdict.CLEAN
+    assert beside(before, after) is before
+
+
+def test_but_not_where_the_program_sends_fewer_segments_now():
+    """Then it may write once."""
+    before, after = watched(STALLED, "before"), in_the_middle(CLEAN)
+    halves = [
+        msgspec.structs.replace(
+            each,
+            sent={r: msgspec.structs.replace(sent, segments=sent.segments // 2) for r, sent in each.sent.items()},
+        )
+        for each in after.judged
+    ]
+    after = replace(after, judged=halves)
+    assert beside(after, before) is after
+
+
+def test_nor_beside_what_did_not_stall():
+    after = in_the_middle(CLEAN)
+    assert beside(after, watched(CLEAN)) is after
+
+
+def test_what_was_recorded_in_a_line():
+    assert in_a_line(watched(STALLED, "before")) == "before: STALL, 96 of 100 exchanges stalled"
+    assert in_a_line(watched(CLEAN)).startswith("after: CLEAN, 100 ")
+
+
+def test_the_connections_of_a_program():
+    one = OfProgram(listening=frozenset({("", 80), ("10.0.0.1", 81)}), open=frozenset({("10.0.0.1", 50000)}))
+    other = ("10.0.0.9", 40000)
+    assert one.wants(other, ("10.0.0.1", 80)) and one.wants(other, ("10.0.0.1", 81))
+    assert one.wants(("10.0.0.1", 50000), ("10.0.0.9", 443))
+    assert not one.wants(other, ("10.0.0.2", 81)) and not one.wants(other, ("10.0.0.1", 443))
+    assert one != Selection()
