@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,11 +11,10 @@ import time
 
 import pytest
 
+from nagle_lab.live import rights
 from nagle_lab.live.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling
 from support.rights import AS_ROOT, mount_refused
-
-FILE = "/run/nagle-lab/nodelay.json"
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +169,21 @@ def test_of_another_user_it_says_which_right(program):
     code, out, err = switch(program.pid, "on", "--yes", before=NOBODY)
     expected = f"nagle-lab: process {program.pid} may not be looked into (needs CAP_SYS_PTRACE): run this as root\n"
     assert (code, out, err) == (2, "", expected)
+
+
+def test_a_user_may_change_his_own_programs():
+    """Without any right he may not record, and is told how to do without. What he changed is written down for him."""
+    if rights.yama():
+        pytest.skip("kernel.yama.ptrace_scope keeps users from that here")
+    with stalling(before=NOBODY) as program:
+        there = ["nsenter", f"--net=/proc/{program.pid}/ns/net", *NOBODY]
+        code, _, err = switch(program.pid, "on", "--yes", "--seconds=1", before=there)
+        assert (code, "cannot be recorded" in err, "with --seconds 0 nothing is recorded" in err) == (2, True, True)
+        code, _, err = switch(program.pid, "on", "--yes", "--seconds=0", before=there)
+        assert (code, set(options(program.pid).values())) == (0, {True}), err
+        code, _, err = switch(program.pid, "off", "--yes", "--seconds=0", before=there)
+        assert (code, set(options(program.pid).values())) == (0, {False}), err
+    shutil.rmtree("/tmp/nagle-lab-65534")
 
 
 def test_a_program_without_sockets_and_wrong_usage():

@@ -32,7 +32,7 @@ def nginx(tmp_path):
         run = ["run", "--detach", "--rm", f"--network={name}"]
         docker(*run, f"--name={name}", "--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615", "--tmpfs=/tmp",
                f"--tmpfs={conf}", server)  # fmt: skip
-        load = ["-k", "-c", 10, "-n", 10**8, "-t", 600, f"http://{name}:8080/"]
+        load = ["-k", "-c", 10, "-t", 600, "-n", 10**8, f"http://{name}:8080/"]
         docker(*run, f"--name={name}-load", "--entrypoint=ab", client, *load)
         time.sleep(2)
         yield name

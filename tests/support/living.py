@@ -1,15 +1,20 @@
 """Programs that run, for what looks at the living: a stalling server and its client in a namespace of their own."""
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from support.rights import reachable
 
 PORT = 18084
 NAGLE_LAB = [sys.executable, "-m", "nagle_lab"]
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+_DROP = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+_SCRIPT = "; ".join([*reachable(), f'exec {shlex.join([*_DROP, "env", "HOME=/tmp", "TMPDIR=/tmp"])} "$@"'])
+NOBODY = ["unshare", "--mount", "sh", "-ec", _SCRIPT, "sh"]  # what runs a command as nobody, without any right
 
 # Answers in two writes. The client keeps its connection open; for each line on standard input there is one more, and
 # what TCP_NODELAY is on the socket accepted for it is printed.
@@ -57,14 +62,14 @@ STALLING = textwrap.dedent("""
 
 
 @contextmanager
-def stalling(*how: str) -> Iterator[subprocess.Popen[str]]:
-    """The program, once it runs.
+def stalling(*how: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """The program, once it runs; ``before`` is what starts it in its namespace.
 
     "ipv6", "mapped" (IPv4 on a socket of IPv6), "own-will" (one of two connections has TCP_NODELAY by the program),
     "flood" (all have, and the client asks as fast as it can).
     """
     command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    command += [sys.executable, "-c", STALLING, *how]
+    command += [*before, sys.executable, "-c", STALLING, *how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         assert process.stdout.readline() == "ready\n"

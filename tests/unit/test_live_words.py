@@ -79,7 +79,7 @@ def test_the_screen_has_it_all_at_any_width(width):
         found(listed(state="TIME-WAIT", inode=0, queued=0, info=None), None, processes=[]),
         found(listed(queued=0, info=None), None, processes=[]),
     ]
-    text = screen(sockets, width)
+    text = screen(sockets, width, most=None)
     assert max(map(len, text.splitlines())) <= width
     together = re.sub(r"\s", "", text)
     for words in ("nginx 24703", "shop_web_1", "held now", "200 B", "600 B", "listens", "TIME-WAIT", "ESTABLISHED"):
@@ -93,6 +93,9 @@ def test_many_are_cut_unless_all_are_asked_for():
     sockets = [found(listed(local=("10.0.0.1", port))) for port in range(1000, 1100)]
     assert "… and 60 more: --all shows them" in screen(sockets, 100)
     assert " more: " not in screen(sockets, 100, most=None)
+    time_wait = found(listed(state="TIME-WAIT", inode=0, queued=0, info=None), None, processes=[])
+    text = screen([found(), time_wait], 100)
+    assert "TIME-WAIT" not in text and "… and 1 more: --all shows them" in text
 
 
 def test_names_are_safe_to_print():

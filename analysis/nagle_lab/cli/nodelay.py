@@ -112,7 +112,10 @@ def _watch(program: Program, folder: Path, seconds: float) -> Watched | None:
     if not seconds:
         return None
     tell(f"recording the network namespace of {program.name} for {seconds:g} s")
-    return watch(program, folder, seconds)
+    try:
+        return watch(program, folder, seconds)
+    except NagleLabError as error:
+        raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
 
 
 def _agreed(what: str, those: list[Found], yes: bool) -> bool:

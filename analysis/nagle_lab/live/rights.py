@@ -17,11 +17,11 @@ def needs(capability: int, error: OSError | None = None) -> str:
         return "needs Linux 5.6 or newer"
     if has_capability(capability):
         return f"refused in spite of {NAMES[capability]}"
-    yama = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and _yama() else ""
-    return f"needs {NAMES[capability]}{yama}"
+    why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and yama() else ""
+    return f"needs {NAMES[capability]}{why}"
 
 
-def _yama() -> bool:
+def yama() -> bool:
     """Whether a user's own processes are kept from each other, too."""
     try:
         return int(YAMA.read_text()) > 0

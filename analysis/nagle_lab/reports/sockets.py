@@ -101,19 +101,22 @@ def _socket(one: Found) -> Socket:
 
 
 def show_sockets(inventory: Inventory, to: Console, most: int | None = MOST) -> None:
-    """A table, and below it how many there are; at most so many rows."""
+    """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all."""
+    rows = inventory.sockets
+    if most is not None:
+        rows = [one for one in rows if one.listed.state != "TIME-WAIT"][:most]
     ends, acks = (["local", "remote"] if to.width >= _WIDE else ["local, remote"]), ["ACKs"] * (to.width >= _WIDEST)
     table = ruled_table(
         "process", *ends, "NODELAY", *acks, "unacked", "unsent", "", words=3 + len(ends) + len(acks) - 1
     )
     table.columns[-1].justify = "left"
-    for one in inventory.sockets[:most]:
+    for one in rows:
         cells = [owner(one), *_ends(one, len(ends)), nodelay(one), *(_acks(one) for _ in acks)]
         cells += [_bytes(one.listed.unacknowledged), _bytes(one.listed.unsent), one.waits or ""]
         table.add_row(*map(Text, cells), style=_STYLE[one.waits] if one.waits else "")
     if table.rows:
         to.print(table)
-    if more := len(inventory.sockets[most:] if most is not None else []):
+    if more := len(inventory.sockets) - len(rows):
         to.print(Text(f"… and {more:,} more: --all shows them", "dim"))
     to.print(Text(totals(inventory.sockets), "bold"))
 
