@@ -13,7 +13,7 @@ import pytest
 
 from nagle_lab.live import rights
 from nagle_lab.live.inventory import inventory
-from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling
+from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.rights import AS_ROOT, mount_refused
 
 
@@ -42,7 +42,7 @@ def switch(pid: int, state: str, *more: object, **others) -> tuple[int, str, str
 
 
 def test_the_stall_goes_and_comes_back(program):
-    code, out, err = switch(program.pid, "on", "--yes", "--seconds=2")
+    code, out, err = switched("on", f"--pid={program.pid}", "--seconds=2")
     assert code == 0, out + err
     assert re.search(r"The stall is gone: \d+ of \d+ exchanges stalled before, none of [\d,]+ after", out)
     assert " STALL   before" in out and " CLEAN   after" in out
@@ -50,7 +50,7 @@ def test_the_stall_goes_and_comes_back(program):
     assert f"TCP_NODELAY set: python {program.pid}: 127.0.0.1:{PORT} listens" in re.sub(r"python\S*", "python", err)
     assert set(options(program.pid).values()) == {True}
     assert one_more(program) is True  # accepted sockets have it from their listener
-    code, out, err = switch(program.pid, "off", "--yes", "--seconds=2")
+    code, out, err = switched("off", f"--pid={program.pid}", "--seconds=2")
     assert code == 0, out + err
     assert re.search(r"The stall is back: none of [\d,]+ exchanges stalled before, \d+ of \d+ after", out)
     assert not any(on for (_, remote), on in options(program.pid).items())
@@ -60,7 +60,7 @@ def test_the_stall_goes_and_comes_back(program):
 
 
 def test_for_some_time_and_no_longer(program):
-    code, out, err = switch(program.pid, "on", "--yes", "--seconds=1.5", "--for=2s", f"--port={PORT}")
+    code, out, err = switched("on", f"--pid={program.pid}", "--seconds=1.5", "--for=2s", f"--port={PORT}")
     assert (code, "The stall is gone" in out) == (0, True), out + err
     assert set(options(program.pid).values()) == {False}
     assert err.count("TCP_NODELAY taken back: ") == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.living import nagle_lab
+from support.living import nagle_lab, switched
 from support.rights import AS_ROOT
 
 REPOSITORY = Path(__file__).parents[2]
@@ -51,11 +51,11 @@ def test_a_running_nginx_is_listed_cured_and_stalls_again(nginx):
     assert {process["name"] for one in sockets for process in one["processes"]} == {"nginx"}
     assert not any(one["nodelay"] for one in sockets)
 
-    code, out, err = nagle_lab("nodelay", "--container", nginx, "on", "--yes", "--seconds=3")
+    code, out, err = switched("on", f"--container={nginx}", "--seconds=3")
     assert (code, "The stall is gone: " in out) == (0, True), out + err
     assert "TCP_NODELAY set: nginx " in err and f"in {nginx}: 0.0.0.0:8080 listens" in err
 
-    code, out, err = nagle_lab("nodelay", "--container", nginx, "off", "--yes", "--seconds=3")
+    code, out, err = switched("off", f"--container={nginx}", "--seconds=3")
     assert (code, "The stall is back: " in out) == (0, True), out + err
     code, out, err = nagle_lab("sockets", "--container", nginx, "--json")
     assert not any(one["nodelay"] for one in json.loads(out)["sockets"])

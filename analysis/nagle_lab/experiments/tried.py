@@ -139,8 +139,10 @@ def conclude(before: Watched, after: Watched) -> Conclusion:
 def conclude_back(before: Watched, after: Watched) -> Conclusion:
     """What taking the option back did; nothing is expected of it."""
     was, now = before.result, after.result
-    what = "the stall is back" if now.verdict is Verdict.STALL else "taken back"
-    return Conclusion(Exit.OK, f"{what}: {_stalled(was)} exchanges stalled before, {_stalled(now)} after")
+    counts = f"{_stalled(was)} exchanges stalled before, {_stalled(now)} after"
+    if now.verdict is Verdict.STALL:
+        return Conclusion(Exit.OK, f"the stall is back: {counts}")
+    return Conclusion(Exit.OK, f"taken back: {counts}" + (f" ({now.reason})" if now.reason else ""))
 
 
 def _why(result: Result) -> str:
