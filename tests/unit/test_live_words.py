@@ -145,7 +145,7 @@ def test_which_right_is_missing(monkeypatch, tmp_path):
     assert rights.missing(1, 1, 0, 0, None) == ["the sockets of 1 process (refused in spite of CAP_SYS_PTRACE)"]
 
 
-ENTRY = Entry(namespace=1, cookie=2, port=80, listens=True, had=False)
+ENTRY = Entry(namespace=1, cookie=2, had=False, listens_on=80)
 
 
 def test_what_was_changed_is_written_down_and_forgotten(tmp_path):

@@ -1,7 +1,7 @@
 """TCP_NODELAY set on the living sockets of a program, and taken back. Nothing is restarted, nothing is stopped."""
 
 import socket
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -68,13 +68,22 @@ def turn_on(of: Program, those: Iterable[Found], to_set: Sequence[Found]) -> lis
     wanted = {_key(one) for one in to_set}
     with changes() as known:
         entries = _living(known, of)
-        ours = _ports_of_ours(entries)
-        for one in those:
-            if _key(one) in wanted or not _is_inherited(one, ours):
-                listens, port = one.listed.state == LISTEN, one.listed.local[1]
-                entries.setdefault(_key(one), Entry(*_key(one), port, listens, had=_key(one) not in wanted))
+        ours = _listeners_of_ours(entries)
+        there = {_key(one): one for one in those if _key(one) in wanted or _inherited_from(one, ours) is None}
+        for key, one in there.items():
+            entries.setdefault(key, _entry(one, key not in wanted, there.values()))
         known.entries = list(entries.values())
     return _set(to_set, True)
+
+
+def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
+    """A socket as it is; of a listener also whether its connections are without the option."""
+    if one.listed.state != LISTEN:
+        return Entry(*_key(one), had)
+    port = one.listed.local[1]
+    accepted = [each.options for each in there if each.listed.state != LISTEN and each.listed.local[1] == port]
+    passes_on = bool(accepted) and not any(options and options.nodelay for options in accepted)
+    return Entry(*_key(one), had, port, passes_on)
 
 
 def to_take_back(of: Program, those: Iterable[Found]) -> Back:
@@ -100,18 +109,13 @@ def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[Found]) -> Back
     It is from the listener where of the connections that were there before, one at least, none had it; else the
     connection keeps it.
     """
-    ours = _ports_of_ours(entries)
-    own_will, without_will = (
-        {(one.namespace, one.port) for one in entries.values() if not one.listens and one.had is had}
-        for had in (True, False)
-    )
-    plan = Back([], [])
+    ours, plan = _listeners_of_ours(entries), Back([], [])
     for one in those:
-        entry, port = entries.get(_key(one)), (one.namespace, one.listed.local[1])
-        if entry is None and _is_inherited(one, ours):
-            (plan.back if port in without_will - own_will else plan.kept).append(one)
-        elif entry is not None and not entry.had:
+        entry = entries.get(_key(one))
+        if entry is not None and not entry.had:
             plan.back.append(one)
+        elif entry is None and (listener := _inherited_from(one, ours)):
+            (plan.back if listener.passes_on else plan.kept).append(one)
     return plan
 
 
@@ -130,15 +134,15 @@ def _living(known: Changes, of: Program) -> dict[tuple[int, int], Entry]:
     }
 
 
-def _ports_of_ours(entries: dict[tuple[int, int], Entry]) -> set[tuple[int, int]]:
-    """Namespace and port of each listener that was changed."""
-    return {(one.namespace, one.port) for one in entries.values() if one.listens and not one.had}
+def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int, int], Entry]:
+    """The listeners that were changed, by namespace and port."""
+    return {(one.namespace, one.listens_on): one for one in entries.values() if one.listens_on and not one.had}
 
 
-def _is_inherited(one: Found, ours: Collection[tuple[int, int]]) -> bool:
-    """Whether it may have TCP_NODELAY from a listener that was changed."""
-    has = one.options is not None and one.options.nodelay
-    return has and one.listed.state != LISTEN and (one.namespace, one.listed.local[1]) in ours
+def _inherited_from(one: Found, ours: dict[tuple[int, int], Entry]) -> Entry | None:
+    """The changed listener that it may have TCP_NODELAY from."""
+    has = one.options is not None and one.options.nodelay and one.listed.state != LISTEN
+    return ours.get((one.namespace, one.listed.local[1])) if has else None
 
 
 def _set(those: Iterable[Found], value: bool) -> list[Found]:

@@ -25,9 +25,9 @@ class Entry(msgspec.Struct, frozen=True):
 
     namespace: int  # inode of its network namespace
     cookie: int
-    port: int  # local
-    listens: bool
     had: bool  # TCP_NODELAY was set before
+    listens_on: int = 0  # its port; 0: it is a connection
+    passes_on: bool = False  # there were connections accepted there, and none had it: what is accepted has it from us
 
 
 class Changes(msgspec.Struct):

@@ -1,0 +1,94 @@
+"""Which sockets lose TCP_NODELAY again when it is taken back; the sockets themselves are made up."""
+
+import pytest
+
+from nagle_lab.live import change, changed
+from nagle_lab.live.change import Program, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.diag import LISTEN, Listed
+from nagle_lab.live.inventory import Found
+from nagle_lab.live.options import Options
+
+PROGRAM = Program("web 1", {1: 1}, None, "--pid 1")
+
+
+class Kernel:
+    """The sockets of a namespace: cookie → port, whether it listens, TCP_NODELAY."""
+
+    def __init__(self) -> None:
+        self.sockets: dict[int, list] = {}
+
+    def add(self, cookie: int, port: int, nodelay: bool, listens: bool = False) -> None:
+        self.sockets[cookie] = [port, listens, nodelay]
+
+    def found(self) -> list[Found]:
+        return [
+            Found(
+                Listed(LISTEN if listens else "ESTABLISHED", ("", port), ("", cookie), 0, cookie, cookie, 0, None),
+                7, [], [], "", Options(nodelay, False, False), None,
+            )
+            for cookie, (port, listens, nodelay) in self.sockets.items()
+        ]  # fmt: skip
+
+    def switch(self, those: list[Found], value: bool) -> list[Found]:
+        for one in those:
+            self.sockets[one.listed.cookie][2] = value
+        return those
+
+    def on(self) -> set[int]:
+        return {cookie for cookie, (_, _, nodelay) in self.sockets.items() if nodelay}
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    kernel = Kernel()
+    monkeypatch.setattr(changed, "folder", lambda: tmp_path / "run")
+    monkeypatch.setattr(change, "living", lambda of: [1])
+    monkeypatch.setattr(change, "namespace_of", lambda pid: 7)
+    monkeypatch.setattr(change, "inside", lambda pid, look: [one.listed for one in kernel.found()])
+    monkeypatch.setattr(change, "_set", kernel.switch)
+    return kernel
+
+
+def turn_all_on(kernel: Kernel) -> None:
+    turn_on(PROGRAM, kernel.found(), without(kernel.found()))
+
+
+def test_connections_come_and_go_between(kernel):
+    """None of those before had it, so those accepted since have it from their listener, even if the old are gone."""
+    kernel.add(1, 80, False, listens=True)
+    kernel.add(2, 80, False)
+    turn_all_on(kernel)
+    assert kernel.on() == {1, 2}
+    del kernel.sockets[2]
+    kernel.add(3, 80, True)
+    kernel.add(4, 45_000, True)  # opened by the program, with the option: not our doing
+    turn_all_on(kernel)  # nothing is without it; what is known stays known
+    done = turn_back(PROGRAM, kernel.found())
+    assert kernel.on() == {4}
+    assert done.kept == []
+    assert to_take_back(PROGRAM, kernel.found()).back == []
+
+
+@pytest.mark.parametrize("first", [None, True])
+def test_where_the_program_may_have_set_it_itself_it_stays(kernel, first):
+    """One of the connections had it before, or there was none to tell by."""
+    kernel.add(1, 80, False, listens=True)
+    if first is not None:
+        kernel.add(2, 80, first)
+        kernel.add(3, 80, False)
+    turn_all_on(kernel)
+    kernel.add(9, 80, True)
+    done = turn_back(PROGRAM, kernel.found())
+    assert [one.listed.cookie for one in done.kept] == [9]
+    assert kernel.on() == ({9} if first is None else {2, 9})
+
+
+def test_what_was_on_before_is_not_touched_and_two_listeners_are_told_apart(kernel):
+    for port, has in ((80, False), (81, True)):
+        kernel.add(port, port, has, listens=True)
+        kernel.add(port + 100, port, has)
+    turn_all_on(kernel)
+    kernel.add(500, 80, True)
+    kernel.add(501, 81, True)
+    turn_back(PROGRAM, kernel.found())
+    assert kernel.on() == {81, 181, 501}
