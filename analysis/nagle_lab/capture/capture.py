@@ -1,6 +1,7 @@
 """Opening captures: one file, several rotated ones as one, or standard input, whatever their format."""
 
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,7 +12,7 @@ from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, De
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, RecordTaker, StoppedError, Trouble, TroubleKind
-from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable
+from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable, name_of
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
@@ -30,9 +31,9 @@ UNREADABLE = {
 
 
 def open_capture(
-    paths: str | Path | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES, sha256: bool = True
+    paths: str | Path | FileIO | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES, sha256: bool = True
 ) -> "Capture":
-    """Open a capture: a file, "-" for standard input, or rotated files in order of time, read as one.
+    """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
     stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that.
@@ -43,6 +44,8 @@ def open_capture(
         There is nothing usable: missing, not a file, unreadable, empty, not a capture, cut within its header.
         Damage further on is no error: see `Capture.trouble`.
     """
+    if isinstance(paths, FileIO):
+        return Capture([paths], window_bytes, sha256)
     if isinstance(paths, str | Path):
         paths = [paths]
     return Capture([str(path) for path in paths], window_bytes, sha256)
@@ -54,12 +57,13 @@ class Capture:
     The properties tell what is known so far; they are complete when that is.
     """
 
-    def __init__(self, paths: Sequence[str], window_bytes: int = WINDOW_BYTES, sha256: bool = True) -> None:
+    def __init__(self, paths: Sequence[str | FileIO], window_bytes: int = WINDOW_BYTES, sha256: bool = True) -> None:
         if not paths:
             raise NagleLabError("no capture file given: name one, or - for standard input")
-        self.names = ["standard input" if path == "-" else path for path in paths]
+        self.names = [name_of(path) for path in paths]
         self._paths, self._window_bytes = paths, window_bytes
         self._facts = Facts()
+        self._packets_before = 0  # in earlier periods
         self._checksum = Checksum(sha256)
         for path in paths[1:]:
             check_readable(path)
@@ -133,8 +137,22 @@ class Capture:
 
     @property
     def packets(self) -> int:
-        """Frames so far, also those that had to be left out (no time of capture)."""
-        return self._facts.packets
+        """Frames so far in this period, also those that had to be left out (no time of capture)."""
+        return self._facts.packets - self._packets_before
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the capturing program says it lost so far, as soon as it says so, in all periods."""
+        return self._facts.dropped
+
+    def end_period(self) -> None:
+        """All is known that is said of the packets so far."""
+        self._facts.warn_lost(self._current.name)
+
+    def begin_period(self) -> None:
+        """From here on packets and trouble are counted anew; after :meth:`end_period`."""
+        self._packets_before = self._facts.packets
+        self._facts.trouble = []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have every record taken, in file order; yields after each window. Frames go on from file to file."""
@@ -160,7 +178,7 @@ class Capture:
             todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
             self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
-    def _next(self, path: str) -> bool:
+    def _next(self, path: str | FileIO) -> bool:
         """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
         self._current.close()
         try:
@@ -170,7 +188,7 @@ class Capture:
             return False
         return True
 
-    def _open(self, path: str) -> "_File":
+    def _open(self, path: str | FileIO) -> "_File":
         return _File(Stored(path, self._checksum), self._facts, self._window_bytes)
 
 
@@ -190,7 +208,7 @@ class _File:
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have its records taken; yields after each window. What stopped them early becomes trouble."""
         before = self._facts.packets
-        untimed, dropped = self._facts.untimed, self._facts.dropped
+        untimed = self._facts.untimed
         stopped: StoppedError | None = None
         try:
             for _ in self._reader.read(taker):
@@ -202,8 +220,7 @@ class _File:
         yield  # what was taken before it stopped
         self._stored.drain()
         self._explain(stopped, self._facts.packets - before)
-        if lost := self._facts.dropped - dropped:
-            self._facts.warn(TroubleKind.LOST, f"{self.name}: {lost:,} packets were dropped while capturing")
+        self._facts.warn_lost(self.name)
         if left_out := self._facts.untimed - untimed:
             text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
             self._facts.warn(TroubleKind.UNTIMED, text)

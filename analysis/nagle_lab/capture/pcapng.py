@@ -91,7 +91,9 @@ class PcapngReader:
         elif block.type == STATISTICS:
             (interface,) = unpack_from(self._order + "I", self._window.raw, block.at + 8)
             if interface < len(self._interfaces):
-                self._dropped[interface] = self._told_dropped(block)
+                dropped, before = self._told_dropped(block), self._dropped[interface]
+                self._dropped[interface] = dropped
+                self._facts.dropped += dropped - before
         elif block.type == SIMPLE_PACKET:
             taker.frames += 1
             self._facts.untimed += 1
@@ -123,7 +125,6 @@ class PcapngReader:
 
     def _end_section(self) -> None:
         """Let go of the interfaces of a section that is over."""
-        self._facts.dropped += sum(self._dropped)
         self._forgotten += len(self._interfaces)
         self._interfaces, self._dropped = [], []
 

@@ -56,6 +56,7 @@ class Facts:
     packets: int = 0  # frames in the input, as Wireshark counts them; some have no record
     untimed: int = 0  # packets without a time of capture, and so not among the records
     dropped: int = 0  # packets the capturing program says it lost
+    dropped_before: int = 0  # of these, there is trouble already
     trouble: list[Trouble] = field(default_factory=list)
 
     def add_interface(self, link_type: int, resolution_ns: float, snaplen: int) -> None:
@@ -67,6 +68,12 @@ class Facts:
     def warn(self, kind: TroubleKind, text: str) -> None:
         """Note trouble."""
         self.trouble.append(Trouble(kind, text))
+
+    def warn_lost(self, name: str) -> None:
+        """Note that packets of the file of that name were dropped, if some were since this was noted last."""
+        lost, self.dropped_before = self.dropped - self.dropped_before, self.dropped
+        if lost > 0:
+            self.warn(TroubleKind.LOST, f"{name}: {lost:,} packets were dropped while capturing")
 
 
 class Interface(NamedTuple):

@@ -34,14 +34,17 @@ class Checksum:
 
 
 class Stored:
-    """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went."""
+    """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went.
 
-    def __init__(self, path: str, checksum: Checksum) -> None:
-        self.name = _name(path)
+    Its path, or a file that is open already, of which ``name`` is what to call it.
+    """
+
+    def __init__(self, path: str | io.FileIO, checksum: Checksum) -> None:
+        self.name = name_of(path)
         self.byte_count = 0
         self.error = ""
         self._checksum = checksum
-        self._file = _open(path)
+        self._file = path if isinstance(path, io.FileIO) else _open(path)
         self._before = os.fstat(self._file.fileno())
 
     @property
@@ -84,9 +87,9 @@ class Stored:
         self._file.close()
 
 
-def check_readable(path: str) -> None:
+def check_readable(path: str | io.FileIO) -> None:
     """Raise NagleLabError if there is nothing to read at `path`, without taking bytes from a pipe."""
-    if path != STDIN and not Path(path).is_fifo():
+    if not isinstance(path, io.FileIO) and path != STDIN and not Path(path).is_fifo():
         _open(path).close()
 
 
@@ -105,8 +108,11 @@ def _open(path: str) -> io.FileIO:
         problem = "permission denied: make it readable for your account (tcpdump run as root writes as user tcpdump)"
     except (OSError, ValueError) as error:
         problem = f"cannot be opened: {error}"
-    raise NagleLabError(f"{_name(path)}: {problem}")
+    raise NagleLabError(f"{name_of(path)}: {problem}")
 
 
-def _name(path: str) -> str:
+def name_of(path: str | io.FileIO) -> str:
+    """What to call an input."""
+    if isinstance(path, io.FileIO):
+        return str(path.name)
     return STDIN_NAME if path == STDIN else path

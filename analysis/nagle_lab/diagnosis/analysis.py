@@ -1,13 +1,16 @@
 """The way through: a capture, its records, segments and connections → findings → verdict → result."""
 
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings, Wanted
+from nagle_lab.diagnosis.passing import Passing, Seen
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
+from nagle_lab.tcp.engine import Engine
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -45,37 +48,71 @@ class Analysis:
             print(packets, "packets", end="\\r")
         print(analysis.result().verdict)
 
-    Parameters, and what is raised: see :func:`analyze`.
+    Parameters, and what is raised: see :func:`analyze`; besides, ``path`` may be a file that is open already, and
+    ``seen`` is given all records as they are.
     """
 
     def __init__(
-        self, path: Paths, *, exchanges: bool = True, sha256: bool = True, only: Wanted | None = None
+        self,
+        path: Paths | FileIO,
+        *,
+        exchanges: bool = True,
+        sha256: bool = True,
+        only: Wanted | None = None,
+        seen: Seen | None = None,
     ) -> None:
-        self._only = only
+        self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
-        self._engine = make_engine(exchanges=exchanges)
+        self._records = Passing(make_engine(exchanges=exchanges), seen)
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:
-        for _ in self._capture.read(self._engine):
-            self._engine.drain()
-            yield self._engine.frames
+        for _ in self._capture.read(self._records):
+            self._records.engine.drain()
+            yield self._records.frames
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the capturing program says it lost so far."""
+        return self._capture.dropped
+
+    @property
+    def connections(self) -> int:
+        """How many there were so far in this period."""
+        return self._records.engine.totals().connections
+
+    @property
+    def rows(self) -> int:
+        """How much has been noted so far in this period, in rows of tables: what memory and disk grow with."""
+        return self._records.engine.tables.rows
 
     def was_interrupted(self) -> None:
         """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
         self._capture.was_interrupted()
 
+    def end_period(self) -> Result:
+        """What the packets since the last call show; the analysis goes on with the next one, as if it were the first.
+
+        So what it takes stays bounded, however long the input. A connection that goes on begins anew, without its
+        handshake. Frames are counted on.
+        """
+        with self._records.engine as ended:
+            self._records.engine = make_engine(exchanges=self._exchanges)
+            self._records.engine.frames = ended.frames
+            result = self._summarize(ended)
+        self._capture.begin_period()
+        return result
+
     def result(self) -> Result:
-        """What the packets so far show; none are taken after it."""
+        """What the packets so far show, or those since the last period; none are taken after it."""
         if self._result is None:
-            with self._capture, self._engine:
-                self._engine.finish()
-                tables = self._engine.tables
-                listed = tables.exchange if self._engine.lists_exchanges else None
-                self._result = summarize(
-                    self._capture,
-                    self._engine.totals(),
-                    Findings(tables, self._engine.totals().step, self._only),
-                    listed,
-                )
+            with self._capture, self._records.engine as engine:
+                self._result = self._summarize(engine)
         return self._result
+
+    def _summarize(self, engine: Engine) -> Result:
+        engine.finish()
+        self._capture.end_period()
+        listed = engine.tables.exchange if engine.lists_exchanges else None
+        totals = engine.totals()
+        return summarize(self._capture, totals, Findings(engine.tables, totals.step, self._only), listed)

@@ -35,12 +35,12 @@ def attach(
     meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
     """
     if service:
-        container = _container_of(service)
+        container = container_of_service(service)
     elif container:
-        _docker("inspect", "--type=container", "--format={{.Id}}", container)
+        docker("inspect", "--type=container", "--format={{.Id}}", container)
     request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid(), trace)
     (folder / REQUEST).write_bytes(msgspec.json.encode(request))
-    way = _way(pid, container, trace=trace)
+    way = way_to(pid, container, trace=trace)
     outcome = _run(way, folder)
     (folder / REQUEST).unlink(missing_ok=True)
     (folder / attached.READY).unlink(missing_ok=True)
@@ -51,8 +51,13 @@ def attach(
     return Guarded(folder, way.name, outcome)
 
 
-def _way(pid: int | None, container: str, *, trace: bool) -> Way:
-    if container:
+def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
+    """How to get to the network namespace of a process, or of a container; of neither, to this one, with the rights.
+
+    With ``trace`` also to the container's processes. Raises NagleLabError where there is no such process, or Docker
+    is not reachable.
+    """
+    if container and not (pid is not None and has_sys_admin()):
         more = (f"--pid=container:{container}", "--cap-add=SYS_PTRACE") if trace else ()
         name = "a capture sidecar beside the container"
         return docker_with_folders(name, f"--network=container:{container}", *more)
@@ -88,7 +93,7 @@ def _todo(way: Way) -> str:
     return "" if has_sys_admin() or "docker" in way.before else ": run this as root"
 
 
-def _container_of(service: str) -> str:
+def container_of_service(service: str) -> str:
     """The container of a service of the Compose project in the working directory."""
     for compose in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(compose[0]):
@@ -100,7 +105,8 @@ def _container_of(service: str) -> str:
     )
 
 
-def _docker(*arguments: str) -> str:
+def docker(*arguments: str) -> str:
+    """What docker prints. Raises NagleLabError where there is none, or it fails."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -54,7 +54,7 @@ def main(folder: str) -> None:
 
 def _record(request: Request, folder: Path) -> Outcome:
     if request.pid is not None:
-        _enter(request.pid)
+        enter(request.pid)
     there = interfaces()
     if request.interface and request.interface not in there:
         return Outcome(
@@ -108,7 +108,7 @@ def _stacks_first(tracer: Tracer, seconds: float) -> float:
     return seconds - part
 
 
-def _enter(pid: int) -> None:
+def enter(pid: int) -> None:
     """Be in the network namespace of a process; in its user namespace first, if that is another. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     for name, kind in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from struct import Struct, pack, unpack
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
+
+from nagle_lab.capture.writer import Pcapng
 
 SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
 EVERY_S = 0.02  # how often the ring is emptied
@@ -30,6 +32,8 @@ _TPACKET_V2 = 1
 _ETH_P_ALL = 3
 _SO_ATTACH_FILTER = 26
 _FRAME = Struct("=IIIHHII")  # struct tpacket2_hdr: status, length, snapped length, where MAC and IP begin, s, ns
+_INTERFACE_AT = 36  # of a frame: sll_ifindex of the struct sockaddr_ll behind that header
+_INDEX = Struct("=I")
 _STEP = FRAME_BYTES // 4  # from one status to the next, in words
 _TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * AT_ONCE)).cast("I")
 
@@ -42,7 +46,8 @@ _GO, _IF_EQUAL, _RETURN = 0x05, 0x15, 0x06
 def _filter(ports: Sequence[int]) -> bytes:
     """A classic BPF program: TCP over IPv4 and IPv6, from or to one of the ports, or all of it.
 
-    On loopback each packet passes twice, out and in: the filter takes it once, in.
+    On loopback each packet passes twice, out and in: the filter takes it once, in. Interfaces without an Ethernet
+    header (tun, WireGuard) are left out.
     """
     taken, none = (_RETURN, 0, 0, SNAPLEN), (_RETURN, 0, 0, 0)
 
@@ -58,8 +63,9 @@ def _filter(ports: Sequence[int]) -> bytes:
     ipv4 = [(_IP_HEADER, 0, 0, 14), *one_of(_LOAD_HALF_AFTER, 14)]
     ipv6 = one_of(_LOAD_HALF, 54)
     program = [
-        (_LOAD_WORD, 0, 0, _AD + 28), (_IF_EQUAL, 0, 3, _ARPHRD_LOOPBACK),  # SKF_AD_HATYPE
+        (_LOAD_WORD, 0, 0, _AD + 28), (_IF_EQUAL, 0, 4, _ARPHRD_LOOPBACK),  # SKF_AD_HATYPE
         (_LOAD_WORD, 0, 0, _AD + 4), (_IF_EQUAL, 0, 1, 4), none,  # SKF_AD_PKTTYPE is PACKET_OUTGOING
+        (_GO, 0, 0, 2), (_IF_EQUAL, 1, 0, _ARPHRD_ETHER), none,
         (_LOAD_HALF, 0, 0, 12), (_IF_EQUAL, 1, 0, 0x86DD), (_GO, 0, 0, 3 + len(ipv6)),
         (_LOAD_BYTE, 0, 0, 20), (_IF_EQUAL, 1, 0, 6), none, *ipv6,
         (_IF_EQUAL, 1, 0, 0x0800), none,
@@ -72,17 +78,20 @@ class Packet(NamedTuple):
     """A packet of the ring."""
 
     ts: int  # ns since 1970
-    interface: int  # its number
+    interface: int  # the kernel's index of it
     length: int  # on the wire, bytes
     kept: bytes
 
 
 class Ring:
-    """What one interface of this network namespace receives and sends. Raises OSError: CAP_NET_RAW is needed."""
+    """What one interface of this network namespace, or all of them (""), receive and send.
 
-    def __init__(self, interface: str, number: int = 0, ports: Sequence[int] = ()) -> None:
-        self._number = number
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    All of them includes those that come later. Raises OSError: CAP_NET_RAW is needed.
+    """
+
+    def __init__(self, interface: str, ports: Sequence[int] = ()) -> None:
+        # Bound to no interface, it receives from now on; what came before the ring was there is discarded with that.
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0 if interface else socket.htons(_ETH_P_ALL))
         try:
             self._attach_filter(_filter(ports))
             self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
@@ -91,7 +100,9 @@ class Ring:
             self._memory = mmap.mmap(self._socket.fileno(), RING_BYTES)
             self._words = memoryview(self._memory).cast("I")
             self._at = 0  # number of the next frame
-            self._socket.bind((interface, _ETH_P_ALL))
+            if interface:
+                self._socket.bind((interface, _ETH_P_ALL))
+            self.dropped()
         except BaseException:
             self._socket.close()
             raise
@@ -115,7 +126,8 @@ class Ring:
         """What is in frames that were taken."""
         for at in range(0, len(frames), FRAME_BYTES):
             _, length, kept, mac, _, seconds, ns = _FRAME.unpack_from(frames, at)
-            yield Packet(seconds * 10**9 + ns, self._number, length, frames[at + mac : at + mac + kept])
+            (interface,) = _INDEX.unpack_from(frames, at + _INTERFACE_AT)
+            yield Packet(seconds * 10**9 + ns, interface, length, frames[at + mac : at + mac + kept])
 
     def end(self) -> None:
         """Let no more packets in; those in the ring stay until they are taken."""
@@ -134,46 +146,6 @@ class Ring:
         self._socket.close()
 
 
-class Pcapng:
-    """A pcapng file of one section, times in nanoseconds (draft-ietf-opsawg-pcapng)."""
-
-    _EPB = Struct("<IIIIIII")
-
-    def __init__(self, path: Path, interfaces: Sequence[str]) -> None:
-        self._file: BinaryIO = path.open("wb", buffering=1 << 18)
-        self._file.write(_block(0x0A0D0D0A, pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
-        for name in interfaces:
-            options = _option(2, name.encode()) + _option(9, b"\x09") + _option(0, b"")
-            self._file.write(_block(1, pack("<HHI", 1, 0, SNAPLEN) + options))
-
-    def add(self, packet: Packet) -> None:
-        """Write a packet."""
-        ts, interface, length, kept = packet
-        size = 32 + (len(kept) + 3) // 4 * 4
-        head = self._EPB.pack(6, size, interface, ts >> 32, ts & 0xFFFFFFFF, len(kept), length)
-        self._file.write(head + kept + bytes(-len(kept) % 4) + size.to_bytes(4, "little"))
-
-    def flush(self) -> None:
-        """Have all of it in the file."""
-        self._file.flush()
-
-    def close(self, dropped: Sequence[int]) -> None:
-        """End it, saying how many packets of each interface were lost."""
-        for number, lost in enumerate(dropped):
-            options = _option(5, pack("<Q", lost)) + _option(0, b"")
-            self._file.write(_block(5, pack("<III", number, 0, 0) + options))
-        self._file.close()
-
-
-def _block(kind: int, body: bytes) -> bytes:
-    size = 12 + len(body)
-    return pack("<II", kind, size) + body + pack("<I", size)
-
-
-def _option(code: int, value: bytes) -> bytes:
-    return pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
-
-
 class Recorder(threading.Thread):
     """Writes what the rings bring until it is stopped; in its own thread.
 
@@ -189,13 +161,15 @@ class Recorder(threading.Thread):
         self.problem = ""
         self._interfaces = interfaces
         self._rings: list[Ring] = []
+        self._numbers: dict[int, int] = {}  # of the interfaces in the file, by their indices
         self._ending, self._wake = threading.Event(), threading.Event()
         self._cuts: list[tuple[Path, threading.Event]] = []
         self._waiting: deque[list[bytes]] = deque()  # frames of each ring
         try:
             for number, interface in enumerate(interfaces):
-                self._rings.append(Ring(interface, number, ports))
-            self._file = Pcapng(path, interfaces)
+                self._rings.append(Ring(interface, ports))
+                self._numbers[socket.if_nametoindex(interface)] = number
+            self._begin_file(path)
         except BaseException:
             self._close_rings()
             raise
@@ -251,8 +225,8 @@ class Recorder(threading.Thread):
             return
         taken = self._waiting.popleft()
         of_each = [ring.packets(frames) for ring, frames in zip(self._rings, taken, strict=True)]
-        for packet in of_each[0] if len(of_each) == 1 else sorted(chain(*of_each)):
-            self._file.add(packet)
+        for ts, index, length, kept in of_each[0] if len(of_each) == 1 else sorted(chain(*of_each)):
+            self._writer.add(ts, self._numbers[index], length, kept)
             self.captured += 1
         self._file.flush()
 
@@ -264,12 +238,20 @@ class Recorder(threading.Thread):
 
     def _cut(self, path: Path) -> None:
         self._end_file()
-        self._file = Pcapng(path, self._interfaces)
+        self._begin_file(path)
+
+    def _begin_file(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=1 << 18)
+        self._writer = Pcapng(self._file)
+        for name in self._interfaces:
+            self._writer.add_interface(name, snaplen=SNAPLEN)
 
     def _end_file(self) -> None:
-        lost = [ring.dropped() for ring in self._rings]
-        self.dropped += sum(lost)
-        self._file.close(lost)
+        for number, ring in enumerate(self._rings):
+            lost = ring.dropped()
+            self.dropped += lost
+            self._writer.add_dropped(number, lost)
+        self._file.close()
 
     def _close_rings(self) -> None:
         for ring in self._rings:

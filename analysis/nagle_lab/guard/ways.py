@@ -47,8 +47,16 @@ def ways() -> Iterator[Way]:
 
 def program(module: str, folder: Path) -> list[str]:
     """A program of this package, with its work in that folder; it finds the package whoever starts it."""
+    return _started(f"from nagle_lab.guard.{module} import main; main({str(folder)!r})")
+
+
+def streaming(request: str) -> list[str]:
+    """The program that streams what a request says (nagle_lab.guard.streamed), likewise."""
+    return _started(f"from nagle_lab.guard.streamed import main; main({request!r})")
+
+
+def _started(start: str) -> list[str]:
     paths = [path for path in sys.path if path]
-    start = f"from nagle_lab.guard.{module} import main; main({str(folder)!r})"
     code = f"{_AT_ONCE}; import sys; sys.path[:0] = {paths!r}; {start}"
     return [sys.executable, "-P", "-c", code]
 

@@ -165,3 +165,8 @@ class Tables:
         self.exchange = Table(LAYOUTS["exchange"])
         self.connection = Table(LAYOUTS["connection"])
         self.segment = Table(LAYOUTS["segment"])
+
+    @property
+    def rows(self) -> int:
+        """How many there are in all."""
+        return sum(map(len, vars(self).values()))
