@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from nagle_lab.diagnosis.result import json_schema as result_schema
+from nagle_lab.live.findings import json_schema as watch_schema
 from nagle_lab.reports.sockets import json_schema as sockets_schema
 from nagle_lab.runs.result import json_schema as run_schema
 
@@ -82,7 +83,10 @@ def outdated() -> Iterator[tuple[Path, str]]:
         wanted = refreshed(text)
         if wanted != text:
             yield page, wanted
-    for name, schema in (("result", result_schema()), ("run", run_schema()), ("sockets", sockets_schema())):
+    generated = {
+        "result": result_schema(), "run": run_schema(), "sockets": sockets_schema(), "watch": watch_schema(),
+    }  # fmt: skip
+    for name, schema in generated.items():
         file = SCHEMAS / f"{name}.schema.json"
         if file.read_text(encoding="utf-8") != schema:
             yield file, schema

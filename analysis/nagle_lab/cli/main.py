@@ -303,6 +303,52 @@ def nodelay_(**options: Any) -> Exit:
     return _command("nodelay", options)
 
 
+@cli.command("watch")
+@click.argument("source", required=False, metavar="[-]")
+@click.option("-i", "--interface", default="", metavar="IF", help="Watch one interface; default: all of them.")
+@click.option("--container", default="", metavar="NAME", help="Watch the network namespace of a Docker container.")
+@click.option("--pid", type=click.IntRange(1), help="Watch the network namespace of a running process.")
+@click.option("--compose-service", "service", default="", metavar="NAME", help="Watch a Docker Compose service.")
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    help="Watch only connections to this port. Repeatable.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), metavar="N", help="End after N seconds, not at Ctrl-C."
+)
+@click.option(
+    "--window",
+    "window_s",
+    type=click.FloatRange(1, 3600),
+    default=30.0,
+    metavar="N",
+    help="Show what happened in the last N seconds (default: 30).",
+)
+@click.option(
+    "--period",
+    "period_s",
+    type=click.FloatRange(1),
+    default=3600.0,
+    metavar="N",
+    help="Judge for good every N seconds (default: 3600), so that weeks take no more memory than hours.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each finding, and one at the end.")
+@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
+def watch_(**options: Any) -> Exit:
+    """Show which program on this host stalls now, live, until Ctrl-C; then report as analyze does.
+
+    Records packet headers of this machine, a container or a process, as root or with CAP_NET_RAW; or - follows a
+    capture that comes through a pipe (ssh HOST tcpdump -U -s 128 -w - tcp | nagle-lab watch -). Where standard
+    output is no terminal, it prints a line for each finding.
+
+    Exit codes are those of analyze.
+    """
+    return _command("watch", options)
+
+
 @cli.command("museum")
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
 @click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")

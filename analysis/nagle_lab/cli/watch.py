@@ -1,0 +1,171 @@
+"""nagle-lab watch: what stalls now, live; and in the end the report of `analyze`."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+from rich.console import Console
+
+from nagle_lab.cli.live_screen import Terminal
+from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.ladder import Ladder, ladder_of
+from nagle_lab.live.findings import SCHEMA, Event, Findings, Note, Report, now
+from nagle_lab.live.names import Names
+from nagle_lab.live.periods import Sums
+from nagle_lab.live.recording import Recording, Target
+from nagle_lab.live.watching import Spectator, Watcher
+from nagle_lab.live.window import View
+from nagle_lab.reports.next_steps import commands
+from nagle_lab.reports.terminal import console, show_capture
+from nagle_lab.reports.watch import Screen, line, show_periods
+
+
+def command(
+    source: str | None,
+    interface: str,
+    container: str,
+    pid: int | None,
+    service: str,
+    ports: Sequence[int],
+    seconds: float | None,
+    window_s: float,
+    period_s: float,
+    as_json: bool,
+    expect: str | None,
+) -> Exit:
+    """Watch until Ctrl-C, the end of the stream, or for ``seconds``; then report."""
+    target = Target(pid, container, service, interface, sorted(set(ports)))
+    _check_usage(source, target)
+    name = "standard input" if source else str(target)
+    only = _to_ports(frozenset(ports)) if ports else None
+    with _source(source, target) as (opened, of_pid), Names(of_pid) as names:
+        with _spectator(name, window_s, as_json) as spectator:
+            watcher = Watcher(
+                opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s
+            )
+            sums = watcher.run()
+        ladder = _typical(sums, watcher)
+    return _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
+
+
+def _check_usage(source: str | None, target: Target) -> None:
+    if source and source != "-":
+        raise NagleLabError(f"{source}: watch follows what goes on: nagle-lab analyze reads files, - is a pipe")
+    named = [
+        option
+        for option, value in (
+            ("-", source), ("--interface", target.interface), ("--container", target.container),
+            ("--pid", target.pid), ("--compose-service", target.service),
+        )
+        if value
+    ]  # fmt: skip
+    if len(named) > 1:
+        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+    if source and os.isatty(0):
+        raise NagleLabError("standard input is a terminal: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
+
+
+def _to_ports(ports: frozenset[int]) -> Wanted:
+    return lambda _client, server: server[1] in ports
+
+
+@contextmanager
+def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, int | None]]:
+    """Where the packets come from, and the process whose network namespace they are of."""
+    if source:
+        yield 0, None
+        return
+    recording = Recording(target)
+    try:
+        yield recording, recording.pid
+    finally:
+        recording.close()
+
+
+@contextmanager
+def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]:
+    if sys.stdout.isatty() and not as_json:
+        with Terminal(
+            Screen(name, window_s), Console(highlight=False, markup=False), lambda _findings, _view: None
+        ) as terminal:
+            yield terminal
+    else:
+        yield _Lines(as_json)
+
+
+class _Lines:
+    """A line for each finding, where there is no terminal."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._findings = Findings()
+        self._dropped = 0
+
+    def show(self, view: View | None, watcher: Watcher) -> None:
+        """Say what is new."""
+        if watcher.dropped > self._dropped:
+            self.note(f"{watcher.dropped - self._dropped:,} packets were lost while recording")
+            self._dropped = watcher.dropped
+        if view:
+            for finding in self._findings.take(view):
+                _say(finding, self._as_json, line(finding))
+            view.snapshot.close()
+
+    def note(self, text: str) -> None:
+        """On stderr, but in JSON with the rest."""
+        if self._as_json:
+            _say(Note(SCHEMA, now(), text), True, "")
+        else:
+            tell(text)
+
+    def redraw(self) -> None:
+        """There is nothing to draw."""
+
+    def key_fd(self) -> int:
+        """There are no keys."""
+        return -1
+
+    def keys(self, watcher: Watcher) -> None:
+        """There are none."""
+
+
+def _say(event: Event, as_json: bool, text: str) -> None:
+    print(msgspec.json.encode(event).decode() if as_json else text, flush=True)
+
+
+def _typical(sums: Sums, watcher: Watcher) -> Ladder | None:
+    """The ladder of a typical stall, where all packets are still in the ring."""
+    result = sums.worst
+    if sums.periods != 1 or not result or not result.stalls:
+        return None
+    with watcher.ring.snapshot() as snapshot:
+        if snapshot.first != 1:
+            return None
+        return replace(ladder_of([snapshot.path], result, result.stalls.typical()), file=result.source.file)
+
+
+def _report(
+    sums: Sums, ladder: Ladder | None, watcher: Watcher, name: str, expected: Verdict | None, as_json: bool
+) -> Exit:  # fmt: skip
+    assert sums.worst
+    verdict, reason = sums.verdict()
+    code = exit_code(verdict, expected)
+    if as_json:
+        report = Report(
+            SCHEMA, now(), verdict, reason, sums.periods, sums.packets, watcher.dropped, sums.exchanges, sums.stalled,
+            sums.stalls, round(sums.lost_ms, 3), sums.worst.summary.remedy,
+        )  # fmt: skip
+        _say(report, True, "")
+    else:
+        screen = console()
+        if sums.periods > 1:
+            show_periods(sums, verdict, reason, name, screen)
+        show_capture(sums.worst, ladder, screen, title=name, to_paste=commands(sums.worst, None))
+    if code is Exit.CONTRADICTED and not as_json:
+        tell(f"{name}: expected {expected}, found {verdict}")
+    return code

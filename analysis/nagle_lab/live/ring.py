@@ -1,0 +1,158 @@
+"""The last packets, in memory of fixed size: what a live view is judged from, and the evidence behind a finding."""
+
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import pack
+from types import TracebackType
+from typing import IO, Self
+
+from nagle_lab.capture import pcap
+from nagle_lab.capture.pcapng import BYTE_ORDER_MAGIC, IF_TSOFFSET, IF_TSRESOL, INTERFACE, SECTION
+from nagle_lab.capture.records import Interface, PcapFraming
+
+ROOM = 64 << 20  # bytes of records
+PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
+
+
+@dataclass
+class _Piece:
+    """Complete records that came one after the other."""
+
+    came: float  # time.monotonic() of the first
+    first: int  # its frame
+    count: int
+    records: bytearray
+    head: "_PcapHead | _Section"
+
+
+@dataclass(frozen=True)
+class _PcapHead:
+    """What begins a pcap file of these records."""
+
+    framing: PcapFraming
+
+    def packed(self) -> bytes:
+        order, size, interface = self.framing
+        magic = pcap.NANOSECOND if interface.resolution == 9 else pcap.MICROSECOND
+        magic = pcap.MODIFIED if size == 24 else magic
+        return pack(order + "IHHiIII", magic, 2, 4, 0, 0, 1 << 18, interface.link_type)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """What begins a pcapng section of these blocks; interfaces may still be added to it."""
+
+    order: str
+    interfaces: Sequence[Interface]
+
+    def packed(self) -> bytes:
+        body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
+        return self._block(SECTION, body) + b"".join(map(self._described, self.interfaces))
+
+    def _described(self, interface: Interface) -> bytes:
+        order, (_, link_type, resolution, offset_ns) = self.order, interface
+        options = pack(order + "HHB3x", IF_TSRESOL, 1, resolution)
+        options += pack(order + "HHq", IF_TSOFFSET, 8, offset_ns // 10**9) + bytes(4)
+        return self._block(INTERFACE, pack(order + "HHI", link_type, 0, 0) + options)
+
+    def _block(self, kind: int, body: bytes) -> bytes:
+        size = pack(self.order + "I", 12 + len(body))
+        return pack(self.order + "I", kind) + size + body + size
+
+
+class PacketRing:
+    """Keeps the last records of a capture (:class:`nagle_lab.diagnosis.passing.Seen`), and forgets older ones.
+
+    Attributes
+    ----------
+    frames : how many have come so far
+    size : bytes of the records that are kept
+    """
+
+    def __init__(self, seconds: float, room: int = ROOM) -> None:
+        self.frames = 0
+        self._seconds, self._room = seconds, room
+        self._pieces: deque[_Piece] = deque()
+        self.size = 0
+
+    def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
+        """Keep pcap records."""
+        last = self._pieces[-1].head if self._pieces else None
+        is_same = isinstance(last, _PcapHead) and last.framing == framing
+        self._add(records, first, count, last if is_same and last else _PcapHead(framing))
+
+    def pcapng(
+        self, records: memoryview, first: int, count: int, order: str, interfaces: Sequence[Interface]
+    ) -> None:
+        """Keep packet blocks. The reader has one list of interfaces for each section, and adds to it."""
+        last = self._pieces[-1].head if self._pieces else None
+        is_same = isinstance(last, _Section) and last.interfaces is interfaces
+        self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
+
+    def snapshot(self) -> "Snapshot":
+        """A copy of the records that are kept, as a capture."""
+        self._forget(time.monotonic())
+        return Snapshot(self._content(), self._pieces[0].first if self._pieces else self.frames + 1)
+
+    def _content(self) -> Iterator[bytes | bytearray]:
+        before: _PcapHead | _Section | None = None
+        for piece in self._pieces:
+            if piece.head is not before:
+                yield piece.head.packed()
+                before = piece.head
+            yield piece.records
+
+    def _add(self, records: memoryview, first: int, count: int, head: _PcapHead | _Section) -> None:
+        now, last = time.monotonic(), self._pieces[-1] if self._pieces else None
+        self.frames = first + count - 1
+        self.size += len(records)
+        if last and last.head is head and now - last.came < PIECE_S and len(last.records) < PIECE_BYTES:
+            last.records += records
+            last.count += count
+        else:
+            self._pieces.append(_Piece(now, first, count, bytearray(records), head))
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while self._pieces and (self.size > self._room or now - self._pieces[0].came > self._seconds):
+            self.size -= len(self._pieces.popleft().records)
+
+
+class Snapshot:
+    """Records of a moment, as a capture file in memory; a context manager.
+
+    Attributes
+    ----------
+    path : where it can be read, as long as this is open
+    first : the frame of its first record in the whole stream
+    """
+
+    def __init__(self, content: Iterator[bytes | bytearray], first: int) -> None:
+        self.first = first
+        self._file: IO[bytes]
+        if hasattr(os, "memfd_create"):
+            self._file = os.fdopen(os.memfd_create("nagle-lab-watch"), "wb")
+            self.path = Path(f"/proc/self/fd/{self._file.fileno()}")
+        else:
+            self._file = tempfile.NamedTemporaryFile(prefix="nagle-lab-watch-")  # noqa: SIM115 - until close
+            self.path = Path(self._file.name)
+        for part in content:
+            self._file.write(part)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,338 @@
+"""What runs, watched while it runs: the same report as of its packets, what is lost, what comes and goes, memory."""
+
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+import threading
+import time
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from support.crowd import crowd
+from support.rights import mount_refused
+from support.schemas import check
+
+COMMAND = [sys.executable, "-m", "nagle_lab", "watch"]
+PORT = 18082
+# A server that is asked, by another process, until it is ended; "nodelay" never stalls, and is asked without a pause.
+ASKED = textwrap.dedent("""
+    import os, socket, sys
+    how, port, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    listener = socket.create_server(("127.0.0.1", port))
+    if os.fork() == 0:
+        while True:
+            peer, _ = listener.accept()
+            if how == "nodelay":
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while peer.recv(4096):
+                peer.sendall(bytes(200))
+                peer.sendall(bytes(600))
+    print("ready", flush=True)
+    input()
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        for _ in range(most):
+            s.sendall(bytes(100))
+            got = 0
+            while got < 800:
+                got += len(s.recv(4096))
+    print("done", flush=True)
+    input()
+""")
+
+
+@pytest.fixture(autouse=True)
+def may_record(tmp_path, monkeypatch):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+class Asked:
+    """Server and client in a network namespace of their own; asked from :meth:`go` on."""
+
+    def __init__(self, how: str, most: int = 10**9) -> None:
+        command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
+        command += [sys.executable, "-c", ASKED, how, str(PORT), str(most)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self.pid = self._process.pid
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def go(self) -> None:
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> None:
+        assert self._process.stdout.readline() == b"done\n"
+
+    def sent(self) -> int:
+        """TCP segments that its kernel sent, those sent again included."""
+        lines = [line.split() for line in Path(f"/proc/{self.pid}/net/snmp").read_text().splitlines()]
+        names, values = (line for line in lines if line[0] == "Tcp:")
+        counts = dict(zip(names, values, strict=True))
+        return int(counts["OutSegs"]) + int(counts["RetransSegs"])
+
+    def end(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def asked():
+    """Makes them; all are ended."""
+    made: list[Asked] = []
+
+    def make(*arguments) -> Asked:
+        made.append(Asked(*arguments))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def first_finding(process: subprocess.Popen) -> dict:
+    for line in process.stdout:
+        event = json.loads(line)
+        check("watch", event)
+        if event["event"] == "finding":
+            return event
+    pytest.fail("it ended without a finding")
+
+
+def test_a_server_that_stalls_is_named_while_it_runs(asked):
+    """Finding and process first, then Ctrl-C: the report."""
+    pair = asked("stalls")
+    pair.go()
+    with subprocess.Popen(
+        [*COMMAND, f"--pid={pair.pid}", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watch:
+        finding = first_finding(watch)
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=60)
+    assert (watch.returncode, err) == (0, "")
+    assert (finding["server"], finding["held_by"]) == (f"127.0.0.1:{PORT}", ["server"])
+    assert finding["process"].startswith("python") and finding["peer"].startswith("python")
+    report = json.loads(out.splitlines()[-1])
+    assert (report["event"], report["verdict"], report["dropped"]) == ("report", "STALL", 0)
+    assert report["stalls"] >= finding["stalls"] > 0
+
+
+def stream(pair: Asked, ring_bytes: int, to: int) -> subprocess.Popen:
+    """The recorder alone, with a ring of that size."""
+    code = f"""
+import nagle_lab.guard.recorder as recorder
+recorder.RING_BYTES = {ring_bytes}
+from nagle_lab.guard.streamed import main
+main('{{"pid": {pair.pid}}}')
+"""
+    return subprocess.Popen([sys.executable, "-c", code], stdout=to)
+
+
+def report_of(process: subprocess.Popen) -> dict:
+    out, _ = process.communicate(timeout=120)
+    events = [json.loads(line) for line in out.splitlines()]
+    for event in events:
+        check("watch", event)
+    return events[-1] | {"notes": [event["text"] for event in events if event["event"] == "note"]}
+
+
+def test_the_report_is_that_of_analyze_of_the_same_packets(asked, tmp_path):
+    """A copy of what the recorder streams is analysed afterwards."""
+    pair, copy = asked("stalls", 40), tmp_path / "copy.pcapng"
+    reader, writer = os.pipe()
+    with stream(pair, 1 << 24, writer) as recorder:
+        os.close(writer)
+        with (
+            subprocess.Popen(["tee", str(copy)], stdin=reader, stdout=subprocess.PIPE) as tee,
+            subprocess.Popen([*COMMAND, "-", "--json"], stdin=tee.stdout, stdout=subprocess.PIPE) as watch,
+        ):
+            os.close(reader)
+            while not copy.exists() or not copy.stat().st_size:
+                time.sleep(0.05)
+            pair.go()
+            pair.wait()
+            recorder.send_signal(signal.SIGTERM)
+            report = report_of(watch)
+    whole = analyze(copy)
+    assert (report["verdict"], report["reason"]) == (whole.verdict, whole.reason) and whole.verdict == "STALL"
+    summary = whole.summary
+    assert [report[name] for name in ("stalls", "exchanges", "stalled_exchanges")] == [
+        summary.stalls, summary.exchanges, summary.stalled_exchanges,
+    ]  # fmt: skip
+    assert (report["lost_ms"], report["remedy"]) == (summary.lost_ms_total, summary.remedy)
+
+
+def test_what_a_slow_reader_loses_is_counted_and_nothing_is_called_clean(asked):
+    """Every segment that the kernel sent is either recorded or said to be lost."""
+    pair = asked("nodelay", 20_000)
+    reader, writer = os.pipe()
+    with stream(pair, 1 << 20, writer) as recorder:
+        os.close(writer)
+        assert select.select([reader], [], [], 30)[0], "the recorder has begun"
+        before = pair.sent()
+        pair.go()
+        pair.wait()  # while nobody reads
+        with subprocess.Popen([*COMMAND, "-", "--json"], stdin=reader, stdout=subprocess.PIPE) as watch:
+            os.close(reader)
+            time.sleep(1)
+            sent = pair.sent() - before
+            recorder.send_signal(signal.SIGTERM)
+            report = report_of(watch)
+    assert report["dropped"] > 0
+    assert report["packets"] + report["dropped"] == sent
+    assert report["verdict"] == "INVALID"
+    assert any("packets were lost" in note for note in report["notes"])
+
+
+def is_recorded(pair: Asked) -> bool:
+    """Whether a packet socket is bound to an interface in its namespace: packet(7) lists them."""
+    lines = Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()
+    return any(int(line.split()[4]) for line in lines[1:])
+
+
+def test_an_interface_that_goes_away_and_comes_back(asked):
+    """Its end is told, and its return; the report is of both times."""
+    pair = asked("stalls")
+    enter = ["nsenter", f"--net=/proc/{pair.pid}/ns/net"]
+    ip = [*enter, "ip", "link"]
+    subprocess.run([*ip, "add", "veth0", "type", "veth", "peer", "name", "veth1"], check=True)
+    with subprocess.Popen(
+        [*enter, *COMMAND, "-i", "veth0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watch:
+        while not is_recorded(pair):
+            time.sleep(0.05)
+        subprocess.run([*ip, "del", "veth0"], check=True)
+        gone = json.loads(watch.stdout.readline())
+        subprocess.run([*ip, "add", "veth0", "type", "veth", "peer", "name", "veth1"], check=True)
+        back = json.loads(watch.stdout.readline())
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=60)
+    assert (gone["text"], back["text"]) == (
+        "interface veth0 is gone: waiting until it is back",
+        "interface veth0 is back",
+    )
+    assert (watch.returncode, err, json.loads(out)["verdict"]) == (2, "", "INVALID")
+
+
+def test_a_process_that_ends_ends_the_watch_with_the_report(asked):
+    pair = asked("stalls")
+    pair.go()
+    with subprocess.Popen([*COMMAND, f"--pid={pair.pid}", "--json"], stdout=subprocess.PIPE, text=True) as watch:
+        first_finding(watch)
+        os.kill(pair.pid, signal.SIGKILL)
+        out, _ = watch.communicate(timeout=60)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert f"process {pair.pid} has ended" in [event.get("text") for event in events]
+    assert (watch.returncode, events[-1]["verdict"]) == (0, "STALL")
+
+
+def test_all_interfaces_is_what_is_watched_where_none_is_named(asked):
+    pair = asked("stalls")
+    pair.go()
+    whole = ["nsenter", f"--net=/proc/{pair.pid}/ns/net", *COMMAND, "--seconds=4", f"--port={PORT}"]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert "STALL   all interfaces" in done.stdout and " STALL: python" in done.stdout
+
+
+def test_without_rights_the_line_says_which_are_missing(asked):
+    pair = asked("stalls")
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    for options, capability in (([], "CAP_NET_RAW"), ([f"--pid={pair.pid}"], "CAP_SYS_ADMIN and CAP_NET_RAW")):
+        done = subprocess.run([*bare, *COMMAND, *options], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert capability in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_screen_its_keys_and_another_size(asked, tmp_path):
+    """In a terminal: rows, a filter, one row opened, its packets written, another size; q ends with the report."""
+    pair = asked("stalls")
+    pair.go()
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(COMMAND[0], [*COMMAND, f"--pid={pair.pid}"])
+    shown = b""
+
+    def until(words: str) -> None:
+        nonlocal shown
+        end = time.monotonic() + 60
+        while words.encode() not in shown:
+            assert time.monotonic() < end, (words, shown[-2000:])
+            if select.select([fd], [], [], 0.2)[0]:
+                shown += os.read(fd, 1 << 16)
+
+    def press(keys: bytes, words: str) -> None:
+        nonlocal shown
+        shown = b""
+        os.write(fd, keys)
+        until(words)
+
+    ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    until("STALL")
+    press(b"s", "by stalls")
+    press(b"/", "filter: ")
+    press(b"nothing like it\r", "nothing to show for this filter")
+    press(b"/", "filter: ")
+    press(b"\x1b", "STALL")
+    press(b"\r", "remedy")
+    press(b"w", "packets to nagle-lab-watch-")
+    press(b"f", "FROZEN")
+    press(b"\x1b", "enter open")
+    ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    os.kill(pid, signal.SIGWINCH)
+    until("how sure")
+    press(b"q", " exchanges waited for a delayed ACK")
+    while True:
+        try:
+            if not os.read(fd, 1 << 16):
+                break
+        except OSError:  # its end is closed
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(fd)
+    (written,) = tmp_path.glob("nagle-lab-watch-*.pcapng")
+    assert analyze(written).verdict == "STALL"
+
+
+def peak_kb(connections: int) -> int:
+    """Of a watch that is fed so many connections through its pipe."""
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *COMMAND, "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        feeder = threading.Thread(target=_feed, args=(process.stdin, connections))
+        feeder.start()
+        said = process.stderr.read().decode().split()
+        feeder.join()
+    return int(said[-1])
+
+
+def _feed(to, connections: int) -> None:
+    with to, os.fdopen(os.dup(to.fileno()), "wb", buffering=1 << 20) as out:
+        for part in crowd(connections):
+            out.write(part)
+
+
+@pytest.mark.timeout(300)
+def test_memory_does_not_grow_with_the_connections():
+    """Beyond what fills the ring and a period, a hundred thousand connections more take no more."""
+    assert peak_kb(220_000) < 1.25 * peak_kb(110_000)

@@ -1,0 +1,268 @@
+"""The live view: what is kept of a stream, what is said of its last packets, and that it stays bounded."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.writer import Pcapng
+from nagle_lab.diagnosis import passing
+from nagle_lab.diagnosis.analysis import Analysis, analyze
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.live.evidence import write_packets
+from nagle_lab.live.findings import Findings
+from nagle_lab.live.names import Names
+from nagle_lab.live.periods import Period, Sums
+from nagle_lab.live.ring import PacketRing
+from nagle_lab.live.window import View, look
+from nagle_lab.reports.watch import Screen, identity, render
+from support.crowd import crowd
+from support.schemas import check
+from support.stories import nodelay, server_held, talk
+from support.synthetic import merge, pcap_bytes, pcapng_bytes
+
+REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
+WATCH = [sys.executable, "-m", "nagle_lab", "watch", "-"]
+
+
+def two_servers():
+    """A server that stalls and one that does not."""
+    return merge(
+        talk(server_held).segments, talk(nodelay, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments
+    )
+
+
+def kept(path: Path, room: int = 1 << 26) -> PacketRing:
+    ring = PacketRing(60, room)
+    for _ in Analysis(path, seen=ring):
+        pass
+    return ring
+
+
+def seen(path: Path, lost: int = 0) -> View:
+    view = look(kept(path).snapshot(), Names(), lost, lambda _: True)
+    assert view
+    return view
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap_bytes(two_servers()))
+    return path
+
+
+@pytest.mark.parametrize("written", [pcap_bytes, pcapng_bytes], ids=["pcap", "pcapng"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_snapshot_shows_what_the_capture_shows(tmp_path, written, order):
+    path = tmp_path / "x"
+    path.write_bytes(written(two_servers(), byte_order=order))
+    with kept(path).snapshot() as snapshot:
+        again, whole = analyze(snapshot.path), analyze(path)
+    assert whole.verdict is Verdict.STALL
+    assert (again.summary, list(again.stalls)) == (whole.summary, list(whole.stalls))
+
+
+def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path):
+    path = tmp_path / "x.pcap"
+    path.write_bytes(b"".join(crowd(20_000)))
+    ring = kept(path, room=4 << 20)
+    assert ring.frames > 100_000 and ring.size <= 4 << 20
+    with ring.snapshot() as snapshot, open_capture(snapshot.path, sha256=False) as opened:
+        frames = 0
+        for _ in opened.read(passing.Passing(_Counting(), None)):  # type: ignore[arg-type]
+            frames = opened.packets
+        assert snapshot.first > 1 and snapshot.first + frames - 1 <= ring.frames
+
+
+class _Counting:
+    """An engine that only counts."""
+
+    def __init__(self) -> None:
+        from nagle_lab.capture.take import Taker  # noqa: PLC0415
+
+        self._taker = Taker(lambda *_: None)
+
+    def __getattr__(self, name):
+        return getattr(self._taker, name)
+
+
+def test_periods_show_what_their_packets_show(tmp_path, engine, monkeypatch):
+    """Two periods of a stream: each as if it began there; frames are counted on, connections begin anew."""
+    monkeypatch.setattr("nagle_lab.diagnosis.analysis.make_engine", engine)
+    first, second = talk(server_held, 30), talk(nodelay, 30, client=("10.0.0.9", 50000))
+    paths = [tmp_path / name for name in ("1", "2")]
+    for path, conversation in zip(paths, (first, second), strict=True):
+        path.write_bytes(pcap_bytes(conversation.segments))
+    analysis, results = Analysis(paths, sha256=False), []
+    for frames in analysis:
+        if frames == len(first.segments) and not results:
+            results.append(analysis.end_period())
+    results.append(analysis.result())
+    alone = [analyze(path) for path in paths]
+    assert [result.verdict for result in results] == [Verdict.STALL, Verdict.CLEAN]
+    assert [result.summary for result in results] == [result.summary for result in alone]
+    assert [result.source.packets for result in results] == [len(c.segments) for c in (first, second)]
+    assert results[1].connections[0].first_frame == len(first.segments) + 1
+
+
+def test_what_a_recorder_dropped_is_of_the_period_in_which_it_says_so(tmp_path):
+    out = io.BytesIO()
+    writer = Pcapng(out)
+    writer.add_interface("eth0")
+    writer.add_dropped(0, 5)
+    writer.add_dropped(0, 12)
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(out.getvalue())
+    analysis = Analysis(path, sha256=False)
+    for _ in analysis:
+        pass
+    assert analysis.dropped == 12
+    assert "12 packets were dropped" in analysis.end_period().quality.damage[0]
+    assert analysis.result().quality.damage == []
+
+
+def test_programs_and_connections_each_have_their_own_verdict(capture):
+    view = seen(capture)
+    assert [(row.server, row.verdict, row.sure) for row in view.rows] == [
+        ("10.0.0.2:80", Verdict.STALL, "certain"),
+        ("10.0.0.3:81", Verdict.CLEAN, ""),
+    ]
+    whole = analyze(capture)
+    assert [row.stalls for row in view.connections] == [whole.summary.stalls, 0]
+    assert view.rows[0].lost_ms == pytest.approx(whole.summary.lost_ms_total, abs=0.01)
+    assert view.latest and view.latest.stall == whole.stalls[-1]
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(0, Verdict.CLEAN), (1000, Verdict.INCONCLUSIVE)])
+def test_nothing_is_clean_where_packets_were_lost(capture, lost, verdict):
+    assert [row.verdict for row in seen(capture, lost).rows] == [Verdict.STALL, verdict]
+
+
+def test_a_stall_that_is_seen_again_counts_once(capture):
+    findings, first = Findings(), seen(capture)
+    said = findings.take(first)
+    assert [one.state for one in said] == ["begins"]
+    assert (said[0].stalls, findings.stalls) == (first.result.summary.stalls,) * 2
+    assert findings.take(seen(capture)) == []
+    assert findings.stalls == first.result.summary.stalls
+
+
+def test_a_finding_ends_when_it_is_seen_no_more(capture, tmp_path):
+    quiet = tmp_path / "quiet.pcap"
+    quiet.write_bytes(pcap_bytes(talk(nodelay, client=("10.0.0.9", 50000)).segments))
+    findings = Findings()
+    findings.take(seen(capture))
+    assert [one.state for one in findings.take(seen(quiet))] == ["ended"]
+
+
+def test_the_packets_behind_a_finding_show_it_again(capture, tmp_path):
+    view, out = seen(capture), tmp_path / "out.pcapng"
+    row = view.rows[0]
+    assert write_packets(view.snapshot.path, view.connections_of(row), out) == row.packets
+    again = analyze(out)
+    assert (again.verdict, again.summary.stalls, again.source.packets) == (Verdict.STALL, row.stalls, row.packets)
+    with pytest.raises(FileExistsError):
+        write_packets(view.snapshot.path, view.connections_of(row), out)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (120, 12), (30, 6)])
+@pytest.mark.parametrize("how", ["overview", "connections", "opened", "empty"])
+def test_the_screen_fits_the_terminal(capture, width, height, how):
+    screen = Screen("all interfaces", 30.0)
+    if how != "empty":
+        screen.view = seen(capture)
+    screen.single = how == "connections"
+    row = screen.row()
+    screen.opened = identity(row) if row and how == "opened" else None
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=False)
+    console.print(render(screen, width, height))
+    lines = console.file.getvalue().rstrip("\n").split("\n")
+    assert len(lines) <= height and max(map(len, lines)) <= width
+    assert " LIVE " in lines[0]
+    if (width, how) == (100, "overview"):
+        assert "STALL" in console.file.getvalue() and "late ACK" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "whole"),
+    [
+        (["STALL", "CLEAN"], "STALL"),
+        (["CLEAN", "CLEAN"], "CLEAN"),
+        (["CLEAN", "INVALID"], "INCONCLUSIVE"),
+        (["INVALID", "INVALID"], "INVALID"),
+        (["CLEAN", "INCONCLUSIVE"], "INCONCLUSIVE"),
+    ],
+)
+def test_nothing_is_clean_of_which_a_period_is_not(verdicts, whole):
+    sums = Sums()
+    for verdict in map(Verdict, verdicts):
+        sums.verdicts[verdict] += 1
+        sums.exchanges += 100
+        sums.unjudged += 100 * (verdict is Verdict.INCONCLUSIVE)
+        sums.listed.append(Period("", 1.0, verdict, "why", 1, 1, 100, 0, 0, 0.0))
+    assert sums.verdict()[0] == whole
+
+
+def watched(content: bytes, *options: str) -> tuple[int, str, str]:
+    done = subprocess.run([*WATCH, *options], input=content, capture_output=True, timeout=120, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_pipe_ends_with_the_report_and_exit_code_of_analyze(run):
+    code, out, err = watched(STALLED.read_bytes())
+    finding, report = out.split("\n", 1)
+    assert "STALL: 172.26.0.3:8080" in finding and "held by the server" in finding
+    _, whole, _ = run("analyze", STALLED)
+    assert (code, err) == (0, "")
+    # All but the name of the file, and the lines to paste that name the software, for which packets are read again.
+    for line in whole.splitlines()[2:]:
+        if line.startswith("#"):
+            break
+        assert line in report or "frames of" in line
+    assert "\x1b" not in out
+    assert watched(STALLED.read_bytes(), "--expect=clean")[0] == 1
+
+
+def test_json_is_a_line_for_each_finding_and_the_report(run):
+    code, out, err = watched(STALLED.read_bytes(), "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    for event in events:
+        check("watch", event)
+    assert (code, err, [event["event"] for event in events]) == (0, "", ["finding", "report"])
+    _, whole, _ = run("analyze", "--json", STALLED)
+    whole = json.loads(whole)
+    assert (events[1]["verdict"], events[1]["reason"]) == (whole["verdict"], whole["reason"])
+    assert events[1]["stalls"] == events[0]["stalls"] == whole["summary"]["stalls"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        (b"", 2, "standard input: empty"),
+        (b"nothing", 2, "standard input: not a capture"),
+        (pcap_bytes([]), 2, ""),
+        (pcapng_bytes([]), 2, ""),
+    ],
+)
+def test_what_is_no_capture_and_what_is_empty(content, code, says):
+    got, out, err = watched(content)
+    assert got == code
+    assert says in err if says else "INVALID" in out
+
+
+def test_usage(run, tmp_path):
+    for arguments, says in (
+        (["x.pcap"], "nagle-lab analyze reads files"),
+        (["-", "--pid", "1"], "exclude each other"),
+        (["--container", "a", "-i", "eth0"], "exclude each other"),
+        (["--pid", "4194304"], "there is no process 4194304"),
+    ):
+        code, _, err = run("watch", *arguments)
+        assert (code, says in err, err.count("\n")) == (2, True, 1), err
