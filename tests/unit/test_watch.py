@@ -2,11 +2,16 @@
 
 import io
 import json
+import re
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
@@ -16,6 +21,7 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.live.evidence import write_packets
 from nagle_lab.live.findings import Findings
+from nagle_lab.live.metrics import Metrics
 from nagle_lab.live.names import Names
 from nagle_lab.live.periods import Period, Sums
 from nagle_lab.live.ring import PacketRing
@@ -28,6 +34,7 @@ from support.synthetic import merge, pcap_bytes, pcapng_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
+LIVE = REFERENCE.parents[1] / "docs" / "watch"
 WATCH = [sys.executable, "-m", "nagle_lab", "watch", "-"]
 
 
@@ -266,3 +273,94 @@ def test_usage(run, tmp_path):
     ):
         code, _, err = run("watch", *arguments)
         assert (code, says in err, err.count("\n")) == (2, True, 1), err
+
+
+def served(address: str) -> dict[tuple[str, ...], float]:
+    """What Prometheus would read: by name and values of the labels."""
+    with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in families
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+@pytest.fixture
+def metrics():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    made = Metrics(address)
+    yield made, address
+    made.close()
+
+
+def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
+    """Two views that overlap: the first half of a stream, and all of it."""
+    made, address = metrics
+    half, findings = tmp_path / "half.pcap", Findings()
+    packets = two_servers()
+    half.write_bytes(pcap_bytes(packets[: len(packets) // 2]))
+    for path, settled_s in ((half, 0.1), (capture, 0.0)):
+        view = look(kept(path).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+        findings.take(view)
+        made.take(view, findings.new, Names(), settled_s)
+    made.count(12, 3)
+    got, s = served(address), analyze(capture).summary
+    assert got["nagle_lab_stalls_total", "80", "", "server"] == s.stalls
+    assert got["nagle_lab_lost_seconds_total", "80", "", "server"] == pytest.approx(s.lost_ms_total / 1e3)
+    for role in ("client", "server"):
+        assert sum(got["nagle_lab_exchanges_total", port, "", role] for port in ("80", "81")) == s.exchanges
+    assert (got["nagle_lab_packets_total",], got["nagle_lab_dropped_packets_total",]) == (12, 3)
+
+
+def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
+    made, address = metrics
+    monkeypatch.setattr("nagle_lab.live.metrics.MOST_LABELS", 1)
+    view = look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+    made.take(view, [], Names(), 0.0)
+    labels = {key[1:] for key in served(address) if key[0] == "nagle_lab_exchanges_total"}
+    assert labels == {("80", "", "server"), ("0", "other", "")}
+
+
+def test_rules_and_dashboard_name_metrics_that_there_are(metrics, capture):
+    made, address = metrics
+    findings, view = Findings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+    findings.take(view)
+    made.take(view, findings.new, Names(), 0.0)
+    there = {key[0] for key in served(address)}
+    dashboard = json.loads((LIVE / "grafana.json").read_text())
+    shown = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    for text in (shown, (LIVE / "alerts.yaml").read_text(), (LIVE / "alerts-test.yaml").read_text()):
+        named = set(re.findall(r"nagle_lab_\w+", text))
+        assert named and named <= there
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids)) and all(set(panel["gridPos"]) == set("xywh") for panel in dashboard["panels"])
+
+
+def test_the_alert_rules_do_as_their_tests_say():
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    done = subprocess.run(
+        ["promtool", "test", "rules", "alerts-test.yaml"], cwd=LIVE, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "SUCCESS" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("address", ["9809", "localhost:", "127.0.0.1:0", "127.0.0.1:99999"])
+def test_an_address_that_is_none(run, address):
+    code, _, err = run("watch", "-", "--prometheus", address)
+    assert (code, "write an address and a port" in err) == (2, True)
+
+
+def test_the_systemd_unit_is_one():
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    unit = LIVE / "nagle-lab-watch.service"
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    # The program is where the unit's reader installs it, not necessarily here.
+    said = [line for line in done.stderr.splitlines() if unit.name in line and "not executable" not in line]
+    assert said == []

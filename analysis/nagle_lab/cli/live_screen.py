@@ -5,7 +5,6 @@ import re
 import termios
 import time
 import tty
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,10 +13,10 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
 from nagle_lab.live.evidence import write_packets
-from nagle_lab.live.findings import Findings
 from nagle_lab.reports.watch import ORDERS, Screen, counted, final, identity, render
 
 if TYPE_CHECKING:
+    from nagle_lab.live.findings import Finding
     from nagle_lab.live.watching import Watcher
     from nagle_lab.live.window import View
 
@@ -30,10 +29,9 @@ _MESSAGE_S = 10.0
 class Terminal:
     """A context manager; a :class:`nagle_lab.live.watching.Spectator`."""
 
-    def __init__(self, screen: Screen, console: Console, also: Callable[[Findings, "View | None"], None]) -> None:
-        self._screen, self._console, self._also = screen, console, also
+    def __init__(self, screen: Screen, console: Console) -> None:
+        self._screen, self._console = screen, console
         self._live = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False)
-        self._findings = Findings()
         self._newest: View | None = None
         self._said_at = 0.0
 
@@ -57,14 +55,12 @@ class Terminal:
         """Of the terminal."""
         return self._tty
 
-    def show(self, view: "View | None", watcher: "Watcher") -> None:
+    def show(self, view: "View | None", said: "list[Finding]", watcher: "Watcher") -> None:
         """Show a new view, unless the screen is frozen."""
+        del said  # it is on the screen
         screen = self._screen
-        if view:
-            self._findings.take(view)
-        self._also(self._findings, view)
         screen.packets, screen.dropped = watcher.ring.frames, watcher.dropped
-        screen.counted = counted(self._findings.stalls, self._findings.lost_ms)
+        screen.counted = counted(watcher.stalls, watcher.lost_ms)
         screen.final = final(watcher.sums.verdicts)
         if time.monotonic() - self._said_at > _MESSAGE_S:
             screen.message = ""

@@ -336,6 +336,7 @@ def nodelay_(**options: Any) -> Exit:
     help="Judge for good every N seconds (default: 3600), so that weeks take no more memory than hours.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each finding, and one at the end.")
+@click.option("--prometheus", metavar="ADDRESS:PORT", help="Serve metrics there; needs prometheus-client.")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 def watch_(**options: Any) -> Exit:
     """Show which program on this host stalls now, live, until Ctrl-C; then report as analyze does.

@@ -14,7 +14,8 @@ from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.live.findings import SCHEMA, Event, Findings, Note, Report, now
+from nagle_lab.live.findings import SCHEMA, Event, Finding, Note, Report, now
+from nagle_lab.live.metrics import Metrics
 from nagle_lab.live.names import Names
 from nagle_lab.live.periods import Sums
 from nagle_lab.live.recording import Recording, Target
@@ -36,6 +37,7 @@ def command(
     window_s: float,
     period_s: float,
     as_json: bool,
+    prometheus: str | None,
     expect: str | None,
 ) -> Exit:
     """Watch until Ctrl-C, the end of the stream, or for ``seconds``; then report."""
@@ -43,11 +45,12 @@ def command(
     _check_usage(source, target)
     name = "standard input" if source else str(target)
     only = _to_ports(frozenset(ports)) if ports else None
-    with _source(source, target) as (opened, of_pid), Names(of_pid) as names:
+    with _metrics(prometheus) as metrics, _source(source, target) as (opened, of_pid), Names(of_pid) as names:
         with _spectator(name, window_s, as_json) as spectator:
             watcher = Watcher(
-                opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s
-            )
+                opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
+                metrics=metrics,
+            )  # fmt: skip
             sums = watcher.run()
         ladder = _typical(sums, watcher)
     return _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
@@ -88,11 +91,19 @@ def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | in
 
 
 @contextmanager
+def _metrics(address: str | None) -> Iterator[Metrics | None]:
+    metrics = Metrics(address) if address else None
+    try:
+        yield metrics
+    finally:
+        if metrics:
+            metrics.close()
+
+
+@contextmanager
 def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]:
     if sys.stdout.isatty() and not as_json:
-        with Terminal(
-            Screen(name, window_s), Console(highlight=False, markup=False), lambda _findings, _view: None
-        ) as terminal:
+        with Terminal(Screen(name, window_s), Console(highlight=False, markup=False)) as terminal:
             yield terminal
     else:
         yield _Lines(as_json)
@@ -103,17 +114,16 @@ class _Lines:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._findings = Findings()
         self._dropped = 0
 
-    def show(self, view: View | None, watcher: Watcher) -> None:
+    def show(self, view: View | None, said: Sequence[Finding], watcher: Watcher) -> None:
         """Say what is new."""
         if watcher.dropped > self._dropped:
             self.note(f"{watcher.dropped - self._dropped:,} packets were lost while recording")
             self._dropped = watcher.dropped
+        for finding in said:
+            _say(finding, self._as_json, line(finding))
         if view:
-            for finding in self._findings.take(view):
-                _say(finding, self._as_json, line(finding))
             view.snapshot.close()
 
     def note(self, text: str) -> None:

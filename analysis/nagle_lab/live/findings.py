@@ -1,12 +1,14 @@
 """What is new in a live view: each stall once, although windows overlap; each finding as it begins and ends."""
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from nagle_lab.diagnosis.result import Connection, Stall
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.live.window import Row, View
 
@@ -89,18 +91,27 @@ class _Going:
         self.said_at = 0.0
 
 
+@dataclass(frozen=True)
+class New:
+    """A stall that no view before showed."""
+
+    row: Row
+    connection: Connection
+    stall: Stall
+
+
 class Findings:
     """What views say one after the other.
 
     Attributes
     ----------
     stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
-    new : of the last view, by row: stalls and ms
+    new : of the last view
     """
 
     def __init__(self) -> None:
         self.stalls, self.lost_ms = 0, 0.0
-        self.new: list[tuple[Row, int, float]] = []
+        self.new: list[New] = []
         self._counted: set[int] = set()  # frames of releases that may come again
         self._going: dict[tuple[str, str, str], _Going] = {}
 
@@ -108,13 +119,17 @@ class Findings:
         """Count what is new in a view; what there is to say of it."""
         self._count(view)
         said, present = [], set()
-        for row, stalls, lost_ms in self.new:
+        new: dict[int, list[float]] = {}  # waits, by id() of the row
+        for one in self.new:
+            new.setdefault(id(one.row), []).append(one.stall.wait_ms)
+        for row in view.rows:
             if not row.stalls:
                 continue
             present.add(row.key)
+            waits = new.get(id(row), [])
             going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
             self._going[row.key] = going  # its processes may have become known since
-            going.stalls, going.lost_ms = going.stalls + stalls, going.lost_ms + lost_ms
+            going.stalls, going.lost_ms = going.stalls + len(waits), going.lost_ms + sum(waits)
             if not going.said_at or time.monotonic() - going.said_at >= AGAIN_S:
                 said.append(_finding(row, view, going, "goes_on" if going.said_at else "begins"))
                 going.said_at = time.monotonic()
@@ -124,19 +139,16 @@ class Findings:
         return said
 
     def _count(self, view: View) -> None:
-        new: dict[int, tuple[int, float]] = {}  # by id() of the row
-        frames = set()
+        frames, self.new = set(), []
         for stall in view.result.stalls:
             frame = view.frame(stall)
             frames.add(frame)
             row = view.row_of.get(stall.connection)
             if row and frame not in self._counted:
-                count, ms = new.get(id(row), (0, 0.0))
-                new[id(row)] = count + 1, ms + stall.wait_ms
+                self.new.append(New(row, view.result.connections[stall.connection], stall))
         self._counted = frames | {frame for frame in self._counted if frame >= view.snapshot.first}
-        self.new = [(row, *new.get(id(row), (0, 0.0))) for row in view.rows]
-        self.stalls += sum(count for count, _ in new.values())
-        self.lost_ms += sum(ms for _, ms in new.values())
+        self.stalls += len(self.new)
+        self.lost_ms += sum(one.stall.wait_ms for one in self.new)
 
 
 def _finding(row: Row, view: View, going: _Going, state: Literal["begins", "goes_on", "ended"]) -> Finding:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.result import Connection
+from nagle_lab.live.findings import Finding, Findings
+from nagle_lab.live.metrics import Metrics
 from nagle_lab.live.names import Names
 from nagle_lab.live.periods import LONGEST_S, Periods, Sums
 from nagle_lab.live.recording import Recording
@@ -21,6 +23,7 @@ from nagle_lab.live.window import View, look
 
 EVERY_S = 2.0  # between two views, and so many times as long as one took:
 BREAK = 4
+SETTLED_S = 5.0  # after which an exchange is counted: it has been answered, or is not
 LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -28,8 +31,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class Spectator(Protocol):
     """Who is shown what."""
 
-    def show(self, view: View | None, watcher: "Watcher") -> None:
-        """The last seconds have been judged again."""
+    def show(self, view: View | None, said: list[Finding], watcher: "Watcher") -> None:
+        """The last seconds have been judged again; ``said`` is what is to be said of that."""
 
     def note(self, text: str) -> None:
         """Something that a person should know."""
@@ -51,17 +54,19 @@ class Watcher:
     ----------
     ring : the last packets
     sums : what is final: of the periods that are over
-    is_over : whether all there is has been taken, or is not waited for
     """
 
     def __init__(
         self, source: "Recording | int", name: str, spectator: Spectator, names: Names, *,
         window_s: float, seconds: float | None = None, only: Wanted | None = None, period_s: float = LONGEST_S,
+        metrics: Metrics | None = None,
     ) -> None:  # fmt: skip
         self._recording = source if isinstance(source, Recording) else None
         self._fd = source.fd if isinstance(source, Recording) else source
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
-        self._window_s = window_s
+        self._window_s, self._metrics = window_s, metrics
+        self._findings = Findings()
+        self._told = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
         self._give_up: float | None = None  # when nothing more is waited for
         self._interrupted = False
@@ -75,6 +80,16 @@ class Watcher:
     def sums(self) -> Sums:
         """Of the periods that are over."""
         return self._periods.sums
+
+    @property
+    def stalls(self) -> int:
+        """Since the beginning, as counted live."""
+        return self._findings.stalls
+
+    @property
+    def lost_ms(self) -> float:
+        """Likewise."""
+        return self._findings.lost_ms
 
     @property
     def dropped(self) -> int:
@@ -97,7 +112,7 @@ class Watcher:
                 self._analysis.was_interrupted()
             if self._recording:
                 self._recording.stop()
-            self._look(time.monotonic())
+            self._look(time.monotonic(), is_last=True)
         self.sums.add(self._analysis.result())
         return self.sums
 
@@ -141,18 +156,27 @@ class Watcher:
         if now >= self._look_at:
             self._look(now)
 
-    def _look(self, now: float) -> None:
+    def _look(self, now: float, *, is_last: bool = False) -> None:
         self._dropped.append((now, self.dropped))
         while now - self._dropped[0][0] > self._window_s:
             self._dropped.popleft()
         lost = self._dropped[-1][1] - self._dropped[0][1]
         snapshot = self.ring.snapshot()
-        view = look(snapshot, self._names, lost, self._wanted)
+        view = look(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
+        said = self._findings.take(view) if view else []
+        if self._metrics:
+            self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))
         if view is None:
             snapshot.close()
-        self._spectator.show(view, self)
+        self._spectator.show(view, said, self)
         took = time.monotonic() - now
         self._look_at = time.monotonic() + max(EVERY_S, BREAK * took)
+
+    def _count(self, metrics: Metrics, view: View | None, settled_s: float) -> None:
+        before, self._told = self._told, (self.ring.frames, self.dropped)
+        metrics.count(*(now - then for now, then in zip(self._told, before, strict=True)))
+        if view:
+            metrics.take(view, self._findings.new, self._names, settled_s)
 
     def _wanted(self, connection: Connection) -> bool:
         ends = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)

@@ -130,15 +130,18 @@ class View:
         return self.snapshot.first + stall.release_frame - 1
 
 
-def look(snapshot: Snapshot, names: Names, lost: int, wanted: Callable[[Connection], bool]) -> View | None:
+def look(
+    snapshot: Snapshot, names: Names, lost: int, wanted: Callable[[Connection], bool], *, exchanges: bool = False
+) -> View | None:  # fmt: skip
     """Judge a snapshot; None where there is no TCP packet in it.
 
-    ``lost`` is how many packets were lost while it was recorded; connections that are not wanted are not shown.
+    ``lost`` is how many packets were lost while it was recorded; connections that are not wanted are not shown;
+    ``exchanges`` tells whether the result lists each of them.
     """
     began = time.monotonic()
     if not snapshot.path.stat().st_size:
         return None
-    result = analyze(snapshot.path, exchanges=False, sha256=False)
+    result = analyze(snapshot.path, exchanges=exchanges, sha256=False)
     if not result.source.tcp_packets:
         return None
     lossy = lost > MOST_LOST * (result.source.packets + lost)

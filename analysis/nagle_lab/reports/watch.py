@@ -154,7 +154,7 @@ def _shortened(ladder: Ladder) -> Ladder:
 def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> RenderableType:
     assert screen.view
     wide, seconds = width >= _WIDE, screen.view.seconds
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False, width=width)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, width=width)
     table.add_column("server", ratio=4 if screen.single else 3, no_wrap=True, overflow="ellipsis")
     table.add_column("client", ratio=3 if screen.single else 2, no_wrap=True, overflow="ellipsis")
     table.add_column("verdict", no_wrap=True, width=12)
@@ -164,19 +164,20 @@ def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> Re
     for name in ("lost ms/s", "stalls/s", "wait ms", "share") if wide else ("ms/s", "stalls/s", "wait", "share"):
         table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), 5))
     for number, row in enumerate(rows):
-        server = Text.assemble((printable(row.process), "bold"), " " if row.process else "", row.server)
+        server = Text(
+            f"{printable(row.process)} :{row.server.rpartition(':')[2]}" if row.process else row.server, "bold"
+        )
+        client = printable(row.peer if screen.single else row.clients or row.where)
         sure = [row.sure, "+".join(sorted(row.held_by))[:7]] if wide else []
         figures = _figures(row, seconds)
         verdict = Text(row.verdict if wide or row.sure != "likely" else f"{row.verdict} ?", STYLE[row.verdict])
-        table.add_row(
-            server, printable(row.peer), verdict, *sure, *figures, style="reverse" if number == selected else ""
-        )
+        table.add_row(server, client, verdict, *sure, *figures, style="reverse" if number == selected else "")
     return table
 
 
 def _figures(row: Row, seconds: float) -> list[str]:
     if not row.stalls:
-        return ["", "", "", "0 %" if row.exchanges else ""]
+        return ["", "", "", "0%" if row.exchanges else ""]
     return [
         f"{row.lost_ms / seconds:,.0f}", f"{row.stalls / seconds:,.1f}", f"{row.wait_ms:.1f}", f"{row.share:.0%}"
     ]  # fmt: skip
