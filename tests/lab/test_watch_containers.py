@@ -1,0 +1,85 @@
+"""A container watched while it is stopped and started again: nginx under a load from another one."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.rights import AS_ROOT
+from support.schemas import check
+
+REPOSITORY = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "nagle_lab", "watch", "--json"]
+
+
+def docker(*arguments: object) -> str:
+    command = ["docker", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    """The name of a container with nginx, tcp_nodelay off, and a function that begins a load of ten connections."""
+    if AS_ROOT:
+        pytest.skip("looking into containers takes root")
+    name = f"nagle-lab-test-watch-{tmp_path.name.replace('_', '-')}".lower()[:60]
+    build = ("build", "--quiet", "--build-arg", "BASE=nagle-lab/base")
+    server, client = (docker(*build, folder) for folder in ("nginx", "client"))
+    docker("network", "create", "--internal", name)
+    loads = []
+
+    def load() -> None:
+        loads.append(f"{name}-load-{len(loads)}")
+        options = ["--detach", "--rm", f"--network={name}", f"--name={loads[-1]}", "--entrypoint=ab"]
+        docker("run", *options, client, "-k", "-r", "-c", 10, "-t", 600, "-n", 10**8, f"http://{name}:8080/")
+
+    try:
+        folders = ["--tmpfs=/tmp", "--tmpfs=/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"]
+        settings = ["--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615"]
+        docker("run", "--detach", f"--network={name}", f"--name={name}", *settings, *folders, server)
+        time.sleep(2)
+        load()
+        yield name, load
+    finally:
+        subprocess.run(["docker", "rm", "--force", name, *loads], check=False, capture_output=True)
+        docker("network", "rm", name)
+
+
+@pytest.mark.timeout(300)
+def test_a_container_that_is_stopped_and_started_is_followed(nginx):
+    """Its process is named before and after, both stops are told, and the report is of all."""
+    name, load = nginx
+    with subprocess.Popen([*COMMAND, "--container", name], stdout=subprocess.PIPE, text=True) as watch:
+
+        def until(event: str, text: str) -> dict:
+            for line in watch.stdout:
+                said = json.loads(line)
+                check("watch", said)
+                if said["event"] == event and text in line:
+                    return said
+            pytest.fail(f"it ended without {event} {text}")
+
+        assert until("finding", '"begins"')["process"] == f"{name}/nginx"
+        docker("stop", "--time=1", name)
+        assert until("note", "has ended")["text"] == f"container {name} has ended: waiting until it is back"
+        docker("start", name)
+        assert until("note", "is back")["text"] == f"container {name} is back"
+        load()
+        time.sleep(6)
+        watch.terminate()
+        report = until("report", "")
+        assert watch.wait(60) == 0
+    assert (report["verdict"], report["dropped"]) == ("STALL", 0)
+    assert report["stalls"] > 100
+
+
+def test_what_is_not_there():
+    for options, says in (
+        (["--container", "no-such-container"], "docker ps lists the running containers"),
+        (["--compose-service", "no-such-service"], "service no-such-service is not running"),
+    ):
+        done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, says in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
