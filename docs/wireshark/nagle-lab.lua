@@ -1,0 +1,80 @@
+-- The stalls of an annotated capture (nagle-lab annotate FILE -o OUT.pcapng) as fields of Wireshark and tshark: what their
+-- packet comments say, to filter, sort and count by.
+--
+--   nagle.stall    the number of the stall, as `nagle-lab show FILE --stall N` counts
+--   nagle.part     trigger, late ACK or release
+--   nagle.hold_ms  how long the data waited, at most: trigger to late ACK
+--   nagle.role     who held it: client or server (on the late ACK: who delayed that)
+--
+-- Put this file into the folder that Help > About > Folders calls Personal Lua Plugins; or tshark -X lua_script:nagle-lab.lua.
+
+local nagle = Proto("nagle", "nagle-lab: stalls by delayed ACKs")
+local stall = ProtoField.uint32("nagle.stall", "Stall")
+local part = ProtoField.string("nagle.part", "Part of the stall")
+local hold_ms = ProtoField.double("nagle.hold_ms", "Held for at most (ms)")
+local role = ProtoField.string("nagle.role", "Role")
+nagle.fields = { stall, part, hold_ms, role }
+
+local comment = Field.new("frame.comment")
+
+-- What one comment says: number, part, ms, role; nil where it is somebody else's.
+local function read(text)
+    local number, what = text:match("^nagle%-lab stall (%d+) of %d+, ([%a ]-): ")
+    if not number then return nil end
+    local ms = text:match("([%d%.]+) ms later%)") or text:match("([%d%.]+) ms after the trigger")
+        or text:match("at most ([%d%.]+) ms")
+    return tonumber(number), what, tonumber(ms), text:match("the (%a+) %(")
+end
+
+function nagle.dissector(buffer, packet, tree)
+    for _, one in ipairs({ comment() }) do
+        local number, what, ms, who = read(tostring(one.value))
+        if number then
+            local item = tree:add(nagle, string.format("nagle-lab: stall %d, %s", number, what))
+            item:add(stall, number)
+            item:add(part, what)
+            if ms then item:add(hold_ms, ms) end
+            if who then item:add(role, who) end
+        end
+    end
+end
+
+register_postdissector(nagle)
+
+-- How many stalls, and how long they waited, by who held: `show` is given the text.
+local values = { Field.new("nagle.part"), Field.new("nagle.hold_ms"), Field.new("nagle.role") }
+
+local function tally(show)
+    local tap, count, total = Listener.new("frame"), {}, {}
+    function tap.packet()
+        local parts, waits, roles = { values[1]() }, { values[2]() }, { values[3]() }
+        for i, one in ipairs(parts) do
+            if one.value == "release" then
+                local name = roles[i].value
+                count[name], total[name] = (count[name] or 0) + 1, (total[name] or 0) + waits[i].value
+            end
+        end
+    end
+    function tap.reset() count, total = {}, {} end
+    function tap.draw()
+        local lines = {}
+        for name, number in pairs(count) do
+            lines[#lines + 1] = string.format("held by the %s: %d stalls, %.1f ms", name, number, total[name])
+        end
+        table.sort(lines)
+        show(table.concat(lines, "\n") .. "\n")
+    end
+    return tap
+end
+
+-- In Wireshark: Tools > nagle-lab: time lost. In tshark: -q -X lua_script1:summary.
+if gui_enabled() then
+    register_menu("nagle-lab: time lost", function()
+        local window = TextWindow.new("nagle-lab: time lost")
+        local tap = tally(function(text) window:set(text) end)
+        window:set_atclose(function() tap:remove() end)
+        retap_packets()
+    end, MENU_TOOLS_UNSORTED)
+elseif ... == "summary" then
+    tally(io.write)
+end
