@@ -198,6 +198,22 @@ def test_what_a_slow_reader_loses_is_counted_and_nothing_is_called_clean(asked):
     assert any("packets were lost" in note for note in report["notes"])
 
 
+def test_ctrl_c_takes_all_that_was_recorded_until_then(asked):
+    """However much is still on its way: the kernel's count is the recorder's and the report's."""
+    pair = asked("nodelay", 15_000)
+    with subprocess.Popen([*COMMAND, f"--pid={pair.pid}", "--json"], stdout=subprocess.PIPE, text=True) as watch:
+        while len(Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()) < 2:
+            time.sleep(0.05)
+        time.sleep(1)
+        before = pair.sent()
+        pair.go()
+        pair.wait()
+        sent = pair.sent() - before
+        watch.send_signal(signal.SIGINT)
+        report = report_of(watch)
+    assert report["packets"] + report["dropped"] == sent
+
+
 def is_recorded(pair: Asked) -> bool:
     """Whether a packet socket is bound to an interface in its namespace: packet(7) lists them."""
     lines = Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()

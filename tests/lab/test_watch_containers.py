@@ -76,6 +76,18 @@ def test_a_container_that_is_stopped_and_started_is_followed(nginx):
     assert report["stalls"] > 100
 
 
+def test_without_sys_admin_it_is_recorded_from_a_container_beside_it(nginx):
+    """What an account does that may use Docker and is not root."""
+    name, _ = nginx
+    bare = ["setpriv", "--bounding-set=-sys_admin"]
+    whole = [*bare, *COMMAND, "--container", name, "--seconds=6"]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, done.stderr, report["verdict"]) == (0, "", "STALL")
+    beside = docker("ps", "--quiet", "--filter=ancestor=nagle-lab-guard:empty", f"--filter=network=container:{name}")
+    assert beside == ""
+
+
 def test_what_is_not_there():
     for options, says in (
         (["--container", "no-such-container"], "docker ps lists the running containers"),

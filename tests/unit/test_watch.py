@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
@@ -18,12 +19,15 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis import passing
 from nagle_lab.diagnosis.analysis import Analysis, analyze
+from nagle_lab.diagnosis.result import Endpoint
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.live.evidence import write_packets
 from nagle_lab.live.findings import Findings
 from nagle_lab.live.metrics import Metrics
 from nagle_lab.live.names import Names
+from nagle_lab.live.namespaces import namespace_of
 from nagle_lab.live.periods import Period, Sums
+from nagle_lab.live.processes import Process
 from nagle_lab.live.ring import PacketRing
 from nagle_lab.live.window import View, look
 from nagle_lab.reports.watch import Screen, identity, render
@@ -364,3 +368,35 @@ def test_the_systemd_unit_is_one():
     # The program is where the unit's reader installs it, not necessarily here.
     said = [line for line in done.stderr.splitlines() if unit.name in line and "not executable" not in line]
     assert said == []
+
+
+def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
+    """Containers by name; a server by its address and port once seen; loopback elsewhere is another one."""
+    here = namespace_of("self")
+
+    def process(name: str, namespace: int | None, container: str = "") -> Process:
+        return Process(1, name, 0, namespace, container)
+
+    client, server = ("10.0.0.1", 40000), ("10.0.0.2", 80)
+    found = {
+        (server, ("10.9.9.9", 1)): process("nginx", here, "c0ffee"),
+        (client, server): process("worker", here),
+        (("127.0.0.1", 80), ("", 0)): process("ours", here),
+        (("127.0.0.1", 81), ("", 0)): process("elsewhere", 1),
+        (("0.0.0.0", 82), ("", 0)): process("any", here),
+    }
+    monkeypatch.setattr("nagle_lab.live.names.owners", lambda pid: found)
+    monkeypatch.setattr("nagle_lab.live.names.container_names", lambda: {"c0ffee": "shop-web"})
+    names = Names()
+    names.look()
+
+    def of(client: tuple[str, int], server: tuple[str, int]) -> tuple[str, str]:
+        (one,) = {one.id: one for one in analyze(capture).connections if one.id == 0}.values()
+        ends = Endpoint(*client, "client"), Endpoint(*server, "server")
+        return names.of(msgspec.structs.replace(one, client=ends[0], server=ends[1]))
+
+    assert of(client, server) == ("shop-web/nginx", "worker")
+    assert of(("10.0.0.1", 40001), server) == ("shop-web/nginx", "")
+    assert of(("127.0.0.1", 5), ("127.0.0.1", 80)) == ("ours", "")
+    assert of(("127.0.0.1", 5), ("127.0.0.1", 81)) == ("", "")
+    assert of(("10.0.0.1", 5), ("10.0.0.2", 82)) == ("", "")

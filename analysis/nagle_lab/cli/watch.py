@@ -45,7 +45,7 @@ def command(
     _check_usage(source, target)
     name = "standard input" if source else str(target)
     only = _to_ports(frozenset(ports)) if ports else None
-    with _metrics(prometheus) as metrics, _source(source, target) as (opened, of_pid), Names(of_pid) as names:
+    with _metrics(prometheus) as metrics, _source(source, target) as (opened, names):
         with _spectator(name, window_s, as_json) as spectator:
             watcher = Watcher(
                 opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
@@ -78,14 +78,15 @@ def _to_ports(ports: frozenset[int]) -> Wanted:
 
 
 @contextmanager
-def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, int | None]]:
-    """Where the packets come from, and the process whose network namespace they are of."""
+def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, Names]]:
+    """Where the packets come from, and what names their ends; nothing does for a pipe: it may be another host's."""
     if source:
-        yield 0, None
+        yield 0, Names()
         return
     recording = Recording(target)
     try:
-        yield recording, recording.pid
+        with Names(recording.pid) as names:
+            yield recording, names
     finally:
         recording.close()
 

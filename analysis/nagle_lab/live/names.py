@@ -3,11 +3,13 @@
 import threading
 import time
 from collections import OrderedDict
+from ipaddress import ip_address
 from typing import Self
 
 from nagle_lab.diagnosis.result import Connection, Endpoint
 from nagle_lab.errors import printable
 from nagle_lab.live.diag import End
+from nagle_lab.live.namespaces import namespace_of
 from nagle_lab.live.owners import owners
 from nagle_lab.live.processes import Process, container_names
 
@@ -34,11 +36,14 @@ class Names:
         if time.monotonic() >= self._containers_at:
             self._containers_at = time.monotonic() + CONTAINERS_EVERY_S
             self._containers = container_names()
+        watched = namespace_of("self" if self.pid is None else self.pid)
         for (local, remote), process in owners(self.pid).items():
+            # Every network namespace has these; there may be others elsewhere.
+            if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
+                continue
             name = self._name(process)
-            if local[0] not in _ANY:  # in several network namespaces at once, perhaps
-                self._remember((local, remote), name)
-                self._remember((local, _LISTENS), name)
+            self._remember((local, remote), name)
+            self._remember((local, _LISTENS), name)
         while len(self._found) > MOST:
             self._found.popitem(last=False)
 

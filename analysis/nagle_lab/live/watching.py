@@ -1,6 +1,7 @@
 """One stream of packets, watched: judged now and then in its last seconds, and as a whole in the end."""
 
 import io
+import math
 import os
 import selectors
 import signal
@@ -122,9 +123,11 @@ class Watcher:
             self._give_up = 0.0
             return
         self._interrupted = True
-        self._give_up = time.monotonic() + LAST_PACKETS_S
         if self._recording:
             self._recording.stop()
+            self._give_up = math.inf  # its pipe has an end, behind all that it recorded
+        else:
+            self._give_up = time.monotonic() + LAST_PACKETS_S
 
     def _signalled(self, *_: object) -> None:
         self.end()
@@ -136,7 +139,7 @@ class Watcher:
             now = time.monotonic()
             if self._give_up is not None and now >= self._give_up:
                 return False
-            due = min(self._look_at, self._give_up or self._look_at, self._until or self._look_at)
+            due = min(at for at in (self._look_at, self._give_up, self._until) if at is not None)
             ready = {key.fd for key, _ in self._selector.select(max(due - now, 0.0))}
             if self._wake in ready:
                 os.read(self._wake, 1 << 10)
@@ -148,7 +151,8 @@ class Watcher:
 
     def _see_to_things(self) -> None:
         now = time.monotonic()
-        if self._until is not None and now >= self._until and self._give_up is None:
+        if self._until is not None and now >= self._until:
+            self._until = None
             self.end()
         if self._recording and self._give_up is None and (text := self._recording.look()):
             self._names.pid = self._recording.pid

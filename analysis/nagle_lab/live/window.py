@@ -175,7 +175,7 @@ class _Programs:
         process, client = self._names.of(connection)
         key = (str(connection.server), process, "" if process else client)
         if key not in self._rows:
-            if len(self._rows) == MOST_ROWS:
+            if len(self._rows) >= MOST_ROWS and not connection.stalls:
                 return
             self._rows[key], self._clients[key] = Row(*key), (set(), set())
         self._rows[key].add(connection)
