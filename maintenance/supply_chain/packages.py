@@ -8,6 +8,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.process import run
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.tracer import with_tracer
 from soak import pressure
 
 # Of dpkg-query; a Dockerfile whose first stage leaves files of packages in the image lists them so in COPIED.
@@ -50,8 +51,9 @@ class Content:
 
 
 def labs() -> list[Lab]:
-    """Return every lab of every scenario, and what keeps the machine busy beside them."""
-    return [lab for scenario in scenarios().values() for lab in scenario.labs.values()] + [pressure.LAB]
+    """Return every lab of every scenario, one of them traced, and what keeps the machine busy beside them."""
+    found = [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
+    return [*found, with_tracer(found[0]), pressure.LAB]
 
 
 def content_of(image: str) -> Content:

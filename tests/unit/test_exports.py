@@ -153,7 +153,7 @@ def test_junit_of_a_matrix_has_a_case_for_every_run(run, tmp_path, monkeypatch):
 def recorded(monkeypatch, tmp_path):
     """Runs are not made: the reference run takes their place."""
     folder = shutil.copytree(OFF, tmp_path / "run")
-    monkeypatch.setattr(trials, "record", lambda *_: folder)
+    monkeypatch.setattr(trials, "record", lambda *_, **__: folder)
     return tmp_path
 
 

@@ -366,7 +366,7 @@ def test_wrong_usage_is_refused_before_any_run(run, recorded, arguments):
 
 def test_the_run_is_judged_and_stored(monkeypatch, nginx, tmp_path):
     done = []
-    monkeypatch.setattr(trials, "record", lambda *asked: REFERENCE / "nginx-static-nodelay-off")
+    monkeypatch.setattr(trials, "record", lambda *_, **__: REFERENCE / "nginx-static-nodelay-off")
     monkeypatch.setattr(trials, "store", done.append)
     made = trials.make_run(nginx, nginx.variant("nodelay-off"), {}, tmp_path, lambda stage: None)
     assert done == [made]
