@@ -103,13 +103,20 @@ bench: ## speed and memory beside tcptrace, tshark, dpkt, pyshark: PACKETS=20000
 .PHONY: lint
 lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@setup/python.sh dev
-	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
-	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum
+	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
+	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:tests $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
+	@MYPYPATH=maintenance/recorder:maintenance/stacks:site $(bin)/mypy --config-file analysis/pyproject.toml site/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
 	@git ls-files -z '*.md' | xargs -0 $(bin)/proselint check --config docs/proselint.json
+
+.PHONY: site
+site: ## build the simulator and the docs as HTML into public/, for any static host: INTO=FOLDER elsewhere
+	@setup/python.sh
+	@PYTHONPATH=maintenance/recorder:maintenance/stacks $(bin)/python site/build.py "$${INTO:-public}"
+	@echo "open $${INTO:-public}/index.html"
 
 .PHONY: docs
 docs: ## write the output shown in the pages again, from the commands that made it

@@ -1,0 +1,7 @@
+// Which page is this? The name of its body says it.
+
+import { startSimulator } from "./page.js";
+import { showPredictions } from "./table.js";
+
+if (document.body.id === "simulator") startSimulator();
+if (document.body.id === "predictions") showPredictions();

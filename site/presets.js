@@ -1,0 +1,45 @@
+// The presets: everything in data.js that the model can run, by a name that a link can hold.
+
+import { setupOfVariant } from "./scenarios.js";
+import { DEFAULTS, setupOf } from "./world.js";
+
+const MOST = 6; // exchanges to look at; the predictions run all of them
+
+// → [{ group, entries: [{ name, label, title, text: [paragraph], ends, setup }] }]
+export function presetsOf(data) {
+  const incidents = Object.entries(data.scenarios).map(([scenario, one]) => ({
+    group: `Incident ${one.incident}: ${one.title}`,
+    entries: Object.entries(one.variants).map(([name, variant]) => ({
+      name: `${scenario}/${name}`, label: name, title: one.title, ends: one.programs,
+      text: name === one.stalled ? [one.story, variant.teaches] : [variant.teaches],
+      recorded: recordedText(variant.recorded, variant.heldBy), setup: () => setupOfVariant(scenario, variant),
+    })),
+  }));
+  const kinds = { lookalikes: "Look-alikes, recorded", families: "Families of misleading traffic, recorded", stacks: "Other TCP stacks, recorded" };
+  const cases = Object.entries(kinds).map(([folder, group]) => ({
+    group,
+    entries: Object.entries(data.cases).filter(([, one]) => one.setup && one.folder.split("/")[1] === folder).map(([name, one]) => ({
+      name: `${folder}/${name}`, label: name, title: name, text: [one.why], recorded: recordedText(one.recorded, one.recorded.heldBy), setup: () => one.setup,
+    })),
+  }));
+  const museum = Object.entries(data.museum.exhibits).flatMap(([exhibit, one]) => ["bad", "good"].map((half) => ({
+    name: `museum/${exhibit}/${half}`, label: `${one.software} ${one.halves[half]}`, title: one.what, text: half === "bad" ? [one.why] : [one.remedy],
+    recorded: half === "bad" ? recordedText({ verdict: "STALL", share: one.share }, one.heldBy) : recordedText({ verdict: "CLEAN" }, null), setup: () => one[half],
+  })));
+  return [...incidents, ...cases, { group: "Museum: released software", entries: museum }].filter((one) => one.entries.length);
+}
+
+function recordedText({ verdict, share, stalls }, heldBy) {
+  const part = share ? `, ${Math.round(share * 100)}% of the later exchanges` : "";
+  const counted = stalls ? `, ${Number(stalls.toFixed(1))} per connection` : "";
+  return verdict === "STALL" ? `STALL${part}${counted}, held by the ${heldBy}` : "CLEAN";
+}
+
+// The setup that a preset's name stands for, with few enough exchanges to look at; null: there is none.
+export function presetSetup(presets, name) {
+  if (!name) return setupOf(DEFAULTS);
+  const entry = presets.flatMap((group) => group.entries).find((one) => one.name === name);
+  if (!entry) return null;
+  const setup = setupOf(entry.setup());
+  return { ...setup, exchanges: Math.min(setup.exchanges, MOST) };
+}
