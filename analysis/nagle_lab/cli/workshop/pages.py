@@ -204,7 +204,10 @@ def diagnosis(part: Mystery, result: Result) -> list[Block]:
 
 def score(right: int, asked: int, left: bool) -> Page:
     """How many answers were right."""
-    further = "Further reading: docs/workshop/handout.md, and docs/README.md for the rest."
+    further = (
+        "Further reading: docs/workshop/handout.md, and docs/README.md for the rest. In a browser, step by step: "
+        "make site."
+    )
     return Page("left early" if left else "the end", [Prose(f"Score: {right} of {asked}", "bold"), Prose(further)])
 
 
