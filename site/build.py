@@ -22,7 +22,7 @@ SITE = Path(__file__).parent
 # In the order of their imports.
 MODULES = (
     "kernel", "program", "world", "scenarios", "predictions", "controls", "presets", "ladder", "panels", "data",
-    "page", "table", "main",
+    "page", "table", "mystery", "main",
 )  # fmt: skip
 IMPORT = re.compile(r'^import (\{[^}]+\}) from "\./([\w-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
@@ -212,7 +212,7 @@ def build(into: Path) -> None:
         for name in MODULES
     }
     (into / "site.js").write_text(script(modules), encoding="utf-8")
-    for name in ("index.html", "predictions.html", "site.css"):
+    for name in ("index.html", "mysteries.html", "predictions.html", "site.css"):
         shutil.copyfile(SITE / name, into / name)
     Docs(into).write()
 

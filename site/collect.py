@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import families
 import msgspec
 import stack_cases
 
-from nagle_lab.cli.workshop.script import DemoFile
+from nagle_lab import analyze
+from nagle_lab.cli.workshop.script import DemoFile, MysteriesFile, workshop
+from nagle_lab.evidence.excerpt import Step, Window, excerpts
 from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.lab.scenario_file import scenarios
@@ -265,6 +268,44 @@ def museum_data() -> Data:
     return {"exhibits": shown, "cannot": {"reason": writes["cannot"], "names": [n for n in every if n not in shown]}}
 
 
+def mysteries_data() -> list[Data]:
+    """The captures of the workshop, with the frames to show: microseconds and byte numbers from the first of them."""
+    file = REPOSITORY / "captures" / "mysteries.toml"
+    entries = msgspec.toml.decode(file.read_bytes(), type=MysteriesFile)
+    shown = []
+    for entry, mystery in zip(entries.mysteries, workshop().mysteries, strict=True):
+        (excerpt,) = excerpts([mystery.capture], [Window(analyze(mystery.capture).connections[0], *mystery.frames)])
+        shown.append(
+            {
+                "name": mystery.capture.parent.name,
+                "asks": entries.asks,
+                "story": mystery.story,
+                "lesson": mystery.question.lesson,
+                "truth": mystery.truth,
+                "choices": [{"text": guess.text, "truth": guess.truth} for guess in entry.choices],
+                "frames": frames_of(excerpt.steps),
+            }
+        )
+    return shown
+
+
+def frames_of(steps: Sequence[Step]) -> list[Data]:
+    """Packets as the page shows them; both directions count their bytes from the first of them that is shown."""
+    first = {side: min((s.seq for s in steps if s.from_client == side), default=0) for side in (True, False)}
+    return [
+        {
+            "frame": step.frame,
+            "us": (step.ts - steps[0].ts) / 1000,
+            "from": "client" if step.from_client else "server",
+            "size": step.length,
+            "flags": step.flags,
+            "seq": step.seq - first[step.from_client],
+            "ack": max(step.ack - first[not step.from_client], 0),
+        }
+        for step in steps
+    ]
+
+
 def collect() -> Data:
     """Everything, as data.js gives it to the page."""
     matrix, sweeps = sections("matrix.md"), sections("sweeps.md")
@@ -277,4 +318,5 @@ def collect() -> Data:
             **{name: stack_data(case) for name, case in stack_cases.CASES.items()},
         },
         "museum": museum_data(),
+        "mysteries": mysteries_data(),
     }

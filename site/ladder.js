@@ -28,7 +28,7 @@ function partsOf(run) {
 }
 
 // Draw `run` into `svg`: width and height in px, the window from–to and the moment `now` in µs, names of the ends.
-export function drawLadder(svg, run, { width, height, from, to, now, names, label }) {
+export function drawLadder(svg, run, { width, height, from, to, now, names, label, timed = false }) {
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", width);
@@ -53,8 +53,8 @@ export function drawLadder(svg, run, { width, height, from, to, now, names, labe
   const shown = run.segments.filter((one) => one.at <= now && one.arrives >= from && one.at <= to);
   for (const segment of shown) arrow(drawn, segment, parts.get(segment.number), { now, x, y });
   const edge = y(Math.min(now, to));
-  make(svg, "line", { class: "now", x1: left - 10, x2: right + 10, y1: edge, y2: edge });
-  labels(svg, shown, parts, { y, right, width, height });
+  if (!timed) make(svg, "line", { class: "now", x1: left - 10, x2: right + 10, y1: edge, y2: edge });
+  labels(svg, shown, parts, { y, right, width, height, timed });
 }
 
 function axis(svg, { from, to, y, left, right, height }) {
@@ -102,7 +102,7 @@ function arrow(svg, segment, part, { now, x, y }) {
 
 // What each segment is, beside the ladder, in order; where they are dense, moved apart and joined to their lines. What
 // finds no room is counted.
-function labels(svg, segments, parts, { y, right, width, height }) {
+function labels(svg, segments, parts, { y, right, width, height, timed }) {
   const line = parseFloat(getComputedStyle(svg).fontSize) * 1.2;
   const room = Math.floor((height - TOP) / line);
   const shown = segments.length > room ? segments.slice(-room + 1) : segments;
@@ -124,7 +124,7 @@ function labels(svg, segments, parts, { y, right, width, height }) {
     const word = { trigger: "trigger", late: "late ACK", release: "release" }[part] ?? "";
     const size = segment.size ? `${segment.size} B` : part === "late" ? "" : segment.flags;
     const mark = segment.from === "client" ? "→" : "←";
-    const words = [mark, size, word].filter(Boolean).join(" ");
+    const words = [timed ? milliseconds(segment.at, 1) : "", mark, size, word].filter(Boolean).join(" ");
     const text = make(svg, "text", { class: `label ${part ?? ""}`, x: right + 31, y: places[i] + 5 }, words);
     make(text, "title", {}, `${milliseconds(segment.at)} ms, from the ${segment.from}`);
   });

@@ -54,6 +54,7 @@ export function startSimulator() {
     drawOutcome(at("runs"), view.runs);
     if (at("listed").open) drawList(at("listed").querySelector("div"), view.runs);
     moveTo(view.state.time);
+    writeAddress();
   }
 
   // Where a case is shown first: as its first stall ends, or after two exchanges.
@@ -85,8 +86,13 @@ export function startSimulator() {
     if (!quietly) {
       const entryNow = lastEvent();
       at("event").replaceChildren(...(entryNow ? [element("b", `${milliseconds(entryNow.time)} ms`), ` ${entryNow.text}. `, element("cite", entryNow.cites)] : []));
-      history.replaceState(null, "", `#${toFragment(view.state, setupOfPreset(view.state.preset))}`);
+      clearTimeout(view.writing);
+      view.writing = setTimeout(writeAddress, 150); // browsers allow some hundred changes a minute
     }
+  }
+
+  function writeAddress() {
+    history.replaceState(null, "", `#${toFragment(view.state, setupOfPreset(view.state.preset))}`);
   }
 
   function draw() {
@@ -261,6 +267,7 @@ export function startSimulator() {
   }
 
   async function copy() {
+    writeAddress();
     try {
       await navigator.clipboard.writeText(location.href);
       at("copied").textContent = "copied";

@@ -51,7 +51,9 @@ def change(page, path: str, value) -> None:
 
 
 @pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (PHONE, True), (PROJECTOR, False)])
-@pytest.mark.parametrize("name", ["index.html", "predictions.html", "docs/index.html", "docs/matrix.html"])
+@pytest.mark.parametrize(
+    "name", ["index.html", "mysteries.html", "predictions.html", "docs/index.html", "docs/matrix.html"]
+)
 def test_a_page_opens_quietly_and_fits(open_at, site, size, dark, name):
     page = open_at("", size, dark, name)
     assert page.complaints() == []
@@ -236,3 +238,28 @@ def test_letters_are_large_enough_and_nothing_is_cut_off(open_at, size):
         "return b.left < s.left - 1 || b.right > s.right + 1; }).map((t) => t.textContent)"
     )
     assert beyond == []
+
+
+def test_mysteries_are_asked_answered_and_counted(open_at):
+    page = open_at(page="mysteries.html")
+    page.js("document.getElementById('forget').click()")
+    sections = page.js("document.querySelectorAll('.mystery').length")
+    assert sections >= 6
+    assert page.js(
+        "[...document.querySelectorAll('.mystery svg')].every((e) => e.querySelectorAll('.seg').length > 3)"
+    )
+    said = page.js(
+        """[...document.querySelectorAll('.mystery form')].map((form) =>
+          [...form.querySelectorAll('input')].map((input) => {
+            input.checked = true; form.requestSubmit(); return form.querySelector('.reply').textContent; }))"""
+    )
+    for replies in said:
+        assert sum(reply.startswith("Right. ") for reply in replies) == 1
+        assert sum(reply.startswith("Not this. Then ") for reply in replies) == len(replies) - 1
+    right_first = sum(replies[0].startswith("Right. ") for replies in said)
+    score = f"Score: {right_first} of {sections} answered, first answers count."
+    assert text(page, "#score") == score
+    assert text(open_at(page="mysteries.html"), "#score") == score
+    page.js("document.getElementById('forget').click()")
+    assert text(page, "#score") == ""
+    assert page.complaints() == []
