@@ -10,10 +10,32 @@ function ofEnd(end) {
   const name = end === "client" ? "client" : "server";
   return [
     { path: `${end}.nagle`, label: "Nagle's algorithm", of: end, kind: "choice", choices: NAGLE },
-    { path: `${end}.delack`, label: "delayed-ACK timer", of: end, kind: "choice", choices: Object.fromEntries(DELACK.map((ms) => [ms, `${ms} ms${ms ? "" : ": at once"}`])), number: true },
+    {
+      path: `${end}.delack`,
+      label: "delayed-ACK timer",
+      of: end,
+      kind: "choice",
+      choices: Object.fromEntries(DELACK.map((ms) => [ms, `${ms} ms${ms ? "" : ": at once"}`])),
+      number: true,
+    },
     { path: `${end}.quick`, label: "quick ACKs at the start", of: end, kind: "number", least: 0, most: 16, step: 1 },
-    { path: `${end}.pingpong`, label: "interactive after answers", of: end, kind: "number", least: 0, most: 255, step: 1, help: "net.ipv4.tcp_pingpong_thresh; 0: always" },
-    { path: `${end}.quickack`, label: "route with quickack 1", of: end, kind: "flag", help: `the ${name} never delays an ACK` },
+    {
+      path: `${end}.pingpong`,
+      label: "interactive after answers",
+      of: end,
+      kind: "number",
+      least: 0,
+      most: 255,
+      step: 1,
+      help: "net.ipv4.tcp_pingpong_thresh; 0: always",
+    },
+    {
+      path: `${end}.quickack`,
+      label: "route with quickack 1",
+      of: end,
+      kind: "flag",
+      help: `the ${name} never delays an ACK`,
+    },
     { path: `${end}.quicksocket`, label: "TCP_QUICKACK after each read", of: end, kind: "flag" },
   ];
 }
@@ -21,18 +43,51 @@ function ofEnd(end) {
 const PROGRAM_HELP = "write N, write N more, read N, pause MS, cork on, cork off, quickack; 9x write N";
 
 export const CONTROLS = [
-  { path: "client.program", label: "client's program, per exchange", of: "programs", kind: "program", help: PROGRAM_HELP },
-  { path: "server.program", label: "server's program, per exchange", of: "programs", kind: "program", help: PROGRAM_HELP },
+  {
+    path: "client.program",
+    label: "client's program, per exchange",
+    of: "programs",
+    kind: "program",
+    help: PROGRAM_HELP,
+  },
+  {
+    path: "server.program",
+    label: "server's program, per exchange",
+    of: "programs",
+    kind: "program",
+    help: PROGRAM_HELP,
+  },
   { path: "exchanges", label: "exchanges", of: "programs", kind: "number", least: 1, most: 50, step: 1 },
   { path: "keepalive", label: "keep-alive: one connection for all", of: "programs", kind: "flag" },
   ...ofEnd("client"),
   ...ofEnd("server"),
-  { path: "mss", label: "MSS, bytes", of: "path", kind: "number", least: 88, most: 65483, step: 1, help: "1448: Ethernet; 65483: loopback" },
+  {
+    path: "mss",
+    label: "MSS, bytes",
+    of: "path",
+    kind: "number",
+    least: 88,
+    most: 65483,
+    step: 1,
+    help: "1448: Ethernet; 65483: loopback",
+  },
   { path: "rtt", label: "round trip, ms", of: "path", kind: "number", least: 0.01, most: 1000, step: "any" },
-  { path: "hz", label: "kernel's clock, Hz", of: "path", kind: "choice", choices: { 100: "100", 250: "250", 1000: "1000" }, number: true },
+  {
+    path: "hz",
+    label: "kernel's clock, Hz",
+    of: "path",
+    kind: "choice",
+    choices: { 100: "100", 250: "250", 1000: "1000" },
+    number: true,
+  },
 ];
 
-export const GROUPS = { programs: "Programs", client: "Client's kernel", server: "Server's kernel", path: "Path and clock" };
+export const GROUPS = {
+  programs: "Programs",
+  client: "Client's kernel",
+  server: "Server's kernel",
+  path: "Path and clock",
+};
 
 // A program with runs of writes made one, or corked. Pauses within a run go with it.
 export function rewritten(text, how) {
@@ -56,6 +111,26 @@ export function rewritten(text, how) {
   return out.join(", ");
 }
 
+// A server that answers each write of a request, not only the whole, with a byte. As it is where the client does not
+// write several times and then read, or the server reads otherwise.
+export function answeringEach(setup) {
+  const client = parse(setup.client.program);
+  const server = parse(setup.server.program);
+  const first = client.findIndex((step) => step.do !== "write");
+  const sizes = client.slice(0, first).map((step) => step.size);
+  const whole = sizes.reduce((sum, size) => sum + size, 0);
+  if (sizes.length < 2 || client[first].do !== "read" || server[0].do !== "read" || server[0].size !== whole)
+    return setup;
+  const read = { do: "read", size: client[first].size + sizes.length - 1 };
+  const asked = [...client.slice(0, first), read, ...client.slice(first + 1)];
+  const parts = sizes.flatMap((size, i) => [
+    { do: "read", size },
+    ...(i < sizes.length - 1 ? [{ do: "write", size: 1 }] : []),
+  ]);
+  const told = put(setup, "client.program", asked.map(wordsOf).join(", "));
+  return put(told, "server.program", [...parts, ...server.slice(1)].map(wordsOf).join(", "));
+}
+
 function wordsOf(step) {
   if (step.do === "pause") return `pause ${step.least}${step.most === step.least ? "" : `-${step.most}`}`;
   if ("on" in step) return `${step.do} ${step.on ? "on" : "off"}`;
@@ -68,17 +143,21 @@ const program = (end, how) => (setup) => put(setup, `${end}.program`, rewritten(
 export const CHANGES = {
   "server-nodelay": ["server sets TCP_NODELAY", set("server.nagle", "off")],
   "client-nodelay": ["client sets TCP_NODELAY", set("client.nagle", "off")],
-  "both-nagle": ["Nagle's algorithm on, at both ends", (setup) => put(put(setup, "client.nagle", "minshall"), "server.nagle", "minshall")],
-  "rfc896": ["RFC 896 at both ends", (setup) => put(put(setup, "client.nagle", "rfc896"), "server.nagle", "rfc896")],
+  "both-nagle": [
+    "Nagle's algorithm on, at both ends",
+    (setup) => put(put(setup, "client.nagle", "minshall"), "server.nagle", "minshall"),
+  ],
+  rfc896: ["RFC 896 at both ends", (setup) => put(put(setup, "client.nagle", "rfc896"), "server.nagle", "rfc896")],
   "server-once": ["server writes once", program("server", "once")],
   "client-once": ["client writes once", program("client", "once")],
   "server-cork": ["server corks its writes", program("server", "cork")],
+  "server-answers": ["server answers each write", answeringEach],
   "client-quickack": ["client acknowledges at once", set("client.quickack", true)],
   "server-quickack": ["server acknowledges at once", set("server.quickack", true)],
   "delack-200": ["delayed ACKs of 200 ms", (setup) => put(put(setup, "client.delack", 200), "server.delack", 200)],
   "no-keepalive": ["a connection per exchange", set("keepalive", false)],
   "rtt-20": ["a round trip of 20 ms", set("rtt", 20)],
-  "loopback": ["MSS of loopback", set("mss", 65483)],
+  loopback: ["MSS of loopback", set("mss", 65483)],
 };
 
 export function get(setup, path) {
@@ -98,7 +177,8 @@ export function checked(control, value) {
     return value;
   }
   if (control.kind === "choice") {
-    if (!Object.hasOwn(control.choices, value)) throw new Error(`${control.path}=${value}: one of ${Object.keys(control.choices).join(", ")}`);
+    if (!Object.hasOwn(control.choices, value))
+      throw new Error(`${control.path}=${value}: one of ${Object.keys(control.choices).join(", ")}`);
     return control.number ? Number(value) : value;
   }
   const number = Number(value);
@@ -115,7 +195,8 @@ export function toFragment(state, base) {
   if (state.preset) parts.set("preset", state.preset);
   for (const control of CONTROLS) {
     const value = get(state.setup, control.path);
-    if (value !== get(base, control.path)) parts.set(control.path, typeof value === "boolean" ? Number(value) : value);
+    if (value !== get(base, control.path))
+      parts.set(control.path, typeof value === "boolean" ? Number(value) : value);
   }
   if (state.compare) parts.set("compare", state.compare);
   if (state.scale !== "fit") parts.set("scale", state.scale);

@@ -45,8 +45,12 @@ export class Kernel {
   // tcp_sendmsg: the queue is one stream of bytes; what is not sent yet grows together.
   write(bytes, more) {
     this.write_seq += bytes;
-    this.world.note(this, "write", `${this.name} writes ${bytes} B${more ? " and says that more follows" : ""}`,
-      "RFC 9293 §3.9.1.2 SEND; tcp_sendmsg");
+    this.world.note(
+      this,
+      "write",
+      `${this.name} writes ${bytes} B${more ? " and says that more follows" : ""}`,
+      "RFC 9293 §3.9.1.2 SEND; tcp_sendmsg",
+    );
     this.push("write", null, more);
   }
 
@@ -56,7 +60,8 @@ export class Kernel {
     if (!on) this.push("uncork", null);
   }
 
-  get full() { // the largest segment: tcp_current_mss, and tcp_bound_to_half_wnd
+  get full() {
+    // the largest segment: tcp_current_mss, and tcp_bound_to_half_wnd
     const { mss, window } = this.path;
     return window > TCP_MSS_DEFAULT ? Math.min(mss, window >> 1) : mss;
   }
@@ -92,13 +97,27 @@ export class Kernel {
     if (this.held) {
       this.held.bytes = left;
     } else {
-      this.held = { by: this.name, why, since: this.world.now, bytes: left, behind, until: null, cause: null, ack: null };
+      this.held = {
+        by: this.name,
+        why,
+        since: this.world.now,
+        bytes: left,
+        behind,
+        until: null,
+        cause: null,
+        ack: null,
+      };
       this.world.holds.push(this.held);
     }
-    const cites = why === "cork" ? "tcp(7) TCP_CORK; tcp_nagle_check" : {
-      minshall: "RFC 9293 §3.7.4; tcp_nagle_check, tcp_minshall_check", rfc896: "RFC 896; RFC 9293 §3.7.4",
-    }[this.options.nagle];
-    const reason = why === "cork" ? "it is corked" : `${behind.size} B are not acknowledged, less than a full segment`;
+    const cites =
+      why === "cork"
+        ? "tcp(7) TCP_CORK; tcp_nagle_check"
+        : {
+            minshall: "RFC 9293 §3.7.4; tcp_nagle_check, tcp_minshall_check",
+            rfc896: "RFC 896; RFC 9293 §3.7.4",
+          }[this.options.nagle];
+    const reason =
+      why === "cork" ? "it is corked" : `${behind.size} B are not acknowledged, less than a full segment`;
     const plain = this.options.nagle === "rfc896" ? `${this.snd_nxt - this.snd_una} B are not acknowledged` : reason;
     this.world.note(this, "hold", `${this.name}'s kernel holds ${left} B: ${why === "cork" ? reason : plain}`, cites);
     if (!this.outstanding.length) this.armProbe(); // tcp_check_probe_timer: lets a forgotten cork go after 200 ms
@@ -120,15 +139,21 @@ export class Kernel {
       // tcp_event_data_sent: an answer within ato of what was received makes the connection more interactive.
       if (this.world.now - this.lrcvtime < this.ato) this.pingpong = Math.min(this.pingpong + 1, 255);
     }
-    this.world.note(this, "send", `${this.name} sends ${size} B${again ? " again" : ""}`,
-      again ? "RFC 8985 §7.3; tcp_send_loss_probe" : "RFC 9293 §3.9.1.2; tcp_write_xmit", segment);
+    this.world.note(
+      this,
+      "send",
+      `${this.name} sends ${size} B${again ? " again" : ""}`,
+      again ? "RFC 8985 §7.3; tcp_send_loss_probe" : "RFC 9293 §3.9.1.2; tcp_write_xmit",
+      segment,
+    );
     if (!again) this.armProbe();
     this.world.carry(segment);
   }
 
   // Every segment acknowledges (tcp_event_ack_sent): nothing is left for the timer to do.
   segment(fields) {
-    if (this.quick && this.scheduled) { // tcp_dec_quickack_mode
+    if (this.quick && this.scheduled) {
+      // tcp_dec_quickack_mode
       this.quick -= 1;
       if (!this.quick) this.ato = this.atoMin;
     }
@@ -139,7 +164,16 @@ export class Kernel {
     this.world.cancel(this.timer);
     this.timer = null;
     this.rcv_wup = this.rcv_nxt;
-    return { from: this.name, at: this.world.now, ack: this.rcv_nxt, late, seq: this.snd_nxt, size: 0, flags: "ACK", ...fields };
+    return {
+      from: this.name,
+      at: this.world.now,
+      ack: this.rcv_nxt,
+      late,
+      seq: this.snd_nxt,
+      size: 0,
+      flags: "ACK",
+      ...fields,
+    };
   }
 
   acknowledge(why, cites, because) {
@@ -170,14 +204,20 @@ export class Kernel {
     this.world.cancel(this.probe);
     this.probe = null;
     if (this.outstanding.length) this.armProbe();
-    this.world.note(this, "acked", `${this.name} has ${this.snd_nxt - this.snd_una} B unacknowledged now`,
-      "RFC 9293 §3.10.7.4; tcp_ack", segment);
+    this.world.note(
+      this,
+      "acked",
+      `${this.name} has ${this.snd_nxt - this.snd_una} B unacknowledged now`,
+      "RFC 9293 §3.10.7.4; tcp_ack",
+      segment,
+    );
     return true;
   }
 
   // tcp_event_data_recv
   takeData(segment) {
-    if (segment.seq + segment.size <= this.rcv_nxt) { // a copy: tcp_send_dupack
+    if (segment.seq + segment.size <= this.rcv_nxt) {
+      // a copy: tcp_send_dupack
       this.scheduled = true;
       return;
     }
@@ -187,7 +227,8 @@ export class Kernel {
     this.scheduled = true;
     this.measureMss(segment.size);
     const since = now - this.lrcvtime;
-    if (!this.ato) { // the first data
+    if (!this.ato) {
+      // the first data
       this.quick = this.options.quick; // tcp_incr_quickack: TCP_MAX_QUICKACKS, 16
       this.ato = this.atoMin;
     } else if (since <= this.atoMin / 2) {
@@ -198,7 +239,13 @@ export class Kernel {
       this.quick = Math.max(this.quick, this.options.quick);
     }
     this.lrcvtime = now;
-    this.world.note(this, "receive", `${segment.size} B arrive at ${this.name}`, "RFC 9293 §3.10.7.4; tcp_data_queue", segment);
+    this.world.note(
+      this,
+      "receive",
+      `${segment.size} B arrive at ${this.name}`,
+      "RFC 9293 §3.10.7.4; tcp_data_queue",
+      segment,
+    );
     this.world.arrived(this);
   }
 
@@ -212,7 +259,8 @@ export class Kernel {
     this.pushed = true;
   }
 
-  get interactive() { // inet_csk_in_pingpong_mode
+  get interactive() {
+    // inet_csk_in_pingpong_mode
     return this.pingpong >= this.options.pingpong;
   }
 
@@ -233,18 +281,21 @@ export class Kernel {
     }
   }
 
-  get atoMin() { // TCP_ATO_MIN
+  get atoMin() {
+    // TCP_ATO_MIN
     return this.options.delack * MS;
   }
 
-  get rto() { // RFC 6298 §2; tcp_set_rto
+  get rto() {
+    // RFC 6298 §2; tcp_set_rto
     return this.srtt + TCP_RTO_MIN;
   }
 
   // tcp_send_delayed_ack
   delayAck() {
     let { ato } = this;
-    if (ato > this.atoMin) ato = Math.min(ato, Math.max(this.srtt, this.atoMin), Math.max(TCP_DELACK_MAX, this.atoMin));
+    if (ato > this.atoMin)
+      ato = Math.min(ato, Math.max(this.srtt, this.atoMin), Math.max(TCP_DELACK_MAX, this.atoMin));
     if (this.timer && this.timer.time <= this.world.now + ato / 4) {
       this.acknowledge("soon", "tcp_send_delayed_ack", "its timer would fire soon");
       return;
@@ -255,8 +306,12 @@ export class Kernel {
       this.delay = { by: this.name, from: this.world.now, until: null, late: false };
       this.world.delays.push(this.delay);
     }
-    this.world.note(this, "delay", `${this.name} delays its ACK by ${Math.round(ato / MS)} ms`,
-      "RFC 1122 §4.2.3.2; tcp_send_delayed_ack");
+    this.world.note(
+      this,
+      "delay",
+      `${this.name} delays its ACK by ${Math.round(ato / MS)} ms`,
+      "RFC 1122 §4.2.3.2; tcp_send_delayed_ack",
+    );
   }
 
   // tcp_delack_timer_handler
@@ -285,9 +340,11 @@ export class Kernel {
     return bytes;
   }
 
-  setQuickAck() { // TCP_QUICKACK, which wears off: tcp_sock_set_quickack
+  setQuickAck() {
+    // TCP_QUICKACK, which wears off: tcp_sock_set_quickack
     this.pingpong = 0;
-    if (this.scheduled) this.acknowledge("socket", "tcp(7) TCP_QUICKACK; tcp_sock_set_quickack", "its program asked for it");
+    if (this.scheduled)
+      this.acknowledge("socket", "tcp(7) TCP_QUICKACK; tcp_sock_set_quickack", "its program asked for it");
   }
 
   // ---- the probe timer
@@ -305,7 +362,8 @@ export class Kernel {
     const last = this.outstanding.at(-1);
     if (last && this.probed > this.snd_una) return; // one probe per flight
     const left = this.write_seq - this.snd_nxt;
-    if (left) { // the probe is new data, held or not
+    if (left) {
+      // the probe is new data, held or not
       this.release(last ? "probe" : "timeout", null);
       this.transmit(Math.min(left, this.full));
     } else if (last) {
@@ -318,10 +376,19 @@ export class Kernel {
   state() {
     const { now } = this.world;
     return {
-      snd_una: this.snd_una, snd_nxt: this.snd_nxt, snd_sml: this.snd_sml, unacked: this.snd_nxt - this.snd_una,
-      queued: this.write_seq - this.snd_nxt, held: this.held ? { why: this.held.why, since: this.held.since } : null,
-      rcv_nxt: this.rcv_nxt, owed: this.rcv_nxt - this.rcv_wup, timer: this.timer ? { from: this.timer.from, until: this.timer.time } : null,
-      quick: this.quick, pingpong: this.pingpong, interactive: this.interactive, now,
+      snd_una: this.snd_una,
+      snd_nxt: this.snd_nxt,
+      snd_sml: this.snd_sml,
+      unacked: this.snd_nxt - this.snd_una,
+      queued: this.write_seq - this.snd_nxt,
+      held: this.held ? { why: this.held.why, since: this.held.since } : null,
+      rcv_nxt: this.rcv_nxt,
+      owed: this.rcv_nxt - this.rcv_wup,
+      timer: this.timer ? { from: this.timer.from, until: this.timer.time } : null,
+      quick: this.quick,
+      pingpong: this.pingpong,
+      interactive: this.interactive,
+      now,
     };
   }
 }

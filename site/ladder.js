@@ -36,7 +36,9 @@ export function drawLadder(svg, run, { width, height, from, to, now, names, labe
   svg.setAttribute("aria-label", label);
   const narrow = width < 480;
   const left = narrow ? 54 : 74;
-  const right = narrow ? Math.max(left + 70, width - 168) : Math.min(left + 520, width - 13 * parseFloat(getComputedStyle(svg).fontSize));
+  const right = narrow
+    ? Math.max(left + 70, width - 168)
+    : Math.min(left + 520, width - 13 * parseFloat(getComputedStyle(svg).fontSize));
   const x = { client: left, server: right };
   const y = (time) => TOP + ((time - from) / (to - from)) * (height - TOP - 12);
   const clip = make(make(svg, "defs"), "clipPath", { id: `${svg.id}-clip` });
@@ -45,8 +47,18 @@ export function drawLadder(svg, run, { width, height, from, to, now, names, labe
   axis(svg, { from, to, y, left, right, height });
   for (const end of ["client", "server"]) {
     make(svg, "line", { class: "life", x1: x[end], x2: x[end], y1: TOP - 8, y2: height });
-    make(svg, "text", { class: "end", x: x[end], y: 20, "text-anchor": end === "client" ? "start" : "end" }, names[end]);
-    make(svg, "text", { class: "muted small", x: x[end], y: 35, "text-anchor": end === "client" ? "start" : "end" }, end === names[end] ? "" : end);
+    make(
+      svg,
+      "text",
+      { class: "end", x: x[end], y: 20, "text-anchor": end === "client" ? "start" : "end" },
+      names[end],
+    );
+    make(
+      svg,
+      "text",
+      { class: "muted small", x: x[end], y: 35, "text-anchor": end === "client" ? "start" : "end" },
+      end === names[end] ? "" : end,
+    );
   }
   const drawn = make(svg, "g", { "clip-path": `url(#${svg.id}-clip)` });
   waits(drawn, run, { from, to, now, x, y });
@@ -59,30 +71,56 @@ export function drawLadder(svg, run, { width, height, from, to, now, names, labe
 
 function axis(svg, { from, to, y, left, right, height }) {
   const span = to - from;
-  const step = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6]
-    .find((one) => (one / span) * (height - TOP) >= 46) ?? 1e7;
+  const step =
+    [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6].find(
+      (one) => (one / span) * (height - TOP) >= 46,
+    ) ?? 1e7;
   const digits = step < 100 ? 2 : step < 1000 ? 1 : 0;
   for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
     make(svg, "line", { class: "grid", x1: left - 5, x2: right, y1: y(time), y2: y(time) });
-    make(svg, "text", { class: "tick muted", x: left - 9, y: y(time) + 5, "text-anchor": "end" }, milliseconds(time, digits));
+    make(
+      svg,
+      "text",
+      { class: "tick muted", x: left - 9, y: y(time) + 5, "text-anchor": "end" },
+      milliseconds(time, digits),
+    );
   }
   make(svg, "text", { class: "muted small", x: left - 9, y: 20, "text-anchor": "end" }, "ms");
 }
 
 // Bars on the lifelines: a hold on the end that holds, a delayed ACK on the end that owes it.
 function waits(svg, run, { from, to, now, x, y }) {
-  const bars = [...run.holds.map((one) => ({ ...one, from: one.since, kind: one.why === "nagle" ? "holding" : "corking" })),
-    ...run.delays.map((one) => ({ ...one, kind: "delaying" }))];
+  const bars = [
+    ...run.holds.map((one) => ({ ...one, from: one.since, kind: one.why === "nagle" ? "holding" : "corking" })),
+    ...run.delays.map((one) => ({ ...one, kind: "delaying" })),
+  ];
   for (const bar of bars) {
     const until = Math.min(bar.until ?? run.duration, now, to);
     if (bar.from > until || until < from) continue;
     const side = bar.by === "client" ? -1 : 1;
     const place = x[bar.by];
-    make(svg, "rect", { class: bar.kind, x: place - 5, width: 10, y: y(Math.max(bar.from, from)), height: Math.max(y(until) - y(Math.max(bar.from, from)), 1) });
+    make(svg, "rect", {
+      class: bar.kind,
+      x: place - 5,
+      width: 10,
+      y: y(Math.max(bar.from, from)),
+      height: Math.max(y(until) - y(Math.max(bar.from, from)), 1),
+    });
     if (y(until) - y(bar.from) > 60 && bar.from <= now) {
-      const words = bar.kind === "holding" ? `holds ${bar.bytes} B` : bar.kind === "corking" ? "corked" : "delays its ACK";
+      const words =
+        bar.kind === "holding" ? `holds ${bar.bytes} B` : bar.kind === "corking" ? "corked" : "delays its ACK";
       const middle = (y(Math.max(bar.from, from)) + y(until)) / 2;
-      make(svg, "text", { class: `said ${bar.kind}`, x: place - side * 11, y: middle + (bar.kind === "delaying" ? 5 : -11), "text-anchor": side < 0 ? "start" : "end" }, words);
+      make(
+        svg,
+        "text",
+        {
+          class: `said ${bar.kind}`,
+          x: place - side * 11,
+          y: middle + (bar.kind === "delaying" ? 5 : -11),
+          "text-anchor": side < 0 ? "start" : "end",
+        },
+        words,
+      );
     }
   }
 }
@@ -94,10 +132,17 @@ function arrow(svg, segment, part, { now, x, y }) {
   const x2 = x1 + (away - x1) * done;
   const y1 = y(segment.at);
   const y2 = y(segment.at + (segment.arrives - segment.at) * done);
-  const group = make(svg, "g", { class: `seg ${part ?? (segment.size ? "data" : "ack")}`, "data-number": segment.number });
+  const group = make(svg, "g", {
+    class: `seg ${part ?? (segment.size ? "data" : "ack")}`,
+    "data-number": segment.number,
+  });
   make(group, "line", { class: "arrow", x1, x2, y1, y2 });
   const angle = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
-  make(group, "path", { class: "head", d: "M0 0L-10 -4.5L-10 4.5Z", transform: `translate(${x2} ${y2}) rotate(${angle})` });
+  make(group, "path", {
+    class: "head",
+    d: "M0 0L-10 -4.5L-10 4.5Z",
+    transform: `translate(${x2} ${y2}) rotate(${angle})`,
+  });
 }
 
 // What each segment is, beside the ladder, in order; where they are dense, moved apart and joined to their lines. What
@@ -113,13 +158,22 @@ function labels(svg, segments, parts, { y, right, width, height, timed }) {
     places.push(place);
     free = place + line;
   }
-  for (let i = places.length - 1, most = height - 6; i >= 0; i -= 1, most -= line) places[i] = Math.min(places[i], most);
+  for (let i = places.length - 1, most = height - 6; i >= 0; i -= 1, most -= line)
+    places[i] = Math.min(places[i], most);
   if (shown.length < segments.length) {
-    make(svg, "text", { class: "muted small", x: width - 4, y: 20, "text-anchor": "end" }, `${segments.length - shown.length} not labelled`);
+    make(
+      svg,
+      "text",
+      { class: "muted small", x: width - 4, y: 20, "text-anchor": "end" },
+      `${segments.length - shown.length} not labelled`,
+    );
   }
   shown.forEach((segment, i) => {
     const true_y = Math.max(y(segment.at), TOP - 4);
-    make(svg, "path", { class: "leader", d: `M${right + 7} ${true_y}L${right + 22} ${places[i]}L${right + 27} ${places[i]}` });
+    make(svg, "path", {
+      class: "leader",
+      d: `M${right + 7} ${true_y}L${right + 22} ${places[i]}L${right + 27} ${places[i]}`,
+    });
     const part = parts.get(segment.number);
     const word = { trigger: "trigger", late: "late ACK", release: "release" }[part] ?? "";
     const size = segment.size ? `${segment.size} B` : part === "late" ? "" : segment.flags;

@@ -9,12 +9,17 @@ const STORE = "nagle-lab mysteries";
 
 // What would be seen if the answer were true: the reply to an answer that is not.
 const EXPECTED = {
-  server: "Then the client's bare ACK would come late, and new data of the server behind it: at once at the server, a round trip later elsewhere.",
-  client: "Then the server's bare ACK would come late, and new data of the client behind it: at once at the client, a round trip later elsewhere.",
-  server_think: "Then no data of the server would be under way while it is silent, and its reply would come as a whole.",
-  client_think: "Then everything the client sent would have been acknowledged long before, or its data would not follow the ACK.",
+  server:
+    "Then the client's bare ACK would come late, and new data of the server behind it: at once at the server, a round trip later elsewhere.",
+  client:
+    "Then the server's bare ACK would come late, and new data of the client behind it: at once at the client, a round trip later elsewhere.",
+  server_think:
+    "Then no data of the server would be under way while it is silent, and its reply would come as a whole.",
+  client_think:
+    "Then everything the client sent would have been acknowledged long before, or its data would not follow the ACK.",
   retransmission: "Then the same bytes would leave twice: compare the column of bytes.",
-  delayed_ack: "Then the data would not follow the late ACK: it would come when the program writes, sooner or later than that.",
+  delayed_ack:
+    "Then the data would not follow the late ACK: it would come when the program writes, sooner or later than that.",
   nagle_round_trip: "Then every ACK would take as long as this one, for the path takes that long.",
   window: "Then the data sent would fill the receiver's window, and more would follow only as the window opens.",
   cork: "Then the data would leave 200 ms after it was written, by the sender's own clock, and no ACK would come right before it.",
@@ -42,7 +47,9 @@ export function showMysteries() {
   const score = () => {
     const done = DATA.mysteries.filter((one) => one.name in answers);
     const right = done.filter((one) => answers[one.name] === one.truth).length;
-    document.getElementById("score").textContent = done.length ? `Score: ${right} of ${done.length} answered, first answers count.` : "";
+    document.getElementById("score").textContent = done.length
+      ? `Score: ${right} of ${done.length} answered, first answers count.`
+      : "";
   };
   const drawings = DATA.mysteries.map((one, i) => {
     const box = element("section", "", "mystery");
@@ -77,11 +84,28 @@ export function showMysteries() {
 function draw(svg, one) {
   const { frames } = one;
   const last = frames.at(-1).us;
-  const segments = frames.map((frame, number) => ({ number, from: frame.from, at: frame.us, arrives: frame.us, size: frame.size, flags: frame.flags }));
-  drawLadder(svg, { segments, holds: [], delays: [], duration: last }, {
-    width: Math.floor(svg.parentElement.clientWidth), height: 420, from: -last * 0.02, to: last * 1.06, now: last * 1.06, timed: true,
-    names: { client: "client", server: "server" }, label: `Ladder of ${frames.length} recorded segments; the table beside it has them as text`,
-  });
+  const segments = frames.map((frame, number) => ({
+    number,
+    from: frame.from,
+    at: frame.us,
+    arrives: frame.us,
+    size: frame.size,
+    flags: frame.flags,
+  }));
+  drawLadder(
+    svg,
+    { segments, holds: [], delays: [], duration: last },
+    {
+      width: Math.floor(svg.parentElement.clientWidth),
+      height: 420,
+      from: -last * 0.02,
+      to: last * 1.06,
+      now: last * 1.06,
+      timed: true,
+      names: { client: "client", server: "server" },
+      label: `Ladder of ${frames.length} recorded segments; the table beside it has them as text`,
+    },
+  );
 }
 
 function framesOf(one) {
@@ -96,7 +120,13 @@ function framesOf(one) {
   for (const frame of one.frames) {
     const row = body.insertRow();
     const bytes = frame.size ? `${frame.seq}–${frame.seq + frame.size - 1}` : frame.flags;
-    row.append(element("td", String(frame.frame), "figure"), element("td", milliseconds(frame.us), "figure"), element("td", frame.from), element("td", bytes), element("td", frame.ack ? String(frame.ack) : ""));
+    row.append(
+      element("td", String(frame.frame), "figure"),
+      element("td", milliseconds(frame.us), "figure"),
+      element("td", frame.from),
+      element("td", bytes),
+      element("td", frame.ack ? String(frame.ack) : ""),
+    );
   }
   box.append(table);
   return box;
@@ -125,7 +155,10 @@ function question(one, i, answers, score) {
     store(answers);
     score();
     const right = choice.truth === one.truth;
-    reply.replaceChildren(element("strong", right ? "Right. " : "Not this. "), right ? one.lesson : EXPECTED[choice.truth]);
+    reply.replaceChildren(
+      element("strong", right ? "Right. " : "Not this. "),
+      right ? one.lesson : EXPECTED[choice.truth],
+    );
   });
   return form;
 }

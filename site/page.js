@@ -36,7 +36,12 @@ export function startSimulator() {
     const { setup, compare } = view.state;
     try {
       const runs = [{ run: simulate(setup), title: compare ? "as it is" : "" }];
-      if (compare) runs.push({ run: simulate(CHANGES[compare][1](setup)), title: CHANGES[compare][0] });
+      if (compare) {
+        const [label, change] = CHANGES[compare];
+        const other = change(setup);
+        const same = JSON.stringify(other) === JSON.stringify(setup);
+        runs.push({ run: simulate(other), title: same ? `${label}: so it is already, or it cannot be` : label });
+      }
       view.runs = runs;
     } catch (error) {
       say(error.message);
@@ -61,7 +66,9 @@ export function startSimulator() {
   function firstLook() {
     const { run } = view.runs[0];
     const stall = run.holds.find((hold) => hold.stalls);
-    return stall ? Math.min(stall.until + run.setup.rtt * 1000 + 20, run.duration) : run.exchanges[Math.min(1, run.exchanges.length - 1)].end;
+    return stall
+      ? Math.min(stall.until + run.setup.rtt * 1000 + 20, run.duration)
+      : run.exchanges[Math.min(1, run.exchanges.length - 1)].end;
   }
 
   const entry = () => presets.flatMap((group) => group.entries).find((one) => one.name === view.state.preset);
@@ -78,14 +85,23 @@ export function startSimulator() {
   function moveTo(time, quietly = false) {
     view.state.time = Math.max(0, Math.min(time, view.duration));
     const wide = span();
-    if (view.state.time > view.from + wide * 0.97 || view.state.time < view.from) view.from = Math.max(0, view.state.time - wide * 0.9);
+    if (view.state.time > view.from + wide * 0.97 || view.state.time < view.from)
+      view.from = Math.max(0, view.state.time - wide * 0.9);
     at("time").value = Math.round(view.state.time);
     at("time").setAttribute("aria-valuetext", `${milliseconds(view.state.time)} ms`);
     at("clock").textContent = `${milliseconds(view.state.time)} ms`;
     draw();
     if (!quietly) {
       const entryNow = lastEvent();
-      at("event").replaceChildren(...(entryNow ? [element("b", `${milliseconds(entryNow.time)} ms`), ` ${entryNow.text}. `, element("cite", entryNow.cites)] : []));
+      at("event").replaceChildren(
+        ...(entryNow
+          ? [
+              element("b", `${milliseconds(entryNow.time)} ms`),
+              ` ${entryNow.text}. `,
+              element("cite", entryNow.cites),
+            ]
+          : []),
+      );
       clearTimeout(view.writing);
       view.writing = setTimeout(writeAddress, 150); // browsers allow some hundred changes a minute
     }
@@ -101,8 +117,13 @@ export function startSimulator() {
       const svg = at(`ladder-${i}`);
       const width = Math.floor(svg.parentElement.clientWidth);
       drawLadder(svg, run, {
-        width, height: Math.max(340, Math.min(innerHeight * 0.62, 900)), from: view.from, to: view.from + wide, now: view.state.time,
-        names: names(), label: `Ladder of segments from ${milliseconds(view.from, 1)} to ${milliseconds(view.from + wide, 1)} ms; the list below has them as text`,
+        width,
+        height: Math.max(340, Math.min(innerHeight * 0.62, 900)),
+        from: view.from,
+        to: view.from + wide,
+        now: view.state.time,
+        names: names(),
+        label: `Ladder of segments from ${milliseconds(view.from, 1)} to ${milliseconds(view.from + wide, 1)} ms; the list below has them as text`,
       });
       drawStates(at(`states-${i}`), run, view.state.time, names());
     }
@@ -167,7 +188,8 @@ export function startSimulator() {
   // ---- the form
 
   function buildForm() {
-    const add = (select, choices) => select.append(...Object.entries(choices).map(([value, text]) => new Option(text, value)));
+    const add = (select, choices) =>
+      select.append(...Object.entries(choices).map(([value, text]) => new Option(text, value)));
     for (const { group, entries } of presets) {
       const box = element("optgroup");
       box.label = group;
@@ -189,9 +211,11 @@ export function startSimulator() {
     const label = element("label", control.kind === "flag" ? "" : control.label);
     const input = document.createElement(control.kind === "choice" ? "select" : "input");
     input.id = control.path;
-    if (control.kind === "choice") for (const [value, text] of Object.entries(control.choices)) input.append(new Option(text, value));
+    if (control.kind === "choice")
+      for (const [value, text] of Object.entries(control.choices)) input.append(new Option(text, value));
     if (control.kind === "flag") input.type = "checkbox";
-    if (control.kind === "number") Object.assign(input, { type: "number", min: control.least, max: control.most, step: control.step });
+    if (control.kind === "number")
+      Object.assign(input, { type: "number", min: control.least, max: control.most, step: control.step });
     if (control.kind === "program") Object.assign(input, { type: "text", spellcheck: false, autocomplete: "off" });
     label.className = control.kind;
     label.append(input);
@@ -231,6 +255,7 @@ export function startSimulator() {
       else input.value = value;
       input.closest("label").classList.toggle("changed", value !== get(base, control.path));
     }
+    at("keep").hidden = !compare;
     at("preset").value = preset;
     at("compare").value = compare;
     at("scale").value = scale;
@@ -239,7 +264,13 @@ export function startSimulator() {
   // ---- what the reader does
 
   function choose(preset) {
-    view.state = { preset, setup: setupOfPreset(preset), compare: view.state.compare, scale: view.state.scale, time: -1 };
+    view.state = {
+      preset,
+      setup: setupOfPreset(preset),
+      compare: view.state.compare,
+      scale: view.state.scale,
+      time: -1,
+    };
     say("");
     restart();
   }
@@ -247,15 +278,32 @@ export function startSimulator() {
   function listen() {
     const on = (id, event, act) => at(id).addEventListener(event, act);
     on("preset", "change", (event) => choose(event.target.value));
-    on("compare", "change", (event) => { view.state.compare = event.target.value; restart(); });
-    on("scale", "change", (event) => { view.state.scale = event.target.value; view.from = Math.max(0, view.state.time - span() * 0.9); moveTo(view.state.time); });
+    on("compare", "change", (event) => {
+      view.state.compare = event.target.value;
+      restart();
+    });
+    on("keep", "click", keep);
+    on("scale", "change", (event) => {
+      view.state.scale = event.target.value;
+      view.from = Math.max(0, view.state.time - span() * 0.9);
+      moveTo(view.state.time);
+    });
     on("reset", "click", () => choose(view.state.preset));
-    on("start", "click", () => { pause(); moveTo(0); });
-    on("end", "click", () => { pause(); moveTo(view.duration); });
+    on("start", "click", () => {
+      pause();
+      moveTo(0);
+    });
+    on("end", "click", () => {
+      pause();
+      moveTo(view.duration);
+    });
     on("back", "click", () => step(-1));
     on("step", "click", () => step(1));
     on("play", "click", () => (view.playing ? (pause(), moveTo(view.state.time)) : play()));
-    on("time", "input", (event) => { pause(); moveTo(Number(event.target.value)); });
+    on("time", "input", (event) => {
+      pause();
+      moveTo(Number(event.target.value));
+    });
     on("options", "submit", (event) => event.preventDefault());
     on("listed", "toggle", () => at("listed").open && drawList(at("listed").querySelector("div"), view.runs));
     on("copy", "click", copy);
@@ -264,6 +312,15 @@ export function startSimulator() {
     document.addEventListener("keydown", keys);
     addEventListener("hashchange", () => adopt(location.hash.slice(1)));
     addEventListener("resize", draw);
+  }
+
+  // What stands beside takes the place of what is compared.
+  function keep() {
+    view.state.setup = CHANGES[view.state.compare][1](view.state.setup);
+    view.state.compare = "";
+    view.state.time = -1;
+    restart();
+    at("compare").focus();
   }
 
   async function copy() {
@@ -287,9 +344,21 @@ export function startSimulator() {
   }
 
   function keys(event) {
-    if (event.target.closest("input:not([type=range]), select, textarea, summary") || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (
+      event.target.closest("input:not([type=range]), select, textarea, summary") ||
+      event.altKey ||
+      event.ctrlKey ||
+      event.metaKey
+    )
+      return;
     if (event.key === " " && event.target.closest("button, a")) return;
-    const act = { " ": () => at("play").click(), ArrowRight: () => step(1), ArrowLeft: () => step(-1), Home: () => at("start").click(), End: () => at("end").click() }[event.key];
+    const act = {
+      " ": () => at("play").click(),
+      ArrowRight: () => step(1),
+      ArrowLeft: () => step(-1),
+      Home: () => at("start").click(),
+      End: () => at("end").click(),
+    }[event.key];
     if (!act) return;
     event.preventDefault();
     act();

@@ -31,7 +31,13 @@ export function runBox({ title }, i, names) {
   return box;
 }
 
-const ROWS = [["unacked", "unacknowledged"], ["held", "held"], ["owed", "ACK owed"], ["quick", "quick ACKs left"], ["interactive", "interactive"]];
+const ROWS = [
+  ["unacked", "unacknowledged"],
+  ["held", "held"],
+  ["owed", "ACK owed"],
+  ["quick", "quick ACKs left"],
+  ["interactive", "interactive"],
+];
 const RAW = ["snd_una", "snd_nxt", "snd_sml", "rcv_nxt"];
 
 function stateBox(end, names) {
@@ -66,8 +72,20 @@ export function drawStates(place, run, now) {
     }
     const { held, timer } = state;
     show("unacked", `${state.unacked} B`, state.unacked > 0);
-    show("held", held ? `${state.queued} B for ${milliseconds(now - held.since, 1)} ms (${held.why === "cork" ? "cork" : "Nagle"})` : "nothing", Boolean(held));
-    show("owed", state.owed ? `${state.owed} B${timer ? `, timer: ${milliseconds(Math.max(timer.until - now, 0), 1)} ms left` : ""}` : "none", state.owed > 0);
+    show(
+      "held",
+      held
+        ? `${state.queued} B for ${milliseconds(now - held.since, 1)} ms (${held.why === "cork" ? "cork" : "Nagle"})`
+        : "nothing",
+      Boolean(held),
+    );
+    show(
+      "owed",
+      state.owed
+        ? `${state.owed} B${timer ? `, timer: ${milliseconds(Math.max(timer.until - now, 0), 1)} ms left` : ""}`
+        : "none",
+      state.owed > 0,
+    );
     show("quick", String(state.quick));
     show("interactive", `${state.interactive ? "yes" : "no"} (${state.pingpong} answered)`, state.interactive);
     show("raw", RAW.map((key) => `${key} ${state[key]}`).join("  "));
@@ -84,7 +102,12 @@ export function drawOutcome(place, runs) {
     const said = stalls.length
       ? ` The ${outcome.heldBy} holds data until a delayed ACK: ${stalls.length} × in ${run.exchanges.length} exchanges, up to ${milliseconds(longest, 1)} ms.`
       : ` Nothing waits for a delayed ACK, in ${run.exchanges.length} exchange${run.exchanges.length > 1 ? "s" : ""}.`;
-    place.querySelectorAll(".outcome")[i].replaceChildren(verdict, `${said} ${milliseconds(time, 2)} ms and ${outcome.packets.toFixed(1)} segments per exchange.`);
+    place
+      .querySelectorAll(".outcome")
+      [i].replaceChildren(
+        verdict,
+        `${said} ${milliseconds(time, 2)} ms and ${outcome.packets.toFixed(1)} segments per exchange.`,
+      );
   }
 }
 
@@ -120,9 +143,14 @@ export function drawList(place, runs) {
     const body = table.createTBody();
     for (const line of run.log.slice(0, MOST_LINES)) {
       const row = body.insertRow();
-      row.append(element("td", milliseconds(line.time), "figure"), element("td", line.text), element("td", line.cites));
+      row.append(
+        element("td", milliseconds(line.time), "figure"),
+        element("td", line.text),
+        element("td", line.cites),
+      );
     }
     place.append(table);
-    if (run.log.length > MOST_LINES) place.append(element("p", `and ${run.log.length - MOST_LINES} more: fewer exchanges show all`));
+    if (run.log.length > MOST_LINES)
+      place.append(element("p", `and ${run.log.length - MOST_LINES} more: fewer exchanges show all`));
   }
 }

@@ -14,7 +14,9 @@ export function predictVariant(scenario, variant, changed = {}) {
 // STALL, CLEAN, or RACE where the time between a program's writes decides.
 export function predictSize(scenario, variant, parameter, size) {
   const values = { [parameter]: size };
-  const verdicts = CALLS.map((call) => verdictOf(simulate({ ...setupOfVariant(scenario, variant, values), call })).verdict);
+  const verdicts = CALLS.map(
+    (call) => verdictOf(simulate({ ...setupOfVariant(scenario, variant, values), call })).verdict,
+  );
   return verdicts[0] === verdicts[1] ? verdicts[0] : "RACE";
 }
 
@@ -30,20 +32,42 @@ export function predictions(data) {
     for (const [name, variant] of Object.entries(one.variants)) {
       const predicted = predictVariant(scenario, variant);
       const { verdict, share, packets } = variant.recorded;
-      rows.push({ kind: "variant", of: scenario, name, predicted, recorded: { verdict, share, packets, heldBy: verdict === "STALL" ? variant.heldBy : null } });
+      rows.push({
+        kind: "variant",
+        of: scenario,
+        name,
+        predicted,
+        recorded: { verdict, share, packets, heldBy: verdict === "STALL" ? variant.heldBy : null },
+      });
     }
     for (const row of one.sizes) {
       const predicted = predictSize(scenario, one.variants[row.variant], one.parameter, row.size);
-      rows.push({ kind: "size", of: scenario, name: row.series, size: row.size, predicted: { verdict: predicted }, recorded: { verdict: recordedSize(row), share: row.share } });
+      rows.push({
+        kind: "size",
+        of: scenario,
+        name: row.series,
+        size: row.size,
+        predicted: { verdict: predicted },
+        recorded: { verdict: recordedSize(row), share: row.share },
+      });
     }
   }
   for (const [name, one] of Object.entries(data.cases)) {
     if (!one.setup) continue;
-    rows.push({ kind: "case", of: one.folder.split("/")[1], name, predicted: verdictOf(simulate(one.setup)), recorded: one.recorded });
+    rows.push({
+      kind: "case",
+      of: one.folder.split("/")[1],
+      name,
+      predicted: verdictOf(simulate(one.setup)),
+      recorded: one.recorded,
+    });
   }
   for (const [name, one] of Object.entries(data.museum?.exhibits ?? {})) {
     for (const half of ["bad", "good"]) {
-      const recorded = half === "bad" ? { verdict: "STALL", share: one.share, heldBy: one.heldBy } : { verdict: "CLEAN", share: 0, heldBy: null };
+      const recorded =
+        half === "bad"
+          ? { verdict: "STALL", share: one.share, heldBy: one.heldBy }
+          : { verdict: "CLEAN", share: 0, heldBy: null };
       rows.push({ kind: "exhibit", of: name, name: half, predicted: verdictOf(simulate(one[half])), recorded });
     }
   }
@@ -53,7 +77,10 @@ export function predictions(data) {
 // Same verdict, same end that held, and where a share was recorded, within a tenth of it; where stalls were counted, within one per connection.
 function agree({ predicted, recorded }) {
   if (predicted.verdict !== recorded.verdict) return false;
-  if (predicted.heldBy !== undefined && recorded.heldBy !== undefined && predicted.heldBy !== recorded.heldBy) return false;
+  if (predicted.heldBy !== undefined && recorded.heldBy !== undefined && predicted.heldBy !== recorded.heldBy)
+    return false;
   if (recorded.stalls !== undefined && Math.abs(predicted.stalls - recorded.stalls) > 1) return false;
-  return predicted.share === undefined || recorded.share === undefined || Math.abs(predicted.share - recorded.share) <= 0.1;
+  return (
+    predicted.share === undefined || recorded.share === undefined || Math.abs(predicted.share - recorded.share) <= 0.1
+  );
 }

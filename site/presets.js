@@ -10,23 +10,49 @@ export function presetsOf(data) {
   const incidents = Object.entries(data.scenarios).map(([scenario, one]) => ({
     group: `Incident ${one.incident}: ${one.title}`,
     entries: Object.entries(one.variants).map(([name, variant]) => ({
-      name: `${scenario}/${name}`, label: name, title: one.title, ends: one.programs,
+      name: `${scenario}/${name}`,
+      label: name,
+      title: one.title,
+      ends: one.programs,
       text: name === one.stalled ? [one.story, variant.teaches] : [variant.teaches],
-      recorded: recordedText(variant.recorded, variant.heldBy), setup: () => setupOfVariant(scenario, variant),
+      recorded: recordedText(variant.recorded, variant.heldBy),
+      setup: () => setupOfVariant(scenario, variant),
     })),
   }));
-  const kinds = { lookalikes: "Look-alikes, recorded", families: "Families of misleading traffic, recorded", stacks: "Other TCP stacks, recorded" };
+  const kinds = {
+    lookalikes: "Look-alikes, recorded",
+    families: "Families of misleading traffic, recorded",
+    stacks: "Other TCP stacks, recorded",
+  };
   const cases = Object.entries(kinds).map(([folder, group]) => ({
     group,
-    entries: Object.entries(data.cases).filter(([, one]) => one.setup && one.folder.split("/")[1] === folder).map(([name, one]) => ({
-      name: `${folder}/${name}`, label: name, title: name, text: [one.why], recorded: recordedText(one.recorded, one.recorded.heldBy), setup: () => one.setup,
-    })),
+    entries: Object.entries(data.cases)
+      .filter(([, one]) => one.setup && one.folder.split("/")[1] === folder)
+      .map(([name, one]) => ({
+        name: `${folder}/${name}`,
+        label: name,
+        title: name,
+        text: [one.why],
+        recorded: recordedText(one.recorded, one.recorded.heldBy),
+        setup: () => one.setup,
+      })),
   }));
-  const museum = Object.entries(data.museum.exhibits).flatMap(([exhibit, one]) => ["bad", "good"].map((half) => ({
-    name: `museum/${exhibit}/${half}`, label: `${one.software} ${one.halves[half]}`, title: one.what, text: half === "bad" ? [one.why] : [one.remedy],
-    recorded: half === "bad" ? recordedText({ verdict: "STALL", share: one.share }, one.heldBy) : recordedText({ verdict: "CLEAN" }, null), setup: () => one[half],
-  })));
-  return [...incidents, ...cases, { group: "Museum: released software", entries: museum }].filter((one) => one.entries.length);
+  const museum = Object.entries(data.museum.exhibits).flatMap(([exhibit, one]) =>
+    ["bad", "good"].map((half) => ({
+      name: `museum/${exhibit}/${half}`,
+      label: `${one.software} ${one.halves[half]}`,
+      title: one.what,
+      text: half === "bad" ? [one.why] : [one.remedy],
+      recorded:
+        half === "bad"
+          ? recordedText({ verdict: "STALL", share: one.share }, one.heldBy)
+          : recordedText({ verdict: "CLEAN" }, null),
+      setup: () => one[half],
+    })),
+  );
+  return [...incidents, ...cases, { group: "Museum: released software", entries: museum }].filter(
+    (one) => one.entries.length,
+  );
 }
 
 function recordedText({ verdict, share, stalls }, heldBy) {

@@ -7,7 +7,11 @@ const MOST_STEPS = 200;
 // Text → steps: { do, size } for write and read ({ more } for a write that says so), { do, least, most } for pause (ms),
 // { do, on } for cork, nodelay; { do } for quickack. Throws an Error that says which word is not understood.
 export function parse(text) {
-  const steps = text.split(",").map((part) => part.trim()).filter(Boolean).flatMap(step);
+  const steps = text
+    .split(",")
+    .map((part) => part.trim())
+    .filter(Boolean)
+    .flatMap(step);
   if (!steps.length) throw new Error("a program needs a step, as in: write 84, read 853");
   if (steps.length > MOST_STEPS) throw new Error(`at most ${MOST_STEPS} steps`);
   return steps;
@@ -16,7 +20,9 @@ export function parse(text) {
 function step(part) {
   let match;
   if ((match = /^(\d+) ?x +(.+)$/.exec(part))) {
-    return Array.from({ length: Math.min(Number(match[1]), MOST_STEPS + 1) }, () => match[2].split(";").flatMap((one) => step(one.trim()))).flat();
+    return Array.from({ length: Math.min(Number(match[1]), MOST_STEPS + 1) }, () =>
+      match[2].split(";").flatMap((one) => step(one.trim())),
+    ).flat();
   }
   if ((match = /^(write|read) (\d+)( more)?$/.exec(part)) && !(match[1] === "read" && match[3])) {
     const size = Number(match[2]);
@@ -31,7 +37,9 @@ function step(part) {
   }
   if ((match = /^(cork|nodelay) (on|off)$/.exec(part))) return [{ do: match[1], on: match[2] === "on" }];
   if (part === "quickack") return [{ do: "quickack" }];
-  throw new Error(`“${part}”: known are write N, write N more, read N, pause MS, pause MS-MS, cork on|off, nodelay on|off, quickack, 9x write N`);
+  throw new Error(
+    `“${part}”: known are write N, write N more, read N, pause MS, pause MS-MS, cork on|off, nodelay on|off, quickack, 9x write N`,
+  );
 }
 
 // What all writes of a program come to, bytes.

@@ -10,7 +10,8 @@ const digits = (value) => String(value).length;
 
 const quickack = (end) => ({ [end]: { quickack: true } });
 
-function writes(total, chunk) { // a relay that reads and writes so much at a time
+function writes(total, chunk) {
+  // a relay that reads and writes so much at a time
   const parts = [];
   for (let left = total; left > 0; left -= chunk) parts.push(`write ${Math.min(left, chunk)}`);
   return parts.join(", ");
@@ -27,11 +28,16 @@ function nginxStatic(value, lab) {
   if (value.TCP_NOPUSH === "on") reply = `cork on, ${reply}, cork off`;
   if (lab.startsWith("sendfile-off")) reply = `write ${header + first}${rest ? `, write ${rest}` : ""}`;
   return {
-    exchanges: value.REQUESTS / value.CONCURRENCY, keepalive: value.KEEPALIVE === "on",
-    rtt: lab.startsWith("link") ? value.RTT_MS : 0.1, mss: lab === "sendfile-off-large-mtu" ? MTU_65535 : ETHERNET,
+    exchanges: value.REQUESTS / value.CONCURRENCY,
+    keepalive: value.KEEPALIVE === "on",
+    rtt: lab.startsWith("link") ? value.RTT_MS : 0.1,
+    mss: lab === "sendfile-off-large-mtu" ? MTU_65535 : ETHERNET,
     client: {
-      program: `write 103, read ${header + value.PAGE_BYTES}`, nagle: "minshall", quickack: /^(quickack-route|link-quickack)$/.test(lab),
-      quicksocket: lab === "quickack-socket", pingpong: lab === "pingpong" ? 20 : 1, // pingpong.yaml
+      program: `write 103, read ${header + value.PAGE_BYTES}`,
+      nagle: "minshall",
+      quickack: /^(quickack-route|link-quickack)$/.test(lab),
+      quicksocket: lab === "quickack-socket",
+      pingpong: lab === "pingpong" ? 20 : 1, // pingpong.yaml
     },
     server: { program: `read 103, ${reply}`, nagle: value.TCP_NODELAY === "on" ? "off" : "minshall" },
   };
@@ -48,7 +54,8 @@ function redisProxy(value, lab, port) {
   const front = port === 6380;
   const nodelay = (side) => value.NODELAY === "both" || value.NODELAY === side;
   return {
-    exchanges: value.REQUESTS / value.CONNECTIONS, mss: lab === "loopback" ? LOOPBACK : ETHERNET,
+    exchanges: value.REQUESTS / value.CONNECTIONS,
+    mss: lab === "loopback" ? LOOPBACK : ETHERNET,
     client: {
       program: `${front || direct ? `write ${asked}` : writes(asked, value.CHUNK_BYTES)}, read ${answered}`,
       nagle: front || direct || nodelay("redis") ? "off" : "minshall",
@@ -56,7 +63,8 @@ function redisProxy(value, lab, port) {
     server: {
       program: `read ${asked}, ${front ? writes(answered, value.CHUNK_BYTES) : `write ${answered}`}`,
       nagle: !front || nodelay("client") ? "off" : "minshall",
-      quickack: lab === "quickack-route", pingpong: lab === "quickack-threshold" ? value.PINGPONG_THRESH : 1,
+      quickack: lab === "quickack-route",
+      pingpong: lab === "quickack-threshold" ? value.PINGPONG_THRESH : 1,
     },
   };
 }
@@ -69,10 +77,15 @@ function messageQueue(value, lab) {
   const nodelay = value.TCP_NODELAY !== "off";
   return {
     exchanges: value.MESSAGES / value.CONNECTIONS,
-    client: { program: glued ? `write ${message + 12}, read 19` : `write ${message}, read 19, write 12`, nagle: nodelay ? "off" : "minshall" },
+    client: {
+      program: glued ? `write ${message + 12}, read 19` : `write ${message}, read 19, write 12`,
+      nagle: nodelay ? "off" : "minshall",
+    },
     server: {
-      program: glued ? `read ${message + 12}, write 19` : `read ${message}, write 19, read 12`, nagle: "off",
-      quickack: lab === "quickack-route", quicksocket: lab === "broker-quickack",
+      program: glued ? `read ${message + 12}, write 19` : `read ${message}, write 19, read 12`,
+      nagle: "off",
+      quickack: lab === "quickack-route",
+      quicksocket: lab === "broker-quickack",
       pingpong: lab === "quickack-threshold" ? value.PINGPONG_THRESH : 1,
     },
   };
@@ -83,9 +96,14 @@ function messageQueue(value, lab) {
 function nodeKeepalive(value, lab) {
   const parts = value.END === "same-tick" ? "write 111" : "write 98, write 13";
   return {
-    exchanges: value.REQUESTS / value.CONNECTIONS, keepalive: value.KEEPALIVE === "on",
+    exchanges: value.REQUESTS / value.CONNECTIONS,
+    keepalive: value.KEEPALIVE === "on",
     client: { program: `${parts}, read 128`, nagle: value.NODELAY === "off" ? "minshall" : "off" },
-    server: { program: "read 111, write 128", nagle: "off", ...(lab === "quickack-route" ? quickack("server").server : {}) },
+    server: {
+      program: "read 111, write 128",
+      nagle: "off",
+      ...(lab === "quickack-route" ? quickack("server").server : {}),
+    },
   };
 }
 
@@ -119,15 +137,19 @@ function unbufferedProxy(value, lab) {
     parts = `write ${head + early + buffer}, ${writes(rest - buffer, buffer)}`;
   }
   return {
-    exchanges: value.REQUESTS / value.CONCURRENCY, mss: bridge ? ETHERNET : LOOPBACK,
+    exchanges: value.REQUESTS / value.CONCURRENCY,
+    mss: bridge ? ETHERNET : LOOPBACK,
     client: { program: `${parts}, read 111`, nagle: value.TCP_NODELAY === "on" && !buffered ? "off" : "minshall" },
     server: { program: `read ${head + body}, write 111`, quickack: lab === "bridge-quickack" },
   };
 }
 
 const SCENARIOS = {
-  "nginx-static": nginxStatic, "redis-proxy": redisProxy, "message-queue": messageQueue,
-  "node-keepalive": nodeKeepalive, "unbuffered-proxy": unbufferedProxy,
+  "nginx-static": nginxStatic,
+  "redis-proxy": redisProxy,
+  "message-queue": messageQueue,
+  "node-keepalive": nodeKeepalive,
+  "unbuffered-proxy": unbufferedProxy,
 };
 
 // The setup of a variant, as data.js has it, with some values changed. Throws where the scenario is not known here.

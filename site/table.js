@@ -5,9 +5,21 @@ import { element } from "./panels.js";
 import { predictions } from "./predictions.js";
 
 const KINDS = {
-  variant: ["Every variant of the incidents", "docs/matrix.html", "The matrix: share of the exchanges that follow another on their connection."],
-  size: ["Every size of the sweeps", "docs/sweeps.html", "RACE: only some exchanges stall, for the time between a program's writes decides; the model runs them with writes straight behind each other, and 2 ms apart."],
-  case: ["Recorded cases", "docs/proof.html", "Look-alikes, families of misleading traffic, other TCP stacks; the number of stalls is per connection."],
+  variant: [
+    "Every variant of the incidents",
+    "docs/matrix.html",
+    "The matrix: share of the exchanges that follow another on their connection.",
+  ],
+  size: [
+    "Every size of the sweeps",
+    "docs/sweeps.html",
+    "RACE: only some exchanges stall, for the time between a program's writes decides; the model runs them with writes straight behind each other, and 2 ms apart.",
+  ],
+  case: [
+    "Recorded cases",
+    "docs/proof.html",
+    "Look-alikes, families of misleading traffic, other TCP stacks; the number of stalls is per connection.",
+  ],
   exhibit: ["Exhibits of the museum", "docs/museum.html", "Released software, with the sizes it writes."],
 };
 
@@ -19,7 +31,11 @@ function said(one) {
 
 // What is no link is text: sizes have no preset of their own.
 function nameOf(row) {
-  const preset = { variant: `${row.of}/${row.name}`, case: `${row.of}/${row.name}`, exhibit: `museum/${row.of}/${row.name}` }[row.kind];
+  const preset = {
+    variant: `${row.of}/${row.name}`,
+    case: `${row.of}/${row.name}`,
+    exhibit: `museum/${row.of}/${row.name}`,
+  }[row.kind];
   if (!preset) return element("span", `${row.name}, ${row.size} B`);
   const link = element("a", row.name);
   link.href = `index.html#${new URLSearchParams({ preset })}`;
@@ -50,7 +66,13 @@ export function showPredictions() {
       const line = body.insertRow();
       const name = element("td");
       name.append(nameOf(row));
-      line.append(element("td", row.of), name, element("td", said(row.predicted)), element("td", said(row.recorded)), element("td", row.agrees ? "agrees" : "DIFFERS"));
+      line.append(
+        element("td", row.of),
+        name,
+        element("td", said(row.predicted)),
+        element("td", said(row.recorded)),
+        element("td", row.agrees ? "agrees" : "DIFFERS"),
+      );
       if (!row.agrees) line.className = "differs";
     }
     box.append(table);

@@ -11,13 +11,24 @@ const END = { nagle: "minshall", delack: 40, quick: 16, pingpong: 1, quickack: f
 export const DEFAULTS = Object.freeze({
   client: { ...END, program: "write 103, read 853" },
   server: { ...END, program: "read 103, write 238, write 615" },
-  exchanges: 4, keepalive: true, mss: 1448, window: 65535 * 64, rtt: 0.1, hz: 250,
-  call: 10, wake: 30, // a system call; from data's arrival until the program that waits for it runs
+  exchanges: 4,
+  keepalive: true,
+  mss: 1448,
+  window: 65535 * 64,
+  rtt: 0.1,
+  hz: 250,
+  call: 10,
+  wake: 30, // a system call; from data's arrival until the program that waits for it runs
 });
 
 export function setupOf(changes) {
   const { client, server, ...rest } = changes;
-  return { ...DEFAULTS, ...rest, client: { ...DEFAULTS.client, ...client }, server: { ...DEFAULTS.server, ...server } };
+  return {
+    ...DEFAULTS,
+    ...rest,
+    client: { ...DEFAULTS.client, ...client },
+    server: { ...DEFAULTS.server, ...server },
+  };
 }
 
 class World {
@@ -41,8 +52,12 @@ class World {
   at(time, act) {
     const event = { time, act, number: this.count++, off: false };
     let place = this.queue.length;
-    while (place && (this.queue[place - 1].time < time
-      || (this.queue[place - 1].time === time && this.queue[place - 1].number < event.number))) place -= 1;
+    while (
+      place &&
+      (this.queue[place - 1].time < time ||
+        (this.queue[place - 1].time === time && this.queue[place - 1].number < event.number))
+    )
+      place -= 1;
     this.queue.splice(place, 0, event);
     return event;
   }
@@ -67,12 +82,17 @@ class World {
       if (this.exchanges.length === this.setup.exchanges && this.isQuiet()) return;
     }
     const done = this.exchanges.length;
-    if (done < this.setup.exchanges) throw new Error(`each program waits for the other, after ${done} exchange${done === 1 ? "" : "s"}: one reads more than is written`);
+    if (done < this.setup.exchanges)
+      throw new Error(
+        `each program waits for the other, after ${done} exchange${done === 1 ? "" : "s"}: one reads more than is written`,
+      );
   }
 
   isQuiet() {
     const { client, server } = this.ends;
-    return [client, server].every((end) => !end.outstanding.length && end.snd_nxt === end.write_seq && !end.scheduled);
+    return [client, server].every(
+      (end) => !end.outstanding.length && end.snd_nxt === end.write_seq && !end.scheduled,
+    );
   }
 
   // ---- the path and the connections
@@ -80,7 +100,7 @@ class World {
   carry(segment) {
     segment.number = this.segments.push(segment) - 1;
     segment.connection = this.connection;
-    segment.arrives = this.now + this.setup.rtt * MS / 2;
+    segment.arrives = this.now + (this.setup.rtt * MS) / 2;
     const { client, server } = this.ends;
     const to = segment.from === "client" ? server : client;
     this.at(segment.arrives, () => to.receive(segment));
@@ -94,25 +114,55 @@ class World {
     const client = make("client");
     const server = make("server");
     this.ends = { client, server };
-    const half = setup.rtt * MS / 2;
-    const hands = [["client", "SYN", 0], ["server", "SYN, ACK", half], ["client", "ACK", 2 * half]];
+    const half = (setup.rtt * MS) / 2;
+    const hands = [
+      ["client", "SYN", 0],
+      ["server", "SYN, ACK", half],
+      ["client", "ACK", 2 * half],
+    ];
     for (const [name, flags, after] of hands) {
       this.at(this.now + after, () => {
-        const segment = { from: name, at: this.now, arrives: this.now + half, size: 0, seq: 0, ack: 0, flags, why: "handshake", connection: this.connection };
+        const segment = {
+          from: name,
+          at: this.now,
+          arrives: this.now + half,
+          size: 0,
+          seq: 0,
+          ack: 0,
+          flags,
+          why: "handshake",
+          connection: this.connection,
+        };
         segment.number = this.segments.push(segment) - 1;
-        this.note(this.ends[name], "handshake", `${name}: ${flags}`, "RFC 9293 §3.5; tcp_connect, tcp_conn_request", segment);
+        this.note(
+          this.ends[name],
+          "handshake",
+          `${name}: ${flags}`,
+          "RFC 9293 §3.5; tcp_connect, tcp_conn_request",
+          segment,
+        );
       });
     }
     client.srtt = server.srtt = Math.max(2 * half, 1); // a sample each
     const rounds = setup.keepalive ? setup.exchanges : 1;
     const started = { time: 0 };
     client.program = new Program(parse(setup.client.program), client, this, rounds, (round) => {
-      this.exchanges.push({ number: from + round, connection: this.connection, inConnection: round, start: started.time, end: this.now });
+      this.exchanges.push({
+        number: from + round,
+        connection: this.connection,
+        inConnection: round,
+        start: started.time,
+        end: this.now,
+      });
       started.time = this.now;
-      if (!setup.keepalive && from + round + 1 < setup.exchanges) this.at(this.now + setup.call, () => this.connect(from + 1));
+      if (!setup.keepalive && from + round + 1 < setup.exchanges)
+        this.at(this.now + setup.call, () => this.connect(from + 1));
     });
     server.program = new Program(parse(setup.server.program), server, this, rounds, () => {});
-    this.at(this.now + 2 * half + setup.wake, () => { started.time = this.now; client.program.advance(); });
+    this.at(this.now + 2 * half + setup.wake, () => {
+      started.time = this.now;
+      client.program.advance();
+    });
     this.at(this.now + 3 * half + setup.wake, () => server.program.advance());
   }
 

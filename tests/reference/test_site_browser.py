@@ -203,6 +203,16 @@ def test_side_by_side_with_one_option_changed(open_at):
     assert page.complaints() == []
 
 
+def test_what_is_compared_can_be_kept(open_at):
+    page = open_at("preset=node-keepalive/agent-nagle&compare=server-answers")
+    assert page.js("[...document.querySelectorAll('.verdict')].map((e) => e.textContent)") == ["STALL", "CLEAN"]
+    page.js("document.getElementById('keep').click()")
+    assert page.js("document.getElementById('client.program').value") == "write 98, write 13, read 129"
+    assert page.js("document.getElementById('server.program').value") == "read 98, write 1, read 13, write 128"
+    assert page.js("[...document.querySelectorAll('.verdict')].map((e) => e.textContent)") == ["CLEAN"]
+    assert page.js("document.getElementById('keep').hidden") and page.complaints() == []
+
+
 def test_every_preset_opens_and_says_what_was_recorded(open_at):
     """Shown with few exchanges, it still has the recorded verdict, but where a stall is rare."""
     page = open_at()
