@@ -212,7 +212,7 @@ def build(into: Path) -> None:
         for name in MODULES
     }
     (into / "site.js").write_text(script(modules), encoding="utf-8")
-    for name in ("index.html", "mysteries.html", "predictions.html", "site.css"):
+    for name in ("index.html", "mysteries.html", "predictions.html", "site.css", "icon.svg"):
         shutil.copyfile(SITE / name, into / name)
     Docs(into).write()
 

@@ -13,7 +13,7 @@ const KINDS = {
   size: [
     "Every size of the sweeps",
     "docs/sweeps.html",
-    "RACE: only some exchanges stall, for the time between a program's writes decides; the model runs them with writes straight behind each other, and 2 ms apart.",
+    "RACE: fewer than 90% of the exchanges stall, for the time between a program's writes decides; the model runs them with writes straight behind each other, and 2 ms apart.",
   ],
   case: [
     "Recorded cases",
