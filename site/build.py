@@ -59,9 +59,10 @@ def script(modules: dict[str, str]) -> str:
 
 
 def tracked() -> list[PurePosixPath]:
-    """Every file of the project, as git knows them."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    return [PurePosixPath(name) for name in listed.stdout.split("\0") if name]
+    """Every file of the project that git would commit."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return [PurePosixPath(name) for name in set(listed.split("\0")) if name and (REPOSITORY / name).is_file()]
 
 
 def slug(heading: str) -> str:
@@ -130,7 +131,7 @@ class Docs:
         elif whole in self.folders:
             found = self.folder(whole)
         else:
-            raise ValueError(f"{path} links to {target}, which git does not know")
+            raise ValueError(f"{path} links to {target}, which is no file of the project")
         return relative(page_of(path).parent, found) + (mark + anchor if whole in self.pages else "")
 
     def copy(self, path: PurePosixPath) -> PurePosixPath:

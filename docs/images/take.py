@@ -1,6 +1,7 @@
-"""Takes the pictures of the pages anew: PYTHONPATH=tests .venv/bin/python docs/images/take.py [screens].
+"""Takes the pictures of the pages anew: PYTHONPATH=tests .venv/bin/python docs/images/take.py [screens|site].
 
-With ``screens`` only those of the terminal: the output of commands in a terminal of 100 columns, with its colors.
+With ``screens`` only those of the terminal: the output of commands in a terminal of 100 columns, with its colors;
+with ``site`` only that of the simulator.
 """
 
 import os
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from nagle_lab.reports.html import report_page, shown_at
 from support.browser import Page, chromium
+from support.site import built
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -32,6 +34,7 @@ SCREENS: dict[str, tuple[int, Sequence[str]]] = {
     "workshop": (80, ["demo", "--without-lab", "--scenario", "redis-proxy", "--answers", "good"]),
 }
 """Picture → columns, and the arguments of nagle-lab."""
+SIMULATED = "preset=nginx-static/nodelay-off&compare=server-nodelay"
 LAST_PAGE = "redis-proxy, the fix"  # of the workshop: before and after, side by side
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 THEME = TerminalTheme(
@@ -44,10 +47,15 @@ THEME = TerminalTheme(
 def main() -> None:
     """Write the pictures beside this file."""
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        take_screens(Path(folder), browser)
-        if sys.argv[1:] != ["screens"]:
+        only = sys.argv[1:]
+        if only != ["site"]:
+            take_screens(Path(folder), browser)
+        if only != ["screens"]:
+            take_site(Path(folder), browser)
+        if not only:
             take_report(Path(folder), browser)
-    for name in SCREENS if sys.argv[1:] == ["screens"] else [path.stem for path in HERE.glob("*.png")]:
+    some = {"screens": list(SCREENS), "site": ["simulator"]}
+    for name in some[only[0]] if only else [path.stem for path in HERE.glob("*.png")]:
         picture = HERE / f"{name}.png"
         Image.open(picture).convert("RGB").quantize(224).save(picture, optimize=True)
 
@@ -110,6 +118,15 @@ def html(shown: str, columns: int) -> str:
         "pre{{margin:0;font:13px/15px 'DejaVu Sans Mono',monospace}}{stylesheet}</style><pre>{code}</pre>"
     )
     return recorded.export_html(theme=THEME, code_format=form, inline_styles=True)
+
+
+def take_site(folder: Path, browser: Page) -> None:
+    """The simulator: the first incident, and beside it the same with TCP_NODELAY, as the stall ends."""
+    page = built(folder / "site") / "index.html"
+    browser.open(page, 1200, 800)
+    browser.js(f"location.hash = '{SIMULATED}'; new Promise((done) => setTimeout(done, 100))")
+    end = browser.js("document.querySelector('#ladder-0').getBoundingClientRect().bottom + scrollY + 10")
+    browser.screenshot(HERE / "simulator.png", 0, end)
 
 
 def take_report(folder: Path, browser: Page) -> None:
