@@ -192,6 +192,8 @@ def test_a_link_from_elsewhere_cannot_break_the_page(open_at):
 def test_side_by_side_with_one_option_changed(open_at):
     page = open_at(f"{STALLED}&compare=server-nodelay")
     assert page.js("[...document.querySelectorAll('.verdict')].map((e) => e.textContent)") == ["STALL", "CLEAN"]
+    tops = page.js("[...document.querySelectorAll('svg.ladder')].map((e) => e.getBoundingClientRect().top)")
+    assert tops[0] == tops[1]
     changes = page.js("[...document.getElementById('compare').options].map((e) => e.value).filter(Boolean)")
     assert len(changes) >= 10
     for name in changes:
