@@ -1,13 +1,16 @@
 """TCP_NODELAY that was asked for and lost, in real programs: the line on the screen tells how."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from nagle_lab.diagnosis.summary import ONE_WRITE
 from nagle_lab.experiments.guarded import Selection, guard
 from nagle_lab.experiments.traced import with_writes
 from nagle_lab.experiments.writes import Writes
 from nagle_lab.guard import trace as tracing
+from nagle_lab.reports.writes import remedy
 
 pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 
@@ -83,7 +86,11 @@ def test_set_and_then_cleared(tmp_path):
     found = writes(tmp_path, accepted="\n".join(f"peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, {n})" for n in (1, 0)))
     first, then = found.nodelay.split(", and ")
     assert first.startswith("set at ") and then.startswith("cleared at ")
-    assert f"server.py:{line(tmp_path, 'NODELAY, 0')} <module>" in then
+    place = f"server.py:{line(tmp_path, 'NODELAY, 0')}"
+    assert f"{place} <module>" in then
+    asked = SimpleNamespace(summary=SimpleNamespace(remedy=f"On the server: {ONE_WRITE}, or set TCP_NODELAY."))
+    said = remedy(asked, found)
+    assert said.endswith(f"{place} clears.") and "or leave TCP_NODELAY set, which " in said
 
 
 def test_on_a_socket_that_is_not_the_one(tmp_path):

@@ -29,7 +29,7 @@ _STEPS = {
         "the sender holds small segments for a round trip: set TCP_NODELAY there, or send in one write"
     ),
     Cause.DELAYED_ACK: (
-        "the program paused between its writes, and the ACK of the first was late meanwhile: harmless. "
+        "the program paused between its writes, and only meanwhile was the ACK of the first late: TCP held nothing. "
         "Look at what the program does between the two writes"
     ),
     Cause.SERVER_THINK: (

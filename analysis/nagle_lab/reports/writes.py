@@ -48,7 +48,7 @@ def pair_lines(group: Group) -> list[str]:
 
 def remedy(result: Result, writes: Writes | None) -> str:
     """The remedy, which names the two lines where they are known."""
-    text = result.summary.remedy or ""
+    text = _not_cleared(result.summary.remedy or "", writes)
     group = writes.groups[0] if writes and writes.groups else None
     if not group:
         return text
@@ -58,6 +58,15 @@ def remedy(result: Result, writes: Writes | None) -> str:
     lines = f"what {first} writes" if first == second else f"{first} and {second}"
     others = " (and the other pairs below)" if writes and len(writes.groups) > 1 else ""
     return text.replace(ONE_WRITE, f"join {lines}{others} in one write")
+
+
+def _not_cleared(text: str, writes: Writes | None) -> str:
+    """The remedy where TCP_NODELAY was set and then lost: setting it once more would be lost, too."""
+    own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
+    if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
+        return text
+    line = _line(own[-1].write)
+    return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {line} clears' if line else ''}")
 
 
 def _line(write: Write) -> str:
