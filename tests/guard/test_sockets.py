@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_processes_that_are_not_there():
 def test_the_table_fits_the_terminal(columns):
     """All of what is held is in one row, whatever the width."""
     with stalling() as program:
-        command = f"stty cols {columns}; exec {sys.executable} -m nagle_lab sockets --pid {program.pid}"
+        command = f"stty cols {columns}; exec {shlex.quote(sys.executable)} -m nagle_lab sockets --pid {program.pid}"
         for _ in range(40):
             whole = ["script", "-qec", command, "/dev/null"]
             done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=True)

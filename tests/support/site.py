@@ -27,7 +27,7 @@ def module(name: str) -> ModuleType:
 
 def built(into: Path) -> Path:
     """The site, written into ``into``."""
-    path = os.pathsep.join(map(str, FOLDERS[1:]))
+    path = os.pathsep.join([*map(str, FOLDERS[1:]), *filter(None, [os.environ.get("PYTHONPATH")])])
     subprocess.run(
         [sys.executable, SITE / "build.py", into], check=True, env={**os.environ, "PYTHONPATH": path}, cwd=REPOSITORY
     )

@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = [line.partition("#")[0].strip() for line in SHELL.splitlines()]
 (FILE,) = re.findall(r"^`(scenarios/\S+/scenario\.toml)`:$", PAGE, re.MULTILINE)
-TESTS = [f"tests/unit/test_{name}.py" for name in ("scenario", "soak", "demo", "matrix", "sweep")]
+TESTS = [f"tests/unit/test_{name}.py" for name in ("scenario", "soak", "demo", "matrix", "site", "sweep")]
 
 
 @pytest.fixture(scope="module")

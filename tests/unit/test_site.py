@@ -134,8 +134,9 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
 
 
 def test_every_variant_and_every_recorded_size_is_taken(data):
+    matrix = (REPOSITORY / "docs" / "matrix.md").read_text()
     assert {name: set(one["variants"]) for name, one in data["scenarios"].items()} == {
-        name: set(scenario.variants) for name, scenario in scenarios().items()
+        name: set(scenario.variants) for name, scenario in scenarios().items() if f"## {name}\n" in matrix
     }
     sweeps = (REPOSITORY / "docs" / "sweeps.md").read_text()
     sizes = [size for one in data["scenarios"].values() for size in one["sizes"]]

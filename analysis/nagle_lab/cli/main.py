@@ -339,11 +339,11 @@ def nodelay_(**options: Any) -> Exit:
 @click.option("--prometheus", metavar="ADDRESS:PORT", help="Serve metrics there; needs prometheus-client.")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 def watch_(**options: Any) -> Exit:
-    """Show which program on this host stalls now, live, until Ctrl-C; then report as analyze does.
+    """Show which program on this host stalls now, live.
 
     Records packet headers of this machine, a container or a process, as root or with CAP_NET_RAW; or - follows a
     capture that comes through a pipe (ssh HOST tcpdump -U -s 128 -w - tcp | nagle-lab watch -). Where standard
-    output is no terminal, it prints a line for each finding.
+    output is no terminal, it prints a line for each finding. Ctrl-C ends it with the report of analyze.
 
     Exit codes are those of analyze.
     """

@@ -10,7 +10,7 @@ from nagle_lab.lab.scenario import IntParameter, Parameter, Scenario, Variant
 # Variables that the Makefile reads; in ON_COMMAND_LINE it passes the names of those given on make's command line.
 MAKE_VARIABLES = frozenset(
     (
-        *("AGAIN", "ANSWERS", "BASE_IMAGE", "EXHIBIT", "LONG", "PACKETS", "QUICK", "REPEAT", "SLIDES"),
+        *("AGAIN", "ANSWERS", "BASE_IMAGE", "EXHIBIT", "INTO", "LONG", "PACKETS", "QUICK", "REPEAT", "SLIDES"),
         *("SCENARIO", "SECONDS", "SERVER_IMAGE", "SIZE", "TRACE", "VARIANT", "VARIANTS", "WITHOUT_LAB"),
     )
 )
