@@ -22,7 +22,7 @@ def copied(to: Path) -> Path:
     for each in REPOSITORY.iterdir():
         if each.is_dir() and not each.name.startswith("."):
             shutil.copytree(each, to / each.name, ignore=_left_out, symlinks=True)
-        elif each.is_file():
+        elif each.is_file() and each.name != ".git":  # of a worktree: it would be that one
             shutil.copy(each, to / each.name)
     return to
 

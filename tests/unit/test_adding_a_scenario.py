@@ -1,6 +1,7 @@
 """The page that adds a scenario, followed to the letter in a copy of the repository."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ TESTS = [f"tests/unit/test_{name}.py" for name in ("scenario", "soak", "demo", "
 def tree(tmp_path_factory) -> Path:
     """A copy of the repository with all that the page says."""
     tree = copied(tmp_path_factory.mktemp("page") / "nagle-lab")
+    subprocess.run(["git", "init", "--quiet", tree], check=True)  # which files are the project's, git says
     (tree / FILE).parent.mkdir()
     (tree / FILE).write_text("\n".join(BLOCKS))
     (tree / FILE).with_name("README.md").write_text("# A page of one full segment does not wait\n")
