@@ -15,17 +15,37 @@ LOCKS = Path(__file__).parents[2] / ".cache"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests all run alone come last: they do not keep others waiting."""
-    items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("alone") is not None)
+    """First the file that builds all images, mostly waiting; last those that keep other tests from running."""
+    order = ("builds", "", "quiet", "alone")
+
+    def turn(item: pytest.Item) -> int:
+        module = item.getparent(pytest.Module)
+        return next((order.index(name) for name in order if name and module.get_closest_marker(name)), 1)
+
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Keep all workers off the lab while a test marked `alone` runs, with its fixtures; others share the lab."""
+    """Let a test run when all that it may not run beside have ended.
+
+    Ordinary tests run beside each other, and so do `quiet` ones; `alone` runs beside none. Each kind has a lock that
+    its tests share; `alone` holds both, and every test waits for the other kind's.
+    """
     LOCKS.mkdir(exist_ok=True)
-    with (LOCKS / "tests-turn.lock").open("a") as turn, (LOCKS / "tests-lab.lock").open("a") as lab:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # whoever waits to be alone is not overtaken
-        fcntl.flock(lab, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+    kind = next((name for name in ("alone", "quiet") if item.get_closest_marker(name)), "")
+    with (
+        (LOCKS / "tests-turn.lock").open("a") as turn,
+        (LOCKS / "tests-lab.lock").open("a") as others,
+        (LOCKS / "tests-quiet.lock").open("a") as quiet,
+    ):
+        fcntl.flock(turn, fcntl.LOCK_EX)  # whoever waits is not overtaken
+        fcntl.flock(others, fcntl.LOCK_EX if kind else fcntl.LOCK_SH)
+        fcntl.flock(quiet, fcntl.LOCK_SH if kind == "quiet" else fcntl.LOCK_EX)
+        if kind == "quiet":
+            fcntl.flock(others, fcntl.LOCK_UN)
+        if not kind:
+            fcntl.flock(quiet, fcntl.LOCK_UN)
         fcntl.flock(turn, fcntl.LOCK_UN)
         return (yield)
 

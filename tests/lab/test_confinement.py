@@ -24,6 +24,7 @@ from nagle_lab.lab.folder import RunFolder
 from nagle_lab.lab.scenario import Lab
 from nagle_lab.lab.scenario_file import scenarios
 
+pytestmark = pytest.mark.builds
 SERVICES = ["client", "client-capture", "server", "server-capture"]
 LABS = {f"{scenario.name}/{name}": lab for scenario in scenarios().values() for name, lab in scenario.labs.items()}
 # The only services that may change a route, each in a lab of its own for the variants that do.

@@ -17,7 +17,7 @@ from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.quiet
 
 
 def run(runs: Path, variant: str, **parameters: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +40,7 @@ def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     check("run", result)
+    share = find_scenario("nginx-static").variant(variant).expected.min_share_after_first or 0
     assert (result["verdict"], result["as_expected"]) == (verdict, True)
     assert [c["name"] for c in result["checks"] if not c["ok"]] == []
     for figures in result["noise"].values():
@@ -49,8 +50,8 @@ def test_a_variant_gives_its_verdict(tmp_path, variant, verdict):
     for end in ("server", "client"):
         summary = result["captures"][end]["summary"]
         assert summary["exchanges"] == 1000
-        expected = summary["repeat_exchanges"] if verdict == "STALL" else 0
-        assert expected * 0.97 <= summary["stalled_exchanges"] <= expected
+        most = summary["repeat_exchanges"] if verdict == "STALL" else 0
+        assert most * share <= summary["stalled_exchanges"] <= most
         assert counters.grown("TcpExt.DelayedACKs") >= summary["stalled_exchanges"]
         stored = (folder / f"{end}.json").read_text()
         again = subprocess.run(

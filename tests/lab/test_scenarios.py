@@ -12,7 +12,7 @@ from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.quiet
 SCENARIOS = scenarios()
 STORIES = [
     pytest.param(scenario.name, variant.name, id=f"{scenario.name}-{variant.name}")
