@@ -9,7 +9,14 @@ import pytest
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.tshark import Ours, compare
 from support.rows import truth
-from support.stories import client_held, nodelay, server_held, talk
+from support.stories import (
+    client_held,
+    nodelay,
+    pauses_a_little_longer_than_the_timer,
+    server_held,
+    talk,
+    thinks_then_one_write,
+)
 from support.synthetic import merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -85,6 +92,17 @@ def test_without_a_stall_an_ordinary_exchange_is_shown(run, tmp_path):
     assert (code, err) == (0, "")
     assert "No stall to show: CLEAN" in out and "frames of clean.pcap" in out
     assert "10.0.0.2:80" in out and "▶" in out and "◀" in out and "late ACK" not in out
+
+
+@pytest.mark.parametrize(
+    ("story", "says"), [(pauses_a_little_longer_than_the_timer, True), (thinks_then_one_write, False)]
+)
+def test_an_exchange_that_only_looks_like_the_stall_says_so(run, tmp_path, story, says):
+    path = tmp_path / "clean.pcap"
+    path.write_bytes(pcap_bytes(talk(story).segments))
+    _, out, _ = run("show", path)
+    assert "CLEAN" in out
+    assert ("Not this stall: TCP held nothing back. Frame " in out) is says
 
 
 @pytest.mark.parametrize("options", [["--stall", 1], ["--json"]])

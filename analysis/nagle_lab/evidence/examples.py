@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.busiest import busiest
 from nagle_lab.diagnosis.result import Connection, Result, Stall
 from nagle_lab.diagnosis.writes import HeldWrite, Write, Writes
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packets_of
-from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, stall_ladder, stall_window
+from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 from nagle_lab.evidence.software import Setting, software_seen
 from nagle_lab.runs.run import Run
@@ -133,7 +133,10 @@ def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder
     if connection is None:
         return None
     steps = list(islice(_of_exchange(packets_of(files, connection), min(2, connection.exchanges)), _MOST_ROWS))
-    return ladder(connection, steps, file=file_names(files)) if steps else None
+    if not steps:
+        return None
+    note = not_this_stall(result, connection, steps)
+    return replace(ladder(connection, steps, file=file_names(files)), note=note)
 
 
 def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:

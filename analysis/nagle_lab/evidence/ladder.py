@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nagle_lab.diagnosis.idle import Cause
 from nagle_lab.diagnosis.result import Connection, Result, Stall
+from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.diagnosis.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
+from nagle_lab.tcp.machine import LATE
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
 
@@ -44,6 +47,7 @@ class Ladder:
     began: int = 0  # ns since the epoch: the first row
     writes: HeldWrite | None = None  # the calls that wrote what this stall is made of
     run: str = ""  # of the capture, where it is not the one that was judged
+    note: str = ""  # without a stall: what in it only looks like one
 
     @property
     def wait_ends(self) -> str:
@@ -94,6 +98,26 @@ def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = 
     parts = parts_of(stall) if stall else {}
     rows = [_row(step, steps[0].ts, parts.get(step.frame, "")) for step in steps]
     return Ladder(connection, rows, stall, file, began=steps[0].ts)
+
+
+# Where TCP held data back for another reason than the stall, or an ACK takes as long as the path.
+_HELD_OTHERWISE = {Cause.NAGLE_ROUND_TRIP, Cause.CORK, Cause.LIKELY_CORK, Cause.WINDOW, Cause.ROUND_TRIP}
+
+
+def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]) -> str:
+    """A sentence on the first data in ``steps`` that followed a late ACK without having waited for it; or empty."""
+    proved = result.verdict is Verdict.CLEAN and not connection.unresolved
+    if not proved or Cause.DELAYED_ACK not in result.silences or _HELD_OTHERWISE & result.silences.keys():
+        return ""
+    for before, ack, after in zip(steps, steps[1:], steps[2:], strict=False):
+        late = before.length and ack.flags == "ACK" and not ack.length and ack.ts - before.ts >= LATE
+        if late and after.length and before.from_client == after.from_client != ack.from_client:
+            behind = (after.ts - ack.ts) / 1e6
+            return (
+                f"Not this stall: TCP held nothing back. Frame {after.frame} left {behind:.2f} ms after the late "
+                f"ACK in frame {ack.frame}, when the program wrote it"
+            )
+    return ""
 
 
 def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:

@@ -239,6 +239,8 @@ def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
     connection = ladder.connection
     title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
     to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
+    if ladder.note:
+        to.print(Text(f"\n{ladder.note}."))
 
 
 def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:
