@@ -8,6 +8,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
+from nagle_lab.reports.phrases import findings
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, server_held, talk
 from support.synthetic import MS, US, Conversation, Segment, merge, pcap_bytes
 
@@ -97,6 +98,8 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     (relay,) = result.summary.relays
     assert str(result.connections[relay.connection].server) == "10.0.0.2:80"
     assert str(result.connections[relay.source].server) == "10.0.0.3:9000"
+    said = dict(findings(result))["relayed"]
+    assert said.index("to 10.0.0.2:80, came from connection 0") < said.index("to 10.0.0.3:9000: look there")
 
 
 def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):

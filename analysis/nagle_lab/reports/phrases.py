@@ -67,10 +67,11 @@ def _relays(result: Result) -> str:
     relays = result.summary.relays
     if not relays:
         return ""
-    source = result.connections[relays[0].source]
+    relayed, source = (result.connections[number] for number in (relays[0].connection, relays[0].source))
     return (
         f"{sum(relay.times for relay in relays)} times what followed a late ACK only passed on the data of another "
-        f"connection: look at that, connection {source.id}, {source.client} to {source.server}"
+        f"connection: that of connection {relayed.id}, {relayed.client} to {relayed.server}, came from connection "
+        f"{source.id}, {source.client} to {source.server}: look there"
     )
 
 
