@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.idle import CAUSES
 from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.names import distinct_names
-from nagle_lab.reports.next_steps import CAUSES, commands, idle_gaps
+from nagle_lab.reports.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
 from support.stories import thinks_then_one_write as thinks
 from support.synthetic import Frame, packet_bytes, pcap_bytes
@@ -89,6 +90,16 @@ def test_an_inconclusive_capture_gets_no_step_that_takes_sides(run):
     _, out, _ = run("analyze", folder / "server.pcap.gz")
     assert "INCONCLUSIVE" in out and "\nidle gaps" in out
     assert "\nnext " not in out and "ss -t" not in out and "like a program" not in out
+
+
+def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):
+    """What the other end did meanwhile is not in it: neither end can be said to have been late."""
+    path = tmp_path / "s.pcap"
+    both = talk(thinks).segments
+    path.write_bytes(pcap_bytes([one for one in both if one.sport == both[0].sport]))
+    result = analyze(path)
+    assert "one direction is missing" in result.reason and result.silences
+    assert idle_gaps(result) == []
 
 
 def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):

@@ -7,7 +7,12 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from support.stories import (
+    BODY,
     CLEAN,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
     STALLED,
     message_queue,
     nodelay,
@@ -231,6 +236,31 @@ def test_every_silence_has_its_cause(diagnose, story):
     """On a path without delay; where a pause follows a late ACK, each is a silence of its own."""
     silences = diagnose(talk(story).segments).silences
     assert {cause: silence.count for cause, silence in silences.items()} == CAUSES[story.__name__]
+
+
+@pytest.mark.parametrize(("think_ms", "says"), [(300, True), (25, False)])
+def test_what_takes_longer_than_the_stalls_is_said_beside_them(diagnose, think_ms, says):
+    def thinks_and_stalls(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=think_ms * MS)
+        c.client_acks(after_ns=LATE + (number % 5) * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(thinks_and_stalls).segments)
+    assert result.verdict == "STALL"
+    said = "; other idle gaps took longer (5.70 s, the stalls 806 ms): server processing"
+    assert result.reason.endswith(said) is says
+
+
+def test_how_long_a_client_pauses_between_exchanges_is_not_said_beside_stalls(diagnose):
+    def rare(c: Conversation, number: int) -> None:
+        c.pause(2 * SECOND)
+        server_held(c, number)
+
+    result = diagnose(talk(rare).segments)
+    assert result.silences["client_think"].total_ms > result.silences["nagle_delayed_ack"].total_ms
+    assert result.reason.endswith(" ms later (median)")
 
 
 @pytest.mark.parametrize(("think_ms", "ack_ms"), [(450, 45), (700, 45), (3_000, 45), (3_000, 800)])

@@ -51,6 +51,27 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
+CAUSES = {
+    Cause.NAGLE_DELAYED_ACK: "Nagle's algorithm waiting for a delayed ACK",
+    Cause.NAGLE_ROUND_TRIP: "Nagle's algorithm waiting for a round trip",
+    Cause.DELAYED_ACK: "delayed ACK that nothing waited for",
+    Cause.SERVER_THINK: "server processing",
+    Cause.CLIENT_THINK: "client processing",
+    Cause.CORK: "TCP_CORK",
+    Cause.LIKELY_CORK: "probably TCP_CORK",
+    Cause.RETRANSMISSION: "retransmission timeout",
+    Cause.WINDOW: "zero or full receive window",
+    Cause.ROUND_TRIP: "round trip of the path",
+    Cause.UNKNOWN: "unknown",
+}
+"""What each cause of an idle gap is called in what people read."""
+
+
+def time_text(ms: float) -> str:
+    """A sum of idle gaps, in seconds from one second on."""
+    return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
 CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
 
 

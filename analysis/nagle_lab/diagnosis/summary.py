@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import Capture
 from nagle_lab.diagnosis.findings import Ends, Findings
-from nagle_lab.diagnosis.idle import Cause
+from nagle_lab.diagnosis.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.judged import Ground
 from nagle_lab.diagnosis.result import (
     SCHEMA,
@@ -36,7 +36,7 @@ from nagle_lab.tcp.tables import Table
 def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
-    damage = _damage(capture)
+    damage, idle_gaps = _damage(capture), _silences(findings)
     verdict, reason = decide(
         totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
         one_way=_one_way(totals.connections, findings.sums.both_ways), astray=findings.astray,
@@ -47,9 +47,9 @@ def summarize(capture: Capture, totals: Counted, findings: Findings, exchanges: 
         source=_source(capture, totals),
         quality=_quality(capture, totals, findings),
         verdict=verdict,
-        reason=_reason(verdict, reason, summary),
+        reason=_reason(verdict, reason, summary, idle_gaps),
         summary=summary,
-        silences=_silences(findings),
+        silences=idle_gaps,
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
         connections=ConnectionRows(findings.connections),
         stalls=StallRows(findings),
@@ -149,10 +149,10 @@ def _silences(findings: Findings) -> dict[Cause, Silence]:
     return {cause: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
-def _reason(verdict: Verdict, reason: str, summary: Summary) -> str:
+def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cause, Silence]) -> str:
     """The rule's reason, with what the summary has to say to it."""
     if verdict is Verdict.STALL:
-        return _stall_reason(summary)
+        return _stall_reason(summary) + _larger_cause(summary, idle_gaps)
     held = summary.round_trips.count
     if verdict is Verdict.CLEAN and held:
         return f"{reason}; but Nagle's algorithm held data for a round trip, {held} times"
@@ -168,6 +168,20 @@ def _stall_reason(summary: Summary) -> str:
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
         f"{summary.wait_ms.p50:.1f} ms later (median){few}"
     )
+
+
+# Between exchanges a client may pause as it likes, and a path is as long as it is.
+_NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
+
+
+def _larger_cause(summary: Summary, idle_gaps: dict[Cause, Silence]) -> str:
+    """What took more time than the stalls; empty where nothing did."""
+    others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
+    largest = max(others, key=lambda cause: others[cause], default=None)
+    if largest is None or others[largest] <= summary.lost_ms_total:
+        return ""
+    times = f"{time_text(others[largest])}, the stalls {time_text(summary.lost_ms_total)}"
+    return f"; other idle gaps took longer ({times}): {CAUSES[largest]}"
 
 
 def _is_thin(summary: Summary) -> bool:

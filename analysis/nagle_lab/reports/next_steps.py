@@ -4,25 +4,10 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from nagle_lab.diagnosis.busiest import busiest
-from nagle_lab.diagnosis.idle import Cause
+from nagle_lab.diagnosis.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.result import Connection, Endpoint, NamedEnd, Result, Silence
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.evidence.software import COMMON, Setting
-
-CAUSES = {
-    Cause.NAGLE_DELAYED_ACK: "Nagle's algorithm waiting for a delayed ACK",
-    Cause.NAGLE_ROUND_TRIP: "Nagle's algorithm waiting for a round trip",
-    Cause.DELAYED_ACK: "delayed ACK that nothing waited for",
-    Cause.SERVER_THINK: "server processing",
-    Cause.CLIENT_THINK: "client processing",
-    Cause.CORK: "TCP_CORK",
-    Cause.LIKELY_CORK: "probably TCP_CORK",
-    Cause.RETRANSMISSION: "retransmission timeout",
-    Cause.WINDOW: "zero or full receive window",
-    Cause.ROUND_TRIP: "round trip of the path",
-    Cause.UNKNOWN: "unknown",
-}
-"""What each cause of an idle gap is called in what people read."""
 
 _STEPS = {
     Cause.NAGLE_ROUND_TRIP: (
@@ -77,10 +62,16 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, of which all else tells
+    if not result.summary.exchanges and not any(_both_ways(one) for one in result.connections):
+        return []  # what the missing direction did meanwhile is not known
     rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
     if result.verdict is Verdict.CLEAN and slow:
         rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
     return rows
+
+
+def _both_ways(connection: Connection) -> bool:
+    return all(sent.packets for sent in connection.sent.values())
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
@@ -107,11 +98,7 @@ def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
 
 
 def _gaps(cause: Cause, gaps: Silence, share: float) -> str:
-    return f"{gaps.count:,} × {CAUSES[cause]}: {_duration(gaps.total_ms)}, {share:.0%} of all idle time"
-
-
-def _duration(ms: float) -> str:
-    return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
+    return f"{gaps.count:,} × {CAUSES[cause]}: {time_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
 def commands(result: Result, software: Setting | None, *, running: bool = True) -> list[tuple[str, list[str]]]:
