@@ -27,6 +27,12 @@ class Session:
         return {**asdict(self), "capture": str(self.capture or "")}
 
 
+_INCONCLUSIVE = (
+    "a test without a stall in which none was possible, or none can be proved, passes unless its marker expects a "
+    "verdict"
+)
+
+
 class Summary:
     """Counts verdicts, and fails the session by what no test was failed for."""
 
@@ -34,12 +40,15 @@ class Summary:
         self._config = config
         self.sessions: list[Session] = []
         self._verdicts: Counter[str] = Counter()
+        self._inconclusive_failed = 0
         self._kept: set[Path] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test."""
         if report.when == "call":
-            self._verdicts[str(dict(report.user_properties).get("nagle.verdict", ""))] += 1
+            verdict = str(dict(report.user_properties).get("nagle.verdict", ""))
+            self._verdicts[verdict] += 1
+            self._inconclusive_failed += report.failed and verdict == Verdict.INCONCLUSIVE
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -78,6 +87,8 @@ class Summary:
         if self._verdicts[""] > 0:
             counts.append(f"{self._verdicts['']} without TCP")
         terminalreporter.line("tests: " + (", ".join(counts) or "none"))
+        if self._verdicts[Verdict.INCONCLUSIVE]:
+            terminalreporter.line(f"INCONCLUSIVE: {self._inconclusive_failed} failed; {_INCONCLUSIVE}")
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for number, one in enumerate(self.sessions, 1):
