@@ -32,7 +32,7 @@ def temporary(tmp_path: Path, monkeypatch):
         ("two-writes", 1, "STALL", " of 30 exchanges waited for a delayed ACK: the server"),
         ("two-writes ipv6", 1, "STALL", " of 30 exchanges waited for a delayed ACK: the server"),
         ("nodelay", 0, "CLEAN", "30 answered exchanges, none held"),
-        ("one-write", 3, "INCONCLUSIVE", "fit one write"),
+        ("one-write", 3, "INCONCLUSIVE", "each reply left in one write"),
         ("no-keepalive", 3, "INCONCLUSIVE", "no connection had two exchanges"),
     ],
 )
@@ -83,6 +83,8 @@ def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path):
     err = guard(tmp_path, command=server("nodelay")).err
     assert "between       client 127.0.0.1:" in err
     assert "\nnext          run it once with --both-sides" in err
+    err = guard(tmp_path, command=server("one-write")).err
+    assert "\nnext          if single writes are your fix, run it again with --both-sides" in err
     assert "\nnext " not in guard(tmp_path, "--both-sides", command=server("nodelay")).err
 
 

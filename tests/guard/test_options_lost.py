@@ -93,6 +93,20 @@ def test_set_and_then_cleared(tmp_path):
     assert said.endswith(f"{place} clears.") and "or leave TCP_NODELAY set, which " in said
 
 
+def test_cleared_by_a_helper_that_sets_it_too(tmp_path):
+    """The helper's line alone would not tell the two calls apart, nor say which one to change."""
+    helper = (
+        "def nodelay(on): peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, on)\ndef accepted():\n nodelay(1)\n nodelay(0)"
+    )
+    found = writes(tmp_path, accepted=f"{helper}\naccepted()")
+    first, then = found.nodelay.split(", and ")
+    at, calls = line(tmp_path, "def nodelay"), [line(tmp_path, f"nodelay({n})") for n in (1, 0)]
+    for story, call in zip((first, then), calls, strict=True):
+        assert f"server.py:{at} nodelay (called at {tmp_path.name}/server.py:{call} accepted)" in story
+    asked = SimpleNamespace(summary=SimpleNamespace(remedy=f"On the server: {ONE_WRITE}, or set TCP_NODELAY."))
+    assert remedy(asked, found).endswith(f"server.py:{at} clears for {tmp_path.name}/server.py:{calls[1]}.")
+
+
 def test_on_a_socket_that_is_not_the_one(tmp_path):
     found = writes(tmp_path, accepted="other = socket.socket()\nother.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)")
     assert found.nodelay == (

@@ -83,7 +83,7 @@ def test_an_unseen_second_write_is_known_from_the_stall_beside_it():
     """Without a handshake only what is below 536 bytes is surely small; the stall proves a second write."""
     before, after = watched(STALLED, "before"), in_the_middle(CLEAN)
     assert after.result.verdict is Verdict.INCONCLUSIVE
-    assert "fit one write" in after.result.reason
+    assert "each reply left in one write" in after.result.reason
     assert beside(after, before).result.verdict is Verdict.CLEAN
     assert beside(before, after) is before
 

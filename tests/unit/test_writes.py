@@ -45,3 +45,22 @@ def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, A
 )
 def test_the_innermost_places_at_which_two_writes_differ(trigger, held, expected, native):
     assert named(trigger, held, native=native) == expected
+
+
+@pytest.mark.parametrize(
+    ("frames", "caller"),
+    [
+        ([SEND, HEADER, MAIN], 9),
+        ([LIB, SEND, HEADER], 9),
+        ([HEADER, MAIN], None),  # what a program begins in calls everything
+        ([HEADER, ("/s.py", 120, "<module>")], None),
+        ([HEADER, ("/S.java", 120, "Server.main")], None),
+        ([HEADER], None),
+        ([LIB], None),
+    ],
+)
+def test_where_the_function_that_set_an_option_was_called(frames, caller):
+    call = Call(1, 1, 1, "server", "setsockopt")
+    call.mark = Mark(3, 0, "setsockopt", tuple(frames))
+    _, place = Lines().option(call)
+    assert (place and place.line) == caller

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from nagle_lab.cli.exports import Exports, require_writable, write_whole
-from nagle_lab.diagnosis.could_stall import Missing
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
@@ -122,8 +121,6 @@ def _report(
         only = "; the command had loopback only: if it needs the network, use --network" + how
         more = "" if network or result.source.tcp_packets else only
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
-    elif command_line and not run.both_sides and run.missing is Missing.SECOND_WRITE:
-        tell("run it with --both-sides to see whether single writes protect it")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")
     if keep:

@@ -79,6 +79,6 @@ _SENTENCES = {
     "the first one never stalls, for Linux acknowledges it at once; keep one open in the test, and send "
     f"{ENOUGH_EXCHANGES} requests on it",
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
-    Missing.SECOND_WRITE: "nothing in it could have stalled: in {n} exchanges all replies and requests fit one "
-    "write, so Nagle's algorithm had nothing to hold",
+    Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "
+    "in one write, so Nagle's algorithm had nothing to hold",
 }

@@ -70,6 +70,7 @@ class Option(msgspec.Struct, frozen=True):
     after_connecting_ms: float | None  # None: before, or not known
     error: str  # "EINVAL": it was refused; "" where it was set
     write: Write
+    caller: Place | None = None  # the program's line that called the function in which it was made
 
 
 class Writes(msgspec.Struct, frozen=True):

@@ -119,5 +119,10 @@ def _end(result: Result) -> NamedEnd | Endpoint | None:
     return connection.server if connection else None
 
 
+def setting_by_name(command: str) -> Setting | None:
+    """The setting in what a process is called, "python3" say; None of an unknown one."""
+    return _named(command.encode())
+
+
 def _named(said: bytes) -> Setting | None:
     return next((setting for pattern, setting in _SAY if pattern.search(said)), None)

@@ -1,6 +1,7 @@
 """The two writes of each stall, with the lines of code that made them."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import takewhile
@@ -18,6 +19,7 @@ from nagle_lab.guard.native import Where, where
 from nagle_lab.guard.strace import Call, Trace
 
 MOST_STALLS = 1000  # that are listed one by one
+_BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 
 
@@ -55,6 +57,11 @@ class Lines:
             why_no_line=why,
         )
 
+    def option(self, call: Call) -> tuple[Write, Place | None]:
+        """The call that set an option, and where the program called the function it was made in."""
+        caller = next(iter(self._places(call)[0][1:]), None)
+        return self.write(call), None if caller and _BEGINS.fullmatch(caller.function) else caller
+
     def _places(self, call: Call) -> tuple[list[Place], list[Place], str]:
         """The program's, the libraries', each the innermost first, and why there is none."""
         if call.mark and call.mark.frames:
@@ -82,8 +89,8 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines
         stalls=len(result.stalls),
         groups=groups_of(pairs, lines),
         true_hold_ms=hold_spread(pairs),
-        nodelay=nodelay_of(pairs, lines.write),
-        options=options_of(pairs[0], lines.write) if pairs else [],
+        nodelay=nodelay_of(pairs, lines.option),
+        options=options_of(pairs[0], lines.option) if pairs else [],
         pairs=held_writes(pairs, lines),
     )
 

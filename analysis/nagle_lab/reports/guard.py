@@ -8,10 +8,11 @@ from typing import Literal
 import msgspec
 from rich.console import Console
 
+from nagle_lab.diagnosis.could_stall import Missing
 from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.diagnosis.writes import Writes
+from nagle_lab.diagnosis.writes import Write, Writes
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.evidence.software import Setting, setting_by_file
+from nagle_lab.evidence.software import Setting, setting_by_file, setting_by_name
 from nagle_lab.experiments.guarded import Protection, Run
 from nagle_lab.guard.job import Outcome
 from nagle_lab.reports.next_steps import commands, ends, setting_of
@@ -108,25 +109,39 @@ def show_guarded(
         run.result, ladder, to, title=title(run, command), about=about, to_paste=_to_paste(run, command, software),
         slow=False, writes=run.writes,
     )  # fmt: skip
-    if command and not run.writes and (step := _next(run)):
+    if command and (step := _next(run)):
         to.print(facts([("next", step)]))
 
 
 def _next(run: Run) -> str:
     """Which further run says more."""
+    if run.writes:
+        return "make that change and run it again, with --both-sides to see what protects it then"
     if run.result.stalls:
         return "run it again with --trace: it names the two lines of code behind each stall"
-    if run.result.verdict is Verdict.CLEAN and not run.both_sides:
+    if run.both_sides:
+        return ""
+    if run.result.verdict is Verdict.CLEAN:
         return "run it once with --both-sides: it says whether TCP_NODELAY is what protects this"
+    if run.missing is Missing.SECOND_WRITE and not run.guarded.outcome.status:
+        return "if single writes are your fix, run it again with --both-sides: CLEAN then proves that they protect it"
     return ""
 
 
 def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
-    place = run.writes.groups[0].held.program if run.writes and run.writes.groups else None
-    if command and place and (setting := setting_by_file(place.file)):
-        return [setting_of(setting, f"the language of {Path(place.file).name}")]
+    if command and run.writes and run.writes.groups and (known := _language(run.writes.groups[0].held)):
+        return [setting_of(*known)]
     return commands(run.result, software, running=not command)
+
+
+def _language(held: Write) -> tuple[Setting, str] | None:
+    """How TCP_NODELAY is set where that write was made, and how that is known: by its file, or by its program."""
+    for place in (held.program, held.library):
+        if place and (setting := setting_by_file(place.file)):
+            return setting, f"the language of {Path(place.file).name}"
+    setting_there = setting_by_name(held.command)
+    return (setting_there, f"which wrote what was held ({held.command})") if setting_there else None
 
 
 def title(run: Run, command: Sequence[str]) -> str:

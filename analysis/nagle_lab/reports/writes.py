@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.summary import ONE_WRITE
-from nagle_lab.diagnosis.writes import Group, Write, Writes, shown, shown_place
+from nagle_lab.diagnosis.writes import Group, Place, Write, Writes, shown, shown_place
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
@@ -65,14 +65,20 @@ def _not_cleared(text: str, writes: Writes | None) -> str:
     own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
     if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
         return text
-    line = _line(own[-1].write)
-    return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {line} clears' if line else ''}")
+    line, caller = _line(own[-1].write), own[-1].caller
+    clears = f"{line} clears{f' for {_named(caller)}' if caller else ''}"
+    return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {clears}' if line else ''}")
 
 
 def _line(write: Write) -> str:
     """File and line alone; empty where that is not known."""
     places = [place for place in (write.library, write.program) if place and place.line]
-    return shown_place(places[0]).partition(" ")[0] if places else ""
+    return _named(places[0]) if places else ""
+
+
+def _named(place: Place) -> str:
+    """File and line."""
+    return shown_place(place).partition(" ")[0]
 
 
 def place_of(write: Write, most: int) -> str:
