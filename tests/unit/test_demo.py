@@ -488,11 +488,38 @@ def test_slides_ask_first_and_answer_on_the_next_one(run, tmp_path):
         lesson = " ".join(question.lesson.split())
         assert " ".join(question.asks.split()) in of.slides[at]
         assert lesson not in of.slides[at]
-        assert of.kinds[at + 1] == "answer"
-        assert f"{question.right}: {question.answer}" in of.slides[at + 1]
-        assert lesson in of.slides[at + 1]
-        assert "▶" in of.slides[at + 1]
+        following = at + 1
+        if of.kinds[following] == "ladder":
+            assert "▶" in of.slides[following]
+            assert question.answer not in of.slides[following] and lesson not in of.slides[following]
+            following += 1
+        assert of.kinds[following] == "answer"
+        assert f"{question.right}: {question.answer}" in of.slides[following]
+        assert lesson in of.slides[following]
+        assert "▶" in of.slides[following]
+    assert of.kinds.count("ladder") == 2 * len(TOLD.incidents)
     assert "proxy (nginx)" in page
+
+
+def test_slides_name_no_folder_of_the_machine_they_were_made_on(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    assert run("demo", "--slides", "slides.html")[0] == 0
+    page = Path("slides.html").read_text(encoding="utf-8")
+    assert str(REPOSITORY) not in page
+    assert "Committed, not run now: captures/workshop/redis-proxy-nginx-nagle" in page
+
+
+def test_each_incident_names_a_page_of_the_simulator(run):
+    """The preset and the comparison are those that the simulator knows, and the comparison is the end that holds."""
+    compared = set(re.findall(r'"([a-z]+-nodelay)":', (REPOSITORY / "site" / "controls.js").read_text()))
+    shown, _, _ = walked(prepared("good", TOLD.questions))
+    _, outline, _ = run("demo", "--outline")
+    for incident in TOLD.incidents:
+        found = re.fullmatch(r"index\.html#preset=([a-z-]+)/([a-z-]+)&compare=(.*)", incident.simulated)
+        assert found and found[3] in compared
+        assert found[2] in scenarios()[found[1]].variants
+        pages = (REPOSITORY / "scenarios" / incident.scenario.name / "README.md").read_text(), shown, outline
+        assert all(incident.simulated in "".join(page.split()) for page in pages)
 
 
 def test_slides_are_one_file_that_loads_nothing(run, tmp_path):

@@ -12,6 +12,7 @@ def show_outline(script: Workshop, to: Console) -> None:
     for incident in script.incidents:
         scenario = incident.scenario
         _heading(f"{incident.number}. {scenario.name}", incident.minutes, to)
+        to.print(Text(f"   {incident.simulated}"))
         for variant, question in ((scenario.stalled, incident.stalled), (scenario.fixed, incident.fixed)):
             _line(variant, question.asks, to)
             _line("", f"{question.right}  {question.answer}", to)

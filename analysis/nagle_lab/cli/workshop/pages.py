@@ -15,6 +15,7 @@ from nagle_lab.errors import printable
 from nagle_lab.evidence.excerpt import Window, excerpts
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
 from nagle_lab.experiments.trials import Outcome
+from nagle_lab.lab.scenario import REPOSITORY
 from nagle_lab.reports import numbers
 from nagle_lab.reports.ladder_text import ladder_text
 from nagle_lab.reports.terminal import STYLE, shown_path
@@ -104,10 +105,7 @@ def story(part: Incident) -> list[Block]:
 
 def fix(part: Incident) -> list[Block]:
     """The change that the second run makes."""
-    variant = part.scenario.variants[part.scenario.fixed]
-    before = part.scenario.variants[part.scenario.stalled].fixed
-    changed = [f"{name}={value}" for name, value in variant.fixed.items() if before.get(name) != value]
-    return [Prose(f"Variant {variant.name}: the same, but with {', '.join(changed)}.")]
+    return [Prose(f"The fix (variant {part.scenario.fixed}): {part.change}")]
 
 
 def question(asked: Question) -> list[Block]:
@@ -118,14 +116,24 @@ def question(asked: Question) -> list[Block]:
 def run(part: Incident, of: Run, columns: Sequence[tuple[str, Figures]], *, without_lab: bool) -> list[Block]:
     """The verdict of a run and its figures, beside those of the run before it."""
     what = "Committed, not run now" if without_lab else "Captures"
+    here = of.folder.relative_to(REPOSITORY) if of.folder.is_relative_to(REPOSITORY) else of.folder
+    folder = str(here) if without_lab else shown_path(of.folder)
     return [
         Verdict(of.verdict, f"{of.manifest.scenario} / {of.manifest.variant}", part.programs.named(of.reason)),
         *([Drawing("Figures", _figures(columns))] if columns else []),
-        Prose(f"{what}: {printable(shown_path(of.folder))}", "dim"),
+        Prose(f"{what}: {printable(folder)}", "dim"),
+        *(_simulator(part) if len(columns) > 1 else []),
         *(
             Prose(f"NOT AS EXPECTED: {printable(part.programs.named(why))}", STYLE["STALL"])
             for why in of.contradictions
         ),
+    ]
+
+
+def _simulator(part: Incident) -> list[Block]:
+    return [
+        Prose("Step by step in a browser: make site, then open in the folder public", "dim"),
+        Prose(part.simulated, "dim"),
     ]
 
 

@@ -88,7 +88,7 @@ class DemoFile(Record):
     """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
 
     ``story`` is what happened, for people who have not read the scenario's page; ``settings`` are parameters of both
-    runs, smaller than the defaults.
+    runs, smaller than the defaults. ``change`` is what is different in the second run, in words.
     """
 
     incident: int
@@ -96,6 +96,7 @@ class DemoFile(Record):
     story: Text
     programs: Programs
     settings: dict[str, str]
+    change: Text
     stalled: Question
     fixed: Question
 
@@ -141,8 +142,15 @@ class Incident:
     story: str
     programs: Programs
     settings: dict[str, str]
+    change: str
     stalled: Question
     fixed: Question
+
+    @property
+    def simulated(self) -> str:
+        """The simulator's page with this incident, and beside it the same with TCP_NODELAY at the end that holds."""
+        held_by = self.scenario.variants[self.scenario.stalled].held_by
+        return f"index.html#preset={self.scenario.name}/{self.scenario.stalled}&compare={held_by}-nodelay"
 
 
 @dataclass(frozen=True)
@@ -208,8 +216,9 @@ def _incident(file: Path) -> Incident:
     for name in (scenario.stalled, scenario.fixed):
         resolve(scenario, scenario.variant(name), demo.settings, environment={})
     return Incident(
-        demo.incident, demo.minutes, scenario, demo.story, demo.programs, demo.settings, demo.stalled, demo.fixed
-    )
+        demo.incident, demo.minutes, scenario, demo.story, demo.programs, demo.settings, demo.change, demo.stalled,
+        demo.fixed,
+    )  # fmt: skip
 
 
 def _mysteries(file: Path) -> tuple[tuple[Mystery, ...], int]:

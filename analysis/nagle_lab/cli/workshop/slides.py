@@ -29,7 +29,7 @@ Stored = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, Outcome
 
 @dataclass(frozen=True)
 class Slide:
-    """One slide; ``kind`` is "title", "question", "answer" or "run"."""
+    """One slide; ``kind`` is "title", "question", "ladder", "answer" or "run"."""
 
     kind: str
     title: str
@@ -105,14 +105,19 @@ def _of_incident(incident: Incident, stored: Stored) -> Iterator[Slide]:
     before, after = (_judged(incident, name, stored, columns) for name in (scenario.stalled, scenario.fixed))
     yield Slide("title", title, pages.story(incident))
     yield Slide("question", title, pages.question(incident.stalled))
-    yield Slide("answer", title, [*pages.typical_stall(incident, before), *_answer(incident.stalled)])
-    yield Slide("answer", title, pages.wrong(incident.stalled))
+    yield from _explained(title, pages.typical_stall(incident, before), incident.stalled)
     yield Slide("run", title, pages.run(incident, before, columns[:1], without_lab=True))
     title = f"{title}, the fix"
     yield Slide("question", title, [*pages.fix(incident), *pages.question(incident.fixed)])
-    yield Slide("answer", title, [*pages.both(incident, before, after), *_answer(incident.fixed)])
-    yield Slide("answer", title, pages.wrong(incident.fixed))
+    yield from _explained(title, pages.both(incident, before, after), incident.fixed)
     yield Slide("run", title, pages.run(incident, after, columns, without_lab=True))
+
+
+def _explained(title: str, ladders: Sequence[Block], asked: Question) -> Iterator[Slide]:
+    """The ladder alone, for the room to read; the same with the answer; and why the other answers are wrong."""
+    yield Slide("ladder", title, ladders)
+    yield Slide("answer", title, [*ladders, *_answer(asked)])
+    yield Slide("answer", title, pages.wrong(asked))
 
 
 def _judged(incident: Incident, name: str, stored: Stored, columns: list[tuple[str, Figures]]) -> Run:
