@@ -68,6 +68,24 @@ def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, 
     assert quick[1][0].startswith(f"ip route add {route} $(ip route get {route} | ")
 
 
+@pytest.mark.parametrize(
+    ("ends", "says"),
+    [
+        ({}, "It acts on all connections between the two, of every program"),
+        (
+            {"client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", 80)},
+            "the host's own local route, for every program",
+        ),
+    ],
+)
+def test_a_route_to_paste_says_whom_it_acts_on(tmp_path, ends, says):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held, **ends).segments))
+    (*_, (title, (change, undo))) = commands(analyze(path), None)
+    assert says in title and undo.endswith("# undoes it")
+    assert ("route change local" in change) is bool(ends)
+
+
 def test_without_a_stall_and_without_idle_gaps_there_is_nothing_to_paste(tmp_path):
     path = tmp_path / "s.pcap"
     path.write_bytes(pcap_bytes(talk(nodelay).segments))

@@ -115,7 +115,7 @@ def commands(result: Result, software: Setting | None, *, running: bool = True) 
     return [
         (f"Which program holds? {_there(held)}", [_find(held, delayed)]),
         setting_of(software),
-        (f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root", _quick_acks(held)),
+        (_reach(held, delayed), _quick_acks(held)),
     ]
 
 
@@ -170,6 +170,19 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
     if delayed.port is not None:
         return f"ss -tnp dst {_bracketed(delayed.ip)}:{delayed.port}"
     return f"ss -tnp dst {_bracketed(delayed.ip)}"
+
+
+def _reach(held: NamedEnd, delayed: NamedEnd) -> str:
+    """What the command below changes, and for whom: a route is not one connection's."""
+    if ipaddress.ip_address(held.ip).is_loopback:
+        return (
+            f"Or acknowledge at once what is sent over {held.ip}: on the captured host, as root. This changes the "
+            "host's own local route, for every program on it: to try it, not to keep"
+        )
+    return (
+        f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root. It acts on all connections "
+        f"between the two, of every program"
+    )
 
 
 def _quick_acks(held: NamedEnd) -> list[str]:
