@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make sure that the tests have tshark, the reference dissector they compare us with; strace, with which a guard names
-# the writes of a stall; and Chromium, in which they open reports. The lab needs none of them.
+# the writes of a stall; Chromium, in which they open reports; and promtool, which tests alert rules. The lab needs none.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 has_browser() {
@@ -11,11 +11,30 @@ has_browser() {
   return 1
 }
 
+# Of Debian's package prometheus only promtool: installed, it would start a server. Without it one test is skipped.
+fetch_promtool() {
+  local -r into=$checkout/.venv/bin/promtool
+  local folder
+  [[ ! -x $into && -d ${into%/*} ]] && ! command -v promtool >/dev/null || return 0
+  is_debian && installing_allowed && apt_has prometheus || return 0
+  say "fetching promtool from the package prometheus"
+  folder=$(mktemp -d)
+  if (cd "$folder" && apt-get -qq download prometheus && dpkg-deb --extract prometheus_*.deb .) >/dev/null 2>&1; then
+    mv "$folder/usr/bin/promtool" "$into"
+  else
+    say "cannot fetch promtool: the test of the alert rules is skipped"
+  fi
+  rm -rf "$folder"
+}
+
 missing=()
 command -v tshark >/dev/null || missing+=(tshark)
 command -v strace >/dev/null || missing+=(strace)
 has_browser || missing+=(chromium)
-((${#missing[@]})) || exit 0
+if ((${#missing[@]} == 0)); then
+  fetch_promtool
+  exit
+fi
 
 readonly BY_HAND="sudo apt-get install -y ${missing[*]}"
 what=${missing[-1]}
@@ -29,3 +48,4 @@ if [[ " ${missing[*]} " == *" chromium "* ]] && ! apt_has chromium; then
   die "the tests need Chromium, which this system's apt does not have. Install Chromium or Google Chrome so that one of them is in PATH."
 fi
 apt_install "${missing[@]}"
+fetch_promtool

@@ -581,6 +581,25 @@ def test_tools(host: Host) -> None:
     assert host.succeeds("tools.sh") == []
 
 
+def test_promtool_is_taken_out_of_its_package_and_nothing_is_installed(host: Host) -> None:
+    for name in ("tshark", "strace", "chromium"):
+        host.command(name, "exit 99")
+    host.command("apt-cache", "echo '  Candidate: 2.42'")
+    host.command("apt-get", "exit 1")
+    assert host.succeeds("tools.sh") == [], "there is no .venv to put it into"
+    into = host.checkout / ".venv" / "bin" / "promtool"
+    into.parent.mkdir(parents=True)
+    fetches = "fetching promtool from the package prometheus"
+    assert host.succeeds("tools.sh") == [fetches, "cannot fetch promtool: the test of the alert rules is skipped"]
+    host.command("apt-get", '[[ "$*" == "-qq download prometheus" ]] && touch prometheus_2.42_amd64.deb')
+    host.command("dpkg-deb", "mkdir -p usr/bin && touch usr/bin/promtool && chmod +x usr/bin/promtool")
+    (host.bin / "mv").symlink_to(str(shutil.which("mv")))
+    assert host.succeeds("tools.sh") == [fetches]
+    assert into.exists()
+    assert host.succeeds("tools.sh") == []
+    assert not any("install" in call for call in host.calls("apt-get"))
+
+
 @pytest.mark.parametrize(
     ("release", "expected"),
     [
