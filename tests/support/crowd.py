@@ -8,7 +8,8 @@ from support.synthetic import packet_bytes, pcap_bytes
 
 KEPT = 66  # bytes of a packet: Ethernet, IPv4, TCP with timestamps or without
 SRC, SPORT, DST, DPORT = (slice(26, 30), slice(34, 36), slice(30, 34), slice(36, 38))
-PORTS = 20_000
+SEQ, ACK = slice(38, 42), slice(42, 46)
+PORTS, APART = 20_000, 50_021
 EVERY_NS = 100_000
 
 
@@ -24,6 +25,9 @@ def crowd(count: int) -> Iterator[bytes]:
         for after, whole, from_client in packets:
             packet = bytearray(whole[:KEPT])
             packet[SRC if from_client else DST], packet[SPORT if from_client else DPORT] = address, port
+            for at in SEQ, ACK:  # with the numbers of one a few ms before it would be its copy behind a NAT
+                (old,) = struct.unpack(">I", packet[at])
+                packet[at] = struct.pack(">I", (old + number * APART) % 2**32)
             ts = 10**18 + number * EVERY_NS + after
             records.append(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(packet), len(whole)) + packet)
         yield b"".join(records)

@@ -85,6 +85,14 @@ def test_a_snapshot_shows_what_the_capture_shows(tmp_path, written, order):
     assert (again.summary, list(again.stalls)) == (whole.summary, list(whole.stalls))
 
 
+def test_a_crowd_is_what_it_says(tmp_path):
+    """Connections that differ in nothing but an address would be taken for one, seen before and after a NAT."""
+    path = tmp_path / "x.pcap"
+    path.write_bytes(b"".join(crowd(1_000)))
+    result = analyze(path)
+    assert (result.summary.connections, result.quality.handshakes, result.summary.exchanges) == (1_000, 1_000, 1_000)
+
+
 def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path):
     path = tmp_path / "x.pcap"
     path.write_bytes(b"".join(crowd(20_000)))
