@@ -102,6 +102,26 @@ def test_but_not_where_the_program_sends_fewer_segments_now():
     assert beside(after, before) is after
 
 
+def more_segments(one: Watched, each_exchange: int, fewer: float = 0.0) -> Watched:
+    """The same with so many more segments of the server for each exchange, and some fewer of all."""
+    judged = []
+    for each in one.judged:
+        sent = each.sent["server"]
+        segments = sent.segments + round((each_exchange - fewer) * each.exchanges)
+        sent = {**each.sent, "server": msgspec.structs.replace(sent, segments=segments)}
+        judged.append(msgspec.structs.replace(each, sent=sent))
+    return replace(one, judged=judged)
+
+
+@pytest.mark.parametrize("more", [0, 4, 40])
+def test_one_write_fewer_is_noticed_however_many_segments_there_are(more):
+    """A second write that is gone is one segment of two, or of forty-two."""
+    before, after = more_segments(watched(STALLED, "before"), more), more_segments(in_the_middle(CLEAN), more)
+    assert beside(after, before).result.verdict is Verdict.CLEAN
+    joined = more_segments(in_the_middle(CLEAN), more, fewer=1)
+    assert beside(joined, before) is joined
+
+
 def test_nor_beside_what_did_not_stall():
     after = in_the_middle(CLEAN)
     assert beside(after, watched(CLEAN)) is after

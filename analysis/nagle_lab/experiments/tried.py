@@ -18,7 +18,7 @@ from nagle_lab.live.diag import LISTEN, End
 from nagle_lab.live.inventory import Found
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
-AS_MANY = 0.8  # of the segments for each exchange: so many, and the program writes as before
+FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,15 @@ def beside(one: Watched, other: Watched) -> Watched:
     Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
     recorded, only segments below 536 bytes are surely small. Where the other one proves a stall, the program does
     write again behind a small segment; if the end that held data there sends as many segments for each exchange here,
-    it still does, and an exchange without a stall is one that could have stalled.
+    it still does, and an exchange without a stall is one that could have stalled. Joined writes would lack one
+    segment in each exchange that stalled there, however many it has: what may lack is no share of all.
     """
     result, held_by = one.result, other.result.summary.held_by
     if other.result.verdict is not Verdict.STALL or result.quality.unresolved or held_by not in ("client", "server"):
         return one
     if result.verdict is not Verdict.INCONCLUSIVE or what_is_missing(result, one.judged) is not Missing.SECOND_WRITE:
         return one
-    if _segments(one, held_by) < AS_MANY * _segments(other, held_by):
+    if _segments(one, held_by) < _segments(other, held_by) - FEWER * _stalled_share(other):
         return one
     return replace(one, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
 
@@ -109,6 +110,11 @@ def _segments(one: Watched, role: Role) -> float:
     """How many that end sends for each exchange."""
     exchanges = sum(each.exchanges for each in one.judged)
     return sum(each.sent[role].segments for each in one.judged) / exchanges if exchanges else 0.0
+
+
+def _stalled_share(one: Watched) -> float:
+    exchanges = sum(each.exchanges for each in one.judged)
+    return sum(each.stalled_exchanges for each in one.judged) / exchanges if exchanges else 0.0
 
 
 @dataclass(frozen=True)
