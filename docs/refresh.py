@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result import json_schema as result_schema
 from nagle_lab.live.findings import json_schema as watch_schema
+from nagle_lab.reports.nodelay import json_schema as nodelay_schema
 from nagle_lab.reports.sockets import json_schema as sockets_schema
 from nagle_lab.runs.result import json_schema as run_schema
 
@@ -84,7 +85,8 @@ def outdated() -> Iterator[tuple[Path, str]]:
         if wanted != text:
             yield page, wanted
     generated = {
-        "result": result_schema(), "run": run_schema(), "sockets": sockets_schema(), "watch": watch_schema(),
+        "result": result_schema(), "run": run_schema(), "sockets": sockets_schema(), "nodelay": nodelay_schema(),
+        "watch": watch_schema(),
     }  # fmt: skip
     for name, schema in generated.items():
         file = SCHEMAS / f"{name}.schema.json"

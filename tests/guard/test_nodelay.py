@@ -1,5 +1,6 @@
 """TCP_NODELAY set on what runs, in real network namespaces: the stall goes, and comes back."""
 
+import json
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ from nagle_lab.live import rights
 from nagle_lab.live.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.rights import AS_ROOT, mount_refused
+from support.schemas import check
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,23 @@ def test_for_some_time_and_no_longer(program):
     assert (code, "The stall is gone" in out) == (0, True), out + err
     assert set(options(program.pid).values()) == {False}
     assert err.count("TCP_NODELAY taken back: ") == 3
+
+
+def test_as_json_when_all_is_over(program):
+    options_ = ("--seconds=1.5", "--for=2s", f"--port={PORT}", "--yes", "--json")
+    code, out, _ = switch(program.pid, "on", *options_)
+    report = json.loads(out)
+    check("nodelay", report)
+    assert (code, report["exit_code"], report["state"]) == (0, 0, "on")
+    assert (report["before"]["verdict"], report["after"]["verdict"]) == ("STALL", "CLEAN")
+    assert report["conclusion"].startswith("the stall is gone: ")
+    for changed in (report["set"], report["taken_back"]):
+        assert [one["remote"] is None for one in changed].count(True) == 1
+        assert {one["processes"][0]["pid"] for one in changed} == {program.pid} and len(changed) == 3
+    code, out, _ = switch(program.pid, "on", "--seconds=0", "--yes", "--json")
+    report = json.loads(out)
+    assert (code, report["before"], report["after"], report["conclusion"]) == (0, None, None, "")
+    assert len(report["set"]) == 3 and report["taken_back"] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -292,6 +292,7 @@ def sockets_(**options: Any) -> Exit:
     help="Record for N seconds before the change and after it (default: 5); 0 records nothing.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done and recorded as one JSON object.")
 def nodelay_(**options: Any) -> Exit:
     """Set TCP_NODELAY on running sockets, and show what it does.
 

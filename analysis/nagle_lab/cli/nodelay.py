@@ -4,7 +4,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from nagle_lab.guard.processes import TAKEN, ending_by_signals
 from nagle_lab.live.change import Program, sockets, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.inventory import Found
 from nagle_lab.live.processes import process_name, started_at
-from nagle_lab.reports.nodelay import in_a_line, names, show_tried
+from nagle_lab.reports.nodelay import Done, in_a_line, names, nodelay_json, show_tried
 from nagle_lab.reports.terminal import console
 
 
@@ -30,28 +30,35 @@ def command(
     limit: str | None,
     seconds: float,
     yes: bool,
+    as_json: bool,
 ) -> Exit:
-    """Watch, ask, change, watch again, and show the difference."""
+    """Watch, ask, change, watch again, and show the difference; as JSON when all is done."""
     limit_s = _check_usage(state, pid, container, limit, yes)
     program = _program(pid, container, port)
+    done = Done(program.name, "off" if state == "off" else "on", as_json)
     with ending_by_signals(), tempfile.TemporaryDirectory(prefix="nagle-lab-nodelay-") as folder:
         if state == "off":
-            return _off(program, Path(folder), seconds, yes)
-        return _on(program, Path(folder), seconds, limit_s, yes)
+            code = _off(program, Path(folder), seconds, yes, done)
+        else:
+            code = _on(program, Path(folder), seconds, limit_s, yes, done)
+    if as_json:
+        sys.stdout.write(nodelay_json(done, code))
+    return code
 
 
-def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, yes: bool) -> Exit:
+def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: Done) -> Exit:
     _without(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
     if not _agreed("Set TCP_NODELAY on", _without(program), yes):
         return Exit.INCONCLUSIVE
-    with _taken_back(program) as keeping:
+    with _taken_back(program, done) as keeping:
         until = time.monotonic() + (limit_s or 0)
         those = sockets(program)
-        _log("set", turn_on(program, those, without(those)))
+        done.set = turn_on(program, those, without(those))
+        _log("set", done.set)
         after = _watch(program, folder / "after", seconds if limit_s is None else min(seconds, limit_s))
-        code = _report(before, after, conclude)
+        code = _concluded(done, before, after, conclude)
         if limit_s is None:
             keeping.append(program)
             tell("connections that its listeners accept from now on have it too; those it opens itself do not")
@@ -61,14 +68,14 @@ def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, y
     return code
 
 
-def _off(program: Program, folder: Path, seconds: float, yes: bool) -> Exit:
+def _off(program: Program, folder: Path, seconds: float, yes: bool, done: Done) -> Exit:
     _changed(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
     if not _agreed("Take TCP_NODELAY back from", _changed(program), yes):
         return Exit.INCONCLUSIVE
-    _take_back(program)
-    return _report(before, _watch(program, folder / "after", seconds), conclude_back)
+    _take_back(program, done)
+    return _concluded(done, before, _watch(program, folder / "after", seconds), conclude_back)
 
 
 def _check_usage(state: str, pid: int | None, container: str | None, limit: str | None, yes: bool) -> float | None:
@@ -132,7 +139,7 @@ def _agreed(what: str, those: list[Found], yes: bool) -> bool:
 
 
 @contextmanager
-def _taken_back(program: Program) -> Iterator[list[Program]]:
+def _taken_back(program: Program, done: Done) -> Iterator[list[Program]]:
     """However the block ends, what was changed is taken back then, unless the program is in the list."""
     keeping: list[Program] = []
     try:
@@ -141,40 +148,43 @@ def _taken_back(program: Program) -> Iterator[list[Program]]:
         if not keeping:
             before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
             try:
-                _take_back(program)
+                _take_back(program, done)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _take_back(program: Program) -> None:
+def _take_back(program: Program, done: Done) -> None:
     try:
         those = sockets(program)
     except NagleLabError as error:  # it has ended, or closed them all
         tell(f"nothing is left to take back: {error}")
         return
-    done = turn_back(program, those)
-    _log("taken back", done.back)
-    if done.kept:
+    turned = turn_back(program, those)
+    done.taken_back = turned.back
+    _log("taken back", turned.back)
+    if turned.kept:
         tell(
-            f"{_count(done.kept)} accepted meanwhile with TCP_NODELAY left alone: the program may have set it itself"
+            f"{_count(turned.kept)} accepted meanwhile with TCP_NODELAY left alone: "
+            "the program may have set it itself"
         )
 
 
-def _log(what: str, those: list[Found]) -> None:
+def _log(what: str, those: Sequence[Found]) -> None:
     for line in names(those):
         tell(f"TCP_NODELAY {what}: {line}")
 
 
-def _report(
-    before: Watched | None, after: Watched | None, concluded: Callable[[Watched, Watched], Conclusion]
+def _concluded(
+    done: Done, before: Watched | None, after: Watched | None, conclude_: Callable[[Watched, Watched], Conclusion]
 ) -> Exit:  # fmt: skip
     if before is None or after is None:
         return Exit.OK
-    before, after = beside(before, after), beside(after, before)
-    conclusion = concluded(before, after)
-    show_tried(before, after, conclusion, console())
-    sys.stdout.flush()
-    return conclusion.code
+    done.before, done.after = beside(before, after), beside(after, before)
+    done.conclusion = conclude_(done.before, done.after)
+    if not done.as_json:
+        show_tried(done.before, done.after, done.conclusion, console())
+        sys.stdout.flush()
+    return done.conclusion.code
 
 
 def _count(those: list[Found]) -> str:

@@ -1,10 +1,16 @@
-"""TCP_NODELAY set on living sockets: which, and what it did, on the screen."""
+"""TCP_NODELAY set on living sockets: which, and what it did, on the screen and as JSON ``nagle-lab-nodelay/1``."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.result import Count, NamedEnd
+from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import comparison
@@ -12,10 +18,100 @@ from nagle_lab.experiments.tried import Conclusion, Watched
 from nagle_lab.live.diag import LISTEN
 from nagle_lab.live.inventory import Found
 from nagle_lab.reports.comparison import show_comparison
-from nagle_lab.reports.sockets import end, owner
+from nagle_lab.reports.sockets import Endpoint, Owner, closed_schema, end, owner
 
+SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
 _STYLE = {Exit.OK: "bold green", Exit.CONTRADICTED: "bold red", Exit.INCONCLUSIVE: "bold yellow"}
+
+
+@dataclass
+class Done:
+    """What was done, as it goes; at the end it is what JSON says."""
+
+    program: str
+    state: Literal["on", "off"]
+    as_json: bool
+    set: Sequence[Found] = ()
+    taken_back: Sequence[Found] = ()
+    before: Watched | None = None
+    after: Watched | None = None
+    conclusion: Conclusion | None = None
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A socket on which the option was changed."""
+
+    processes: list[Owner]
+    container: str | None
+    local: Endpoint
+    remote: Endpoint | None  # None: it listens
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded before the change, or after it, of the program's connections."""
+
+    verdict: Verdict
+    reason: str
+    nodelay: str  # on how many of the sockets the option was set when the recording began
+    exchanges: Count
+    stalled_exchanges: Count
+    wait_ms: Spread | None
+    exchange_ms: Spread | None
+    held_ends: list[NamedEnd]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """TCP_NODELAY tried on the living."""
+
+    schema: Literal["nagle-lab-nodelay/1"]
+    program: str
+    state: Literal["on", "off"]  # what was asked for
+    set: list[Changed]
+    taken_back: list[Changed]  # by off, or at the end of --for
+    before: Recorded | None  # None, as after: nothing was recorded
+    after: Recorded | None
+    conclusion: str  # a sentence; "" where nothing was recorded
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=3)]
+
+
+def nodelay_json(done: Done, code: Exit) -> str:
+    """The JSON object, on one line."""
+    report = Report(
+        schema=SCHEMA,
+        program=done.program,
+        state=done.state,
+        set=[_changed(one) for one in done.set],
+        taken_back=[_changed(one) for one in done.taken_back],
+        before=_recorded(done.before) if done.before else None,
+        after=_recorded(done.after) if done.after else None,
+        conclusion=done.conclusion.sentence if done.conclusion else "",
+        exit_code=int(code),
+    )
+    return json_text(report) + "\n"
+
+
+def json_schema() -> str:
+    """Its JSON Schema: ``schema/nodelay.schema.json``."""
+    return closed_schema(Report, "nagle-lab: TCP_NODELAY tried on running sockets")
+
+
+def _changed(one: Found) -> Changed:
+    listed = one.listed
+    return Changed(
+        processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
+        container=one.container or None,
+        local=Endpoint(*listed.local),
+        remote=None if listed.state == LISTEN else Endpoint(*listed.remote),
+    )
+
+
+def _recorded(one: Watched) -> Recorded:
+    s = one.result.summary
+    return Recorded(
+        one.result.verdict, one.result.reason, one.option, s.exchanges, s.stalled_exchanges, s.wait_ms, s.exchange_ms,
+        s.held_ends,
+    )  # fmt: skip
 
 
 def names(those: Sequence[Found]) -> list[str]:

@@ -69,11 +69,13 @@ def sockets_json(inventory: Inventory) -> str:
 
 def json_schema() -> str:
     """Its JSON Schema: ``schema/sockets.schema.json``."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "nagle-lab: the TCP sockets of a host",
-        **msgspec.json.schema(Sockets),
-    }
+    return closed_schema(Sockets, "nagle-lab: the TCP sockets of a host")
+
+
+def closed_schema(of: type, title: str) -> str:
+    """The JSON Schema of a type, which allows no other fields."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    schema = {**head, **msgspec.json.schema(of)}
     for form in schema["$defs"].values():
         if "properties" in form:
             form["additionalProperties"] = False
