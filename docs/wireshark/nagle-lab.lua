@@ -1,5 +1,6 @@
--- The stalls of an annotated capture (nagle-lab annotate FILE -o OUT.pcapng) as fields of Wireshark and tshark: what their
--- packet comments say, to filter, sort and count by.
+-- The stalls of a capture as fields of Wireshark and tshark, to filter, sort and count by: what the packet comments of an
+-- annotated one say (nagle-lab annotate FILE -o OUT.pcapng), or for any other what was found in it, in a file beside it:
+-- nagle-lab analyze --json FILE > FILE.json, which the preference nagle.result names (tshark -o nagle.result:FILE.json).
 --
 --   nagle.stall    the number of the stall, as `nagle-lab show FILE --stall N` counts
 --   nagle.part     trigger, late ACK or release
@@ -15,7 +16,40 @@ local hold_ms = ProtoField.double("nagle.hold_ms", "Held for at most (ms)")
 local role = ProtoField.string("nagle.role", "Role")
 nagle.fields = { stall, part, hold_ms, role }
 
+nagle.prefs.result = Pref.string("Result", "", "What nagle-lab analyze --json FILE printed, for a capture without comments")
+
 local comment = Field.new("frame.comment")
+local results = {} -- by frame: what the file beside the capture says, a list of {number, part, ms, role}
+
+-- The stalls of the result, in its own order of fields (schema nagle-lab/1), for Lua has no JSON.
+local STALL = '"held_by":{[^}]-"role":"(%a+)"},"delayed_by":{[^}]-"role":"(%a+)"},'
+    .. '"trigger_frame":(%d+),"ack_frame":([%dnul]+),"release_frame":(%d+),"wait_ms":([%d%.]+)'
+
+local function load_results(path)
+    results = {}
+    if path == "" then return end
+    local file = io.open(path, "rb")
+    local text = file and file:read("*a") or ""
+    if file then file:close() end
+    local stalls = text:match('^{"schema":"nagle%-lab/1".-"stalls":(%[.*)')
+    if not stalls then
+        report_failure("nagle-lab: " .. path .. " is not what nagle-lab analyze --json prints")
+        return
+    end
+    local number = 0
+    for held, delayed, trigger, ack, release, ms in stalls:gmatch(STALL) do
+        number = number + 1
+        for _, one in ipairs({ { trigger, "trigger", held }, { ack, "late ACK", delayed }, { release, "release", held } }) do
+            local frame = tonumber(one[1]) -- null: the capture lacks the ACK
+            if frame then
+                results[frame] = results[frame] or {}
+                table.insert(results[frame], { number, one[2], tonumber(ms), one[3] })
+            end
+        end
+    end
+end
+
+function nagle.init() load_results(nagle.prefs.result) end
 
 -- What one comment says: number, part, ms, role; nil where it is somebody else's.
 local function read(text)
@@ -26,17 +60,25 @@ local function read(text)
     return tonumber(number), what, tonumber(ms), text:match("the (%a+) %(")
 end
 
+local function add(tree, number, what, ms, who)
+    local item = tree:add(nagle, string.format("nagle-lab: stall %d, %s", number, what))
+    item:add(stall, number)
+    item:add(part, what)
+    if ms then item:add(hold_ms, ms) end
+    if who then item:add(role, who) end
+end
+
 function nagle.dissector(buffer, packet, tree)
+    local commented = false
     for _, one in ipairs({ comment() }) do
         local number, what, ms, who = read(tostring(one.value))
         if number then
-            local item = tree:add(nagle, string.format("nagle-lab: stall %d, %s", number, what))
-            item:add(stall, number)
-            item:add(part, what)
-            if ms then item:add(hold_ms, ms) end
-            if who then item:add(role, who) end
+            add(tree, number, what, ms, who)
+            commented = true
         end
     end
+    if commented then return end
+    for _, one in ipairs(results[packet.number] or {}) do add(tree, table.unpack(one)) end
 end
 
 register_postdissector(nagle)
