@@ -87,7 +87,8 @@ class Suite:
         (self.folder / name).write_text(textwrap.dedent(text))
 
     def command(self, *options: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        """Without the plugin of Hypothesis, whose import takes four times as long as the rest."""
+        return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options]
 
     @property
     def environment(self) -> dict[str, str]:
