@@ -1,4 +1,5 @@
-"""Both engines on damaged captures: the same rows, the same counts, and no byte read or written beyond a buffer.
+"""Both engines on damaged captures: the same rows, the same counts, and no byte read or written beyond a buffer; and
+each of them saved and restored between two files: as if it had not been.
 
     tests/fuzz/fuzz_twins.py --seconds 600
 
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp import native
+from nagle_lab.tcp import native, snapshot
 from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.plain import PlainEngine
 
@@ -91,23 +94,39 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return bytes(data[: rng.choice((len(data), rng.randrange(len(data) + 1)))])
 
 
-def taken(engine: Engine, path: Path) -> object:
-    """All an engine finds in a capture."""
-    with engine:
+def taken(make: Callable[..., Engine], path: Path, *, twice: bool = False, saved: bool = False) -> object:
+    """All an engine finds in a capture, ``twice`` in a row; the second time by another one that goes on from it."""
+    engine, known, rows = make(in_place=False), None, dict[str, bytes]()
+    for turn in range(1 + twice):
+        if turn and saved:
+            state = snapshot.save(engine)
+            keep(engine, rows)
+            engine.__exit__(None, None, None)
+            engine = make(in_place=False)
+            snapshot.restore(engine, state, "snapshot")
         try:
-            with open_capture(path, window_bytes=4096, sha256=False) as capture:
-                for _ in capture.read(engine):
+            with open_capture(path, window_bytes=4096, sha256=False, after=known) as known:
+                for _ in known.read_files(engine):
                     engine.drain()
-                engine.finish()
-                trouble = list(capture.trouble)
         except NagleLabError as error:
+            engine.__exit__(None, None, None)
             return str(error)
-        tables = [bytes(table.read(0, len(table))) for table in vars(engine.tables).values()]
+    assert known is not None
+    with engine:
+        engine.finish()
+        known.end(engine.clock)
+        keep(engine, rows)
         totals = engine.totals()
         durations = [(sorted(d.counts.items()), d.total) for d in totals.durations.values()]
         counts = (engine.frames, *totals[:6])
         clock = (engine.clock.epoch, engine.clock.set_back)
-        return trouble, tables, durations, counts, clock, sorted(totals.not_decoded.items())
+        return list(known.trouble), rows, durations, counts, clock, sorted(totals.not_decoded.items())
+
+
+def keep(engine: Engine, rows: dict[str, bytes]) -> None:
+    """Add its rows to those of each table."""
+    for name, table in engine.tables.by_name():
+        rows[name] = rows.get(name, b"") + bytes(table.read(0, len(table)))
 
 
 def fuzz(library: Path, seconds: float, seed: int, found: Path) -> int:
@@ -121,10 +140,15 @@ def fuzz(library: Path, seconds: float, seed: int, found: Path) -> int:
             content = rng.choice(corpus)
             content = damaged(as_pcapng(content, rng) if rng.random() < 0.4 else content, rng)
             path.write_bytes(content)
-            if taken(PlainEngine(), path) != taken(native.CompiledEngine(loaded), path):
+            compiled = partial(native.CompiledEngine, loaded)
+            wrong = "the twins differ" if taken(PlainEngine, path) != taken(compiled, path) else ""
+            for make in (PlainEngine, compiled):
+                if taken(make, path, twice=True, saved=True) != taken(make, path, twice=True):
+                    wrong = "an engine that was saved and one that was not differ"
+            if wrong:
                 found.mkdir(exist_ok=True)
                 (found / f"twins-{seed}-{count}").write_bytes(content)
-                sys.exit(f"the twins differ on {found / f'twins-{seed}-{count}'}")
+                sys.exit(f"{wrong} on {found / f'twins-{seed}-{count}'}")
             count += 1
     return count
 

@@ -60,7 +60,7 @@ def followed(
         engine.finish()
         totals = engine.totals()
         return {
-            **{name: list(table.rows()) for name, table in vars(engine.tables).items()},
+            **{name: list(table.rows()) for name, table in engine.tables.by_name()},
             "durations": {name: (dict(of.counts), of.total) for name, of in totals.durations.items()},
             "not decoded": dict(totals.not_decoded),
             "counts": (engine.frames, totals.connections, totals.segments, totals.copies),
@@ -79,7 +79,7 @@ def contents_of(said: dict[str, Any], table: str) -> list[dict[Any, Any]]:
 def tables_of(said: dict[str, Any]) -> Tables:
     """What was found out, in tables again, as the diagnosis takes them."""
     tables = Tables()
-    for name, table in vars(tables).items():
+    for name, table in tables.by_name():
         for row in said.get(name, ()):
             table.add(*row)
     return tables

@@ -31,12 +31,17 @@ UNREADABLE = {
 
 
 def open_capture(
-    paths: str | Path | FileIO | Sequence[str | Path], *, window_bytes: int = WINDOW_BYTES, sha256: bool = True
+    paths: str | Path | FileIO | Sequence[str | Path],
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    sha256: bool = True,
+    after: "Known | None" = None,
 ) -> "Capture":
     """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
-    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that.
+    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that; it is of these
+    files alone where the capture goes on ``after`` others.
 
     Raises
     ------
@@ -45,29 +50,26 @@ def open_capture(
         Damage further on is no error: see `Capture.trouble`.
     """
     if isinstance(paths, FileIO):
-        return Capture([paths], window_bytes, sha256)
+        return Capture([paths], window_bytes, sha256, after)
     if isinstance(paths, str | Path):
         paths = [paths]
-    return Capture([str(path) for path in paths], window_bytes, sha256)
+    return Capture([str(path) for path in paths], window_bytes, sha256, after)
 
 
-class Capture:
-    """An open capture: a context manager whose records are taken once, by :meth:`read`.
+class Known:
+    """What is known of a capture so far, whoever read it.
 
-    The properties tell what is known so far; they are complete when that is.
+    Attributes
+    ----------
+    names : of its files
+    facts : what reading found out
     """
 
-    def __init__(self, paths: Sequence[str | FileIO], window_bytes: int = WINDOW_BYTES, sha256: bool = True) -> None:
-        if not paths:
-            raise NagleLabError("no capture file given: name one, or - for standard input")
-        self.names = [name_of(path) for path in paths]
-        self._paths, self._window_bytes = paths, window_bytes
-        self._facts = Facts()
+    def __init__(self, names: list[str], facts: Facts | None = None, *, sha256: bool = False) -> None:
+        self.names = names
+        self.facts = facts or Facts()
         self._packets_before = 0  # in earlier periods
         self._checksum = Checksum(sha256)
-        for path in paths[1:]:
-            check_readable(path)
-        self._current = self._open(paths[0])
 
     @property
     def name(self) -> str:
@@ -77,27 +79,27 @@ class Capture:
     @property
     def format(self) -> str:
         """ "pcap" or "pcapng" ("pcap+pcapng" where rotated files differ)."""
-        return "+".join(self._facts.formats)
+        return "+".join(self.facts.formats)
 
     @property
     def compression(self) -> str:
         """ "gzip", "zstd", "gzip+zstd", or "" for none."""
-        return "+".join(self._facts.compressions)
+        return "+".join(self.facts.compressions)
 
     @property
     def link_types(self) -> list[int]:
         """LINKTYPE_… numbers in order of appearance."""
-        return list(self._facts.link_types)
+        return list(self.facts.link_types)
 
     @property
     def resolution_ns(self) -> float:
         """Unit of the time stamps in ns (1000 for microseconds); the coarsest if there are several."""
-        return self._facts.resolution_ns
+        return self.facts.resolution_ns
 
     @property
     def snaplen(self) -> int:
         """The largest the input states, bytes; 0 where it states none."""
-        return self._facts.snaplen
+        return self.facts.snaplen
 
     @property
     def byte_count(self) -> int:
@@ -112,16 +114,57 @@ class Capture:
     @property
     def trouble(self) -> list[Trouble]:
         """What a person must know about the input before believing a result; each says its `kind`."""
-        return self._facts.trouble
-
-    def was_interrupted(self) -> None:
-        """Its user ended it: a last record that is not whole is no damage."""
-        self._facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
+        return self.facts.trouble
 
     @property
     def set_back(self) -> bool:
         """Whether the clock was seen set back: no time in the capture can be believed."""
         return any(trouble.kind is TroubleKind.SET_BACK for trouble in self.trouble)
+
+    @property
+    def packets(self) -> int:
+        """Frames so far in this period, also those that had to be left out (no time of capture)."""
+        return self.facts.packets - self._packets_before
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the capturing program says it lost so far, as soon as it says so, in all periods."""
+        return self.facts.dropped
+
+    def end(self, clock: ClockState) -> None:
+        """No more comes: say whether its packets were in order."""
+        if not self.set_back and clock.epoch > max(MOST_BREAKS, self.packets // 1000):
+            text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
+            self.facts.warn(TroubleKind.UNORDERED, text)
+
+
+class Capture(Known):
+    """An open capture: a context manager whose records are taken once, by :meth:`read`.
+
+    The properties tell what is known so far; they are complete when that is. It goes on ``after`` what is known of
+    files before it, if there are any.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | FileIO],
+        window_bytes: int = WINDOW_BYTES,
+        sha256: bool = True,
+        after: Known | None = None,
+    ) -> None:
+        if not paths:
+            raise NagleLabError("no capture file given: name one, or - for standard input")
+        before = after.names if after else []
+        super().__init__([*before, *map(name_of, paths)], after.facts if after else None, sha256=sha256)
+        self._files_before = len(before)
+        self._paths, self._window_bytes = paths, window_bytes
+        for path in paths[1:]:
+            check_readable(path)
+        self._current = self._open(paths[0])
+
+    def was_interrupted(self) -> None:
+        """Its user ended it: a last record that is not whole is no damage."""
+        self.facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
 
     def __enter__(self) -> Self:
         return self
@@ -135,27 +178,22 @@ class Capture:
         """Close the files; what was found out stays."""
         self._current.close()
 
-    @property
-    def packets(self) -> int:
-        """Frames so far in this period, also those that had to be left out (no time of capture)."""
-        return self._facts.packets - self._packets_before
-
-    @property
-    def dropped(self) -> int:
-        """Packets that the capturing program says it lost so far, as soon as it says so, in all periods."""
-        return self._facts.dropped
-
     def end_period(self) -> None:
         """All is known that is said of the packets so far."""
-        self._facts.warn_lost(self._current.name)
+        self.facts.warn_lost(self._current.name)
 
     def begin_period(self) -> None:
         """From here on packets and trouble are counted anew; after :meth:`end_period`."""
-        self._packets_before = self._facts.packets
-        self._facts.trouble = []
+        self._packets_before = self.facts.packets
+        self.facts.trouble = []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have every record taken, in file order; yields after each window. Frames go on from file to file."""
+        yield from self.read_files(taker)
+        self.end(taker.clock)
+
+    def read_files(self, taker: RecordTaker) -> Iterator[None]:
+        """The same of a capture that goes on in other files; see :meth:`Known.end`."""
         clock = taker.clock
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
@@ -164,19 +202,17 @@ class Capture:
             for _ in self._current.read(taker):
                 self._note_set_back(clock)
                 if clock.begins_before():
-                    text = f"{self._current.name}: begins before {self.names[number - 1]} ends: give files in order"
-                    self._facts.warn(TroubleKind.UNORDERED, text)
+                    before = self.names[self._files_before + number - 1]
+                    text = f"{self._current.name}: begins before {before} ends: give files in order"
+                    self.facts.warn(TroubleKind.UNORDERED, text)
                 yield
-        if not self.set_back and clock.epoch > max(MOST_BREAKS, self.packets // 1000):
-            text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
-            self._facts.warn(TroubleKind.UNORDERED, text)
 
     def _note_set_back(self, clock: ClockState) -> None:
         if clock.set_back and not self.set_back:
             frame, by = clock.set_back
             text = f"{self._current.name}: time goes back by {by / 1e9:.9g} s at frame {frame}"
             todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
-            self._facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
+            self.facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
     def _next(self, path: str | FileIO) -> bool:
         """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
@@ -184,12 +220,12 @@ class Capture:
         try:
             self._current = self._open(path)
         except NagleLabError as error:
-            self._facts.warn(TroubleKind.DAMAGED, str(error))
+            self.facts.warn(TroubleKind.DAMAGED, str(error))
             return False
         return True
 
     def _open(self, path: str | FileIO) -> "_File":
-        return _File(Stored(path, self._checksum), self._facts, self._window_bytes)
+        return _File(Stored(path, self._checksum), self.facts, self._window_bytes)
 
 
 class _File:
@@ -197,7 +233,7 @@ class _File:
 
     def __init__(self, stored: Stored, facts: Facts, window_bytes: int) -> None:
         self.name = stored.name
-        self._stored, self._facts = stored, facts
+        self._stored, self.facts = stored, facts
         self._decompressed: Decompressed | None = None
         try:
             self._reader = self._identify(window_bytes)
@@ -207,23 +243,23 @@ class _File:
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have its records taken; yields after each window. What stopped them early becomes trouble."""
-        before = self._facts.packets
-        untimed = self._facts.untimed
+        before = self.facts.packets
+        untimed = self.facts.untimed
         stopped: StoppedError | None = None
         try:
             for _ in self._reader.read(taker):
-                self._facts.packets = taker.frames
+                self.facts.packets = taker.frames
                 yield
         except StoppedError as error:
             stopped = error
-        self._facts.packets = taker.frames
+        self.facts.packets = taker.frames
         yield  # what was taken before it stopped
         self._stored.drain()
-        self._explain(stopped, self._facts.packets - before)
-        self._facts.warn_lost(self.name)
-        if left_out := self._facts.untimed - untimed:
+        self._explain(stopped, self.facts.packets - before)
+        self.facts.warn_lost(self.name)
+        if left_out := self.facts.untimed - untimed:
             text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
-            self._facts.warn(TroubleKind.UNTIMED, text)
+            self.facts.warn(TroubleKind.UNTIMED, text)
 
     def close(self) -> None:
         """Close the stored file."""
@@ -234,7 +270,7 @@ class _File:
         head = self._head()
         compression = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
         if compression:
-            self._facts.compressions[compression] = None
+            self.facts.compressions[compression] = None
             self._decompressed = Decompressed(self._stored, compression, head)
             window = Window(self._decompressed, size=window_bytes)
         else:
@@ -242,11 +278,11 @@ class _File:
         self._refuse_nothing(window)
         head = bytes(window.raw[:MAGIC_BYTES])
         if head[:4] in pcap.MAGICS:
-            self._facts.formats["pcap"] = None
-            return PcapReader(window, self._facts, self.name)
+            self.facts.formats["pcap"] = None
+            return PcapReader(window, self.facts, self.name)
         if head.startswith(pcapng.MAGIC):
-            self._facts.formats["pcapng"] = None
-            return PcapngReader(window, self._facts, self.name)
+            self.facts.formats["pcapng"] = None
+            return PcapngReader(window, self.facts, self.name)
         known = (what for magic, what in UNREADABLE.items() if head.startswith(magic))
         raise NagleLabError(f"{self.name}: {next(known, 'not a capture: give a pcap or pcapng file')}")
 
@@ -273,13 +309,13 @@ class _File:
         problem = self._decompressed.problem if self._decompressed else ""
         if self._stored.error:
             what = f"cannot be read from byte {self._stored.byte_count:,} on ({self._stored.error})"
-            self._facts.warn(TroubleKind.DAMAGED, f"{self.name}: {what}: {kept}")
+            self.facts.warn(TroubleKind.DAMAGED, f"{self.name}: {what}: {kept}")
         elif problem and (stopped is None or stopped.kind is TroubleKind.TRUNCATED):
             kind = TroubleKind.TRUNCATED if problem == ENDS_EARLY else TroubleKind.DAMAGED
-            self._facts.warn(kind, f"{self.name}: its compressed data {problem}: {kept}")
+            self.facts.warn(kind, f"{self.name}: its compressed data {problem}: {kept}")
         elif stopped:
             of = " of its decompressed data" if self._decompressed else ""
-            self._facts.warn(stopped.kind, f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}")
+            self.facts.warn(stopped.kind, f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}")
         if changed := self._stored.changed:
             text = f"{self.name}: {changed} while it was read: the result covers {packets:,} packets of it"
-            self._facts.warn(TroubleKind.CHANGED, text)
+            self.facts.warn(TroubleKind.CHANGED, text)

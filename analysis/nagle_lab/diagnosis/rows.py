@@ -120,6 +120,7 @@ class StallRows(_Rows[Stall], Stalls):
             trigger,
             ack,
             released,
+            _,
             wait,
             release,
             *_,

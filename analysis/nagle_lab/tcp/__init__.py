@@ -5,8 +5,11 @@ from nagle_lab.tcp.native import LIBRARY, CompiledEngine
 from nagle_lab.tcp.plain import PlainEngine
 
 
-def make_engine(*, exchanges: bool = True) -> Engine:
-    """An engine: the compiled one where there is one; NAGLE_LAB_COMPILED=0 asks for plain Python."""
+def make_engine(*, exchanges: bool = True, in_place: bool = True) -> Engine:
+    """An engine: the compiled one where there is one; NAGLE_LAB_COMPILED=0 asks for plain Python.
+
+    ``exchanges``: whether there is a row for each; ``in_place``: see :class:`nagle_lab.tcp.tables.Tables`.
+    """
     if LIBRARY is not None:
-        return CompiledEngine(LIBRARY, exchanges=exchanges)
-    return PlainEngine(exchanges=exchanges)
+        return CompiledEngine(LIBRARY, exchanges=exchanges, in_place=in_place)
+    return PlainEngine(exchanges=exchanges, in_place=in_place)

@@ -136,6 +136,33 @@ API int64_t nagle_lab_pcapng(engine *e, const uint8_t *buffer, int64_t at, int64
 
 API int64_t nagle_lab_finish(engine *e) { return machine_finish(&e->machine); }
 
+/* ------------------------------------------------------------------------------------------------- snapshots */
+
+/* Between two files: the clock's interfaces are the file's. */
+static int pass(engine *e, snapshot *s)
+{
+    clock_state *c = &e->clock;
+    return machine_pass(&e->machine, s) || counted_pass(&e->not_decoded, s) ||
+           snapshot_pass(s, &c->last_ts, sizeof c->last_ts) || snapshot_pass(s, &c->has_last, sizeof c->has_last) ||
+           snapshot_pass(s, &c->epoch, sizeof c->epoch) ||
+           snapshot_pass(s, &c->set_back_frame, sizeof c->set_back_frame) ||
+           snapshot_pass(s, &c->set_back_by, sizeof c->set_back_by);
+}
+
+/* Writes what the engine knows to the table SNAPSHOT. */
+API int64_t nagle_lab_save(engine *e)
+{
+    snapshot s = {&e->machine.tables[SNAPSHOT], NULL, 0, 0};
+    return pass(e, &s) ? -1 : 0;
+}
+
+/* Has a new engine go on where another one was saved; -1 also where that is not all of a snapshot. */
+API int64_t nagle_lab_restore(engine *e, const uint8_t *bytes, int64_t size)
+{
+    snapshot s = {NULL, bytes, size, 0};
+    return pass(e, &s) || s.at != s.size ? -1 : 0;
+}
+
 /* ------------------------------------------------------------------------------------------------------ rows */
 
 /* The packed rows of a table that have not been taken. */

@@ -13,6 +13,7 @@ typedef struct {
     int64_t trigger_frame;
     int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp tells of it */
     int64_t release_frame;
+    int64_t at;              /* time of the release */
     int64_t wait;            /* from trigger to ACK, or to release where the capture lacks the ACK */
     int64_t release;         /* from ACK to release */
     int64_t idle;            /* from the connection's packet before the ACK to it */

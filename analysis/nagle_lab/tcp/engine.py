@@ -42,5 +42,15 @@ class Engine(records.RecordTaker, Protocol):
     def totals(self) -> Counted:
         """What was counted."""
 
+    @property
+    def build(self) -> str:
+        """Which engines a snapshot of this one is for."""
+
+    def save(self) -> bytes:
+        """All that is known between two files of a capture but the rows, which are in the tables then."""
+
+    def restore(self, saved: bytes) -> None:
+        """Go on where an engine was saved; only of one that is new. Raises ValueError where that is no snapshot."""
+
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...

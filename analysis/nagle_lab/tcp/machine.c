@@ -401,6 +401,24 @@ static int forget(machine *m, flow *f)
     return failed;
 }
 
+/* Makes it the newest of the live ones; there is room among the slots. */
+static void enlist(machine *m, flow *f, uint32_t place)
+{
+    f->self = place;
+    f->older = m->newest;
+    f->newer = NONE;
+    if (m->newest != NONE)
+        flow_at(m, m->newest)->newer = place;
+    else
+        m->oldest = place;
+    m->newest = place;
+    m->live++;
+    uint64_t at = hash_flow(f) & (uint64_t)(m->n_slots - 1);
+    while (m->slots[at])
+        at = (at + 1) & (uint64_t)(m->n_slots - 1);
+    m->slots[at] = place + 1;
+}
+
 static flow *open_connection(machine *m, const segment *s)
 {
     if (2 * (m->live + 1) > m->n_slots && grow_slots(m))
@@ -410,7 +428,6 @@ static flow *open_connection(machine *m, const segment *s)
         return NULL;
     flow *f = flow_at(m, place);
     memset(f, 0, sizeof *f);
-    f->self = place;
     int is_answer = (s->flags & (SYN | ACK)) == (SYN | ACK);
     memcpy(f->address + 16 * is_answer, s->src, 16);
     memcpy(f->address + 16 * !is_answer, s->dst, 16);
@@ -438,18 +455,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->shift = LARGEST_SCALE;
         x->is_small_below = LEAST_MSS;
     }
-    f->older = m->newest;
-    f->newer = NONE;
-    if (m->newest != NONE)
-        flow_at(m, m->newest)->newer = place;
-    else
-        m->oldest = place;
-    m->newest = place;
-    m->live++;
-    uint64_t at = hash_flow(f) & (uint64_t)(m->n_slots - 1);
-    while (m->slots[at])
-        at = (at + 1) & (uint64_t)(m->n_slots - 1);
-    m->slots[at] = place + 1;
+    enlist(m, f, place);
     return f;
 }
 
@@ -679,7 +685,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (is_after(s->tsecr, (uint32_t)y->tsval)) {
-            candidate row = {f->number, before->frame, 0, s->frame, s->ts - before->ts, 0, 0, 0, -1, -1, number,
+            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, 0};
             return table_add(m, CANDIDATE, &row, sizeof row);
         }
@@ -701,8 +707,8 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     f->has_candidates = 1;
-    candidate row = {f->number, trigger->frame, ack->frame, s->frame, ack->ts - trigger->ts, s->ts - ack->ts, ack->idle,
-                     s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
+    candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
+                     ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, 0};
     return table_add(m, CANDIDATE, &row, sizeof row);
@@ -935,4 +941,61 @@ int machine_finish(machine *m)
         if (forget(m, flow_at(m, m->oldest)))
             return -1;
     return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------- snapshots */
+
+static int pass_programs(machine *m, snapshot *s)
+{
+    const programs *p = &m->programs;
+    int64_t used = p->used;
+    if (snapshot_pass(s, &used, sizeof used) || used < 0 || used > INT32_MAX)
+        return -1;
+    uint8_t(*keys)[18] = calloc((size_t)used + 1, 18); /* in the order of their numbers */
+    if (!keys)
+        return -1;
+    for (int64_t i = 0; s->to && i < p->slots; i++)
+        if (p->number[i] >= 0)
+            memcpy(keys[p->number[i]], p->key[i], 18);
+    int failed = snapshot_pass(s, keys, used * 18);
+    for (int64_t i = 0; !failed && !s->to && i < used; i++) {
+        uint16_t port;
+        int32_t number;
+        memcpy(&port, keys[i] + 16, 2);
+        failed = program_of(m, keys[i], port, &number);
+    }
+    free(keys);
+    return failed;
+}
+
+/* The live connections, in order of appearance. */
+static int pass_flows(machine *m, snapshot *s)
+{
+    int64_t live = m->live;
+    if (snapshot_pass(s, &live, sizeof live))
+        return -1;
+    for (uint32_t at = m->oldest; s->to && at != NONE; at = flow_at(m, at)->newer)
+        if (snapshot_pass(s, flow_at(m, at), sizeof(flow)))
+            return -1;
+    for (; !s->to && live > 0; live--) {
+        if (2 * (m->live + 1) > m->n_slots && grow_slots(m))
+            return -1;
+        uint32_t place = new_place(m);
+        if (place == NONE || snapshot_pass(s, flow_at(m, place), sizeof(flow)))
+            return -1;
+        enlist(m, flow_at(m, place), place);
+    }
+    return 0;
+}
+
+/* Machine.state: all but the rows that wait to be taken; a machine that reads it is new. */
+int machine_pass(machine *m, snapshot *s)
+{
+    if (snapshot_pass(s, &m->counters, sizeof m->counters) || snapshot_pass(s, &m->until_sweep, sizeof m->until_sweep) ||
+        snapshot_pass(s, &m->n_passed, sizeof m->n_passed) || snapshot_pass(s, m->latest, sizeof m->latest))
+        return -1;
+    for (int i = 0; i < DURATIONS; i++)
+        if (counted_pass(&m->durations[i], s))
+            return -1;
+    return pass_programs(m, s) || pass_flows(m, s) ? -1 : 0;
 }

@@ -5,8 +5,8 @@
 #include "../packet/segment.h"
 #include "engine.h"
 
-/* In the order of TABLES in native.py. */
-enum { CANDIDATE, UNHELD, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, TABLES };
+/* In the order of TABLES in native.py, and last an engine's snapshot. */
+enum { CANDIDATE, UNHELD, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, SNAPSHOT, TABLES };
 enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
 
 typedef struct { /* packed rows that wait to be taken */
@@ -59,15 +59,25 @@ typedef struct {
     int64_t until_sweep;
 } machine;
 
+typedef struct { /* what is known between two files: written to a table, or read */
+    table *to; /* NULL: it is read */
+    const uint8_t *from;
+    int64_t size; /* of what is read */
+    int64_t at;
+} snapshot;
+
 void machine_init(machine *m);
 void machine_free(machine *m);
 int machine_follow(machine *m, const segment *s);
 int machine_finish(machine *m);
+int machine_pass(machine *m, snapshot *s);
 
 /* tables.c */
 int table_add(machine *m, int which, const void *row, int64_t size);
 int counted_add(counted *c, int64_t key, int64_t count);
+int counted_pass(counted *c, snapshot *s);
 void counted_free(counted *c);
+int snapshot_pass(snapshot *s, void *bytes, int64_t size);
 uint64_t mix(uint64_t x);
 
 #endif

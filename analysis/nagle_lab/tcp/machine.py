@@ -259,8 +259,8 @@ class Machine:
     durations : of all answered exchanges, by the names of the fields of ``exchange``
     """
 
-    def __init__(self, *, exchanges: bool = True) -> None:
-        self.tables = Tables()
+    def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
+        self.tables = Tables(in_place=in_place)
         self.connections = self.segments = self.copies = 0
         self.first_ts: int | None = None
         self.last_ts = self.step = 0
@@ -306,6 +306,11 @@ class Machine:
             self._close(connection)
         self._live.clear()
         self._halves.clear()
+
+    @property
+    def state(self) -> dict[str, object]:
+        """All that is known but the rows, by name; a new machine that is given it goes on from here."""
+        return {name: value for name, value in vars(self).items() if name != "tables"}
 
     # One segment ------------------------------------------------------------------------------------
 
@@ -439,7 +444,7 @@ class Machine:
             echo = Echo.BEFORE
             if is_after(s.tsecr, y.tsval):
                 self.tables.candidate.add(
-                    x.connection.number, before.frame, 0, s.frame, s.ts - before.ts, 0, 0, 0, -1, -1,
+                    x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
                     exchange, before.length, s.length, x.side, True, Echo.AFTER, 0,
                 )  # fmt: skip
                 return
@@ -460,9 +465,9 @@ class Machine:
         clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else -1
         x.connection.has_candidates = True
         self.tables.candidate.add(
-            x.connection.number, trigger.frame, ack.frame, s.frame, ack.ts - trigger.ts, s.ts - ack.ts, ack.idle,
-            s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number), clock,
-            exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
+            x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
+            ack.idle, s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number),
+            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -575,8 +580,7 @@ class Machine:
                     for ns in (half.reactions or {}).get(kind, ()):
                         self.tables.reaction.add(connection.number, ns, half.side, kind)
         followed = sum((half.reacted or {}).get(Reaction.RELEASE, 0) for half in connection.halves)
-        self.tables.connection.put(
-            connection.number,
+        self.tables.put_connection(
             (
                 connection.number, connection.first_frame, connection.first_ts, one.packets, two.packets,
                 one.segments, two.segments,

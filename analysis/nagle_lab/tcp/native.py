@@ -6,6 +6,7 @@ is called from here. Set-up compiles them where there is a C compiler, and wheel
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -43,6 +44,7 @@ TABLES = (
 STRUCTS = (*TABLES, "interface_", "counters")
 DURATIONS = ("to_ack", "to_response", "total")
 NOT_DECODED = len(DURATIONS)
+SNAPSHOT = len(TABLES)
 _COUNTERS = LAYOUTS["counters"].columns
 
 
@@ -96,6 +98,8 @@ def _declare(library: ctypes.CDLL) -> None:
         ("pcap", number, (pointer, pointer, number, number, flag, number, pointer)),
         ("pcapng", number, (pointer, pointer, number, number, flag, pointer, number)),
         ("finish", number, (pointer,)),
+        ("save", number, (pointer,)),
+        ("restore", number, (pointer, ctypes.c_char_p, number)),
         ("rows", pointer, (pointer, flag, ctypes.POINTER(number))),
         ("taken", None, (pointer, flag)),
         ("counts", number, (pointer, flag, pointer, pointer, number)),
@@ -108,7 +112,7 @@ def _declare(library: ctypes.CDLL) -> None:
 class CompiledEngine:
     """See :class:`nagle_lab.tcp.engine.Engine`."""
 
-    def __init__(self, library: ctypes.CDLL, *, exchanges: bool = True) -> None:
+    def __init__(self, library: ctypes.CDLL, *, exchanges: bool = True, in_place: bool = True) -> None:
         self._library = library
         self._engine = library.nagle_lab_new(exchanges)
         if not self._engine:
@@ -117,7 +121,7 @@ class CompiledEngine:
         memory = (ctypes.c_char * size).from_address(library.nagle_lab_counters(self._engine))
         self._counters = memoryview(memory).cast("B").cast("q")
         self._interfaces: tuple[Sequence[Interface], int, bytes] = ((), 0, b"")
-        self.tables = Tables()
+        self.tables = Tables(in_place=in_place)
         self.lists_exchanges = exchanges
         self.clock = _Clock(library, self._engine)
 
@@ -179,7 +183,7 @@ class CompiledEngine:
             rows = self._rows(which)
             if not rows:
                 continue
-            if name == "connection":
+            if name == "connection" and self.tables.in_place:
                 self._place(rows)
             else:
                 getattr(self.tables, name).append(rows)
@@ -230,6 +234,27 @@ class CompiledEngine:
         keys, counts = numbers(), numbers()
         self._library.nagle_lab_counts(self._engine, which, keys, counts, room)
         return dict(zip(keys, counts, strict=True))
+
+    # Snapshots --------------------------------------------------------------------------------------
+
+    @property
+    def build(self) -> str:
+        """Which engines a snapshot of this one is for."""
+        sources = self._library.nagle_lab_source() & 0xFFFFFFFF
+        return f"compiled {sources:08x} {platform.machine()} {sys.byteorder}"
+
+    def save(self) -> bytes:
+        """All that is known between two files but the rows, which are in the tables then."""
+        self.drain()
+        self._taken(self._library.nagle_lab_save(self._engine))
+        saved = self._rows(SNAPSHOT)
+        self._library.nagle_lab_taken(self._engine, SNAPSHOT)
+        return saved
+
+    def restore(self, saved: bytes) -> None:
+        """Go on where an engine was saved; only of one that is new, and has taken nothing."""
+        if self._library.nagle_lab_restore(self._engine, saved, len(saved)):
+            raise ValueError("this is no snapshot of this build, or there is no memory for it")
 
     def __enter__(self) -> Self:
         return self

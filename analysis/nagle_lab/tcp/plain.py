@@ -1,20 +1,34 @@
 """The engine in plain Python: records, decoding and the machine, one packet after the other."""
 
-from collections import Counter
-from typing import Self
+import io
+import pickle
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
 
+from nagle_lab.capture import clock, take
+from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.take import Taker
-from nagle_lab.packet.segment import decode
+from nagle_lab.packet import segment
+from nagle_lab.packet.segment import Segment, decode
+from nagle_lab.tcp import durations, machine
+from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
-from nagle_lab.tcp.machine import Machine
+from nagle_lab.tcp.machine import Connection, Half, Machine, PureAck, Reaction, Sent
+
+SOURCES = (machine, durations, segment, take, clock)
+# What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
+_TYPES = (Clock, Connection, Counter, Durations, Half, PureAck, Reaction, Segment, Sent, deque)
+MADE_OF = {made.__name__: made for made in _TYPES}
 
 
 class PlainEngine(Taker):
     """See :class:`nagle_lab.tcp.engine.Engine`."""
 
-    def __init__(self, *, exchanges: bool = True) -> None:
+    def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
         super().__init__(self._take_record)
-        self.machine = Machine(exchanges=exchanges)
+        self.machine = Machine(exchanges=exchanges, in_place=in_place)
         self.tables = self.machine.tables
         self.lists_exchanges = exchanges
         self._not_decoded: Counter[int] = Counter()
@@ -43,8 +57,34 @@ class PlainEngine(Taker):
             m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.step, m.durations, self._not_decoded
         )
 
+    @property
+    def build(self) -> str:
+        """Which engines a snapshot of this one is for."""
+        sources = b"".join(Path(str(module.__file__)).read_bytes() for module in SOURCES)
+        return f"plain Python {crc32(sources):08x}"
+
+    def save(self) -> bytes:
+        """All that is known between two files but the rows."""
+        self.clock.new_file()
+        return pickle.dumps((self.frames, self.clock, self._not_decoded, self.machine.state))
+
+    def restore(self, saved: bytes) -> None:
+        """Go on where an engine was saved; only of one that is new, and has taken nothing."""
+        self.frames, self.clock, self._not_decoded, state = _Unpickler(io.BytesIO(saved)).load()
+        vars(self.machine).update(state)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes what a snapshot is made of, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        made = MADE_OF.get(name)
+        if made is None or made.__module__ != module:
+            raise ValueError(f"this is no snapshot: it asks for {module}.{name}")
+        return made

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int table_add(machine *m, int which, const void *row, int64_t size)
+static int append(table *t, const void *row, int64_t size)
 {
-    table *t = &m->tables[which];
     if (t->size + size > t->room) {
         int64_t room = t->room ? 2 * t->room : 1 << 16;
+        while (t->size + size > room)
+            room *= 2;
         uint8_t *bytes = realloc(t->bytes, (size_t)room);
         if (!bytes)
             return -1;
@@ -17,6 +18,20 @@ int table_add(machine *m, int which, const void *row, int64_t size)
     }
     memcpy(t->bytes + t->size, row, (size_t)size);
     t->size += size;
+    return 0;
+}
+
+int table_add(machine *m, int which, const void *row, int64_t size) { return append(&m->tables[which], row, size); }
+
+/* Writes bytes to the snapshot, or reads them from it: one order for both. -1: memory ran out, or it ends. */
+int snapshot_pass(snapshot *s, void *bytes, int64_t size)
+{
+    if (s->to)
+        return append(s->to, bytes, size);
+    if (size < 0 || size > s->size - s->at)
+        return -1;
+    memcpy(bytes, s->from + s->at, (size_t)size);
+    s->at += size;
     return 0;
 }
 
@@ -54,6 +69,25 @@ int counted_add(counted *c, int64_t key, int64_t count)
     c->used += !c->count[slot];
     c->key[slot] = key;
     c->count[slot] += count;
+    return 0;
+}
+
+int counted_pass(counted *c, snapshot *s)
+{
+    int64_t used = c->used, entry[2];
+    if (snapshot_pass(s, &used, sizeof used))
+        return -1;
+    if (!s->to) {
+        for (; used > 0; used--)
+            if (snapshot_pass(s, entry, sizeof entry) || counted_add(c, entry[0], entry[1]))
+                return -1;
+        return 0;
+    }
+    for (int64_t i = 0; i < c->slots; i++) {
+        entry[0] = c->key[i], entry[1] = c->count[i];
+        if (entry[1] && snapshot_pass(s, entry, sizeof entry))
+            return -1;
+    }
     return 0;
 }
 

@@ -154,9 +154,16 @@ class Table:
 
 
 class Tables:
-    """What an engine found, a table for each kind of row that the C headers declare."""
+    """What an engine found, a table for each kind of row that the C headers declare.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    in_place : whether each connection's row is where its number says; else in the order in which they were over, so
+        that a table takes no room for connections that are not in it
+    """
+
+    def __init__(self, *, in_place: bool = True) -> None:
+        self.in_place = in_place
         self.candidate = Table(LAYOUTS["candidate"], in_memory=12 << 20)
         self.unheld = Table(LAYOUTS["unheld"])
         self.reaction = Table(LAYOUTS["reaction"])
@@ -169,4 +176,15 @@ class Tables:
     @property
     def rows(self) -> int:
         """How many there are in all."""
-        return sum(map(len, vars(self).values()))
+        return sum(len(table) for _, table in self.by_name())
+
+    def put_connection(self, values: Sequence[Any]) -> None:
+        """Add a connection's row; its number comes first."""
+        if self.in_place:
+            self.connection.put(values[0], values)
+        else:
+            self.connection.add(*values)
+
+    def by_name(self) -> Iterator[tuple[str, Table]]:
+        """Each table, and what it is called in engine.h."""
+        return ((name, table) for name, table in vars(self).items() if isinstance(table, Table))
