@@ -1,4 +1,7 @@
-"""The bytes of the input as they are stored: files, one after the other, or standard input, with their SHA-256."""
+"""The bytes of the input as they are stored: files, one after the other, or standard input, with their SHA-256.
+
+A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec.
+"""
 
 import io
 import os
@@ -45,12 +48,16 @@ class Stored:
         self.error = ""
         self._checksum = checksum
         self._file = path if isinstance(path, io.FileIO) else _open(path)
-        self._before = os.fstat(self._file.fileno())
+        self._before = os.fstat(self._file.fileno()) if isinstance(self._file, io.FileIO) else None
+
+    @property
+    def _is_regular(self) -> bool:
+        return self._before is not None and stat.S_ISREG(self._before.st_mode)
 
     @property
     def expected_bytes(self) -> int:
         """The size of a file; 0 where none is known."""
-        return self._before.st_size if stat.S_ISREG(self._before.st_mode) else 0
+        return self._before.st_size if self._before and self._is_regular else 0
 
     def readinto(self, view: memoryview) -> int:
         """Fill `view` from its start as far as one read goes; 0 at the end of the file."""
@@ -65,7 +72,7 @@ class Stored:
 
     def drain(self) -> None:
         """Read what is left of a file, for the checksum. What a pipe brings may never end."""
-        if not stat.S_ISREG(self._before.st_mode):
+        if not self._is_regular:
             return
         buffer = memoryview(bytearray(1 << 16))
         while self.readinto(buffer):
@@ -73,10 +80,11 @@ class Stored:
 
     @property
     def changed(self) -> str:
-        """How the file changed since it was opened; empty if it did not."""
-        after, before = os.fstat(self._file.fileno()), self._before
-        if not stat.S_ISREG(before.st_mode):
+        """How the file changed since it was opened; empty if it did not, or that cannot be told."""
+        before = self._before
+        if before is None or not self._is_regular:
             return ""
+        after = os.fstat(self._file.fileno())
         if after.st_size != before.st_size:
             verb = "grew" if after.st_size > before.st_size else "shrank"
             return f"{verb} from {before.st_size:,} to {after.st_size:,} bytes"
@@ -87,13 +95,51 @@ class Stored:
         self._file.close()
 
 
+class Remote(io.RawIOBase):
+    """A file of another file system, through fsspec; what goes wrong while it is read is an OSError."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            import fsspec  # noqa: PLC0415 - an extra
+
+            self._file = fsspec.open(path, "rb").open()
+        except ImportError as error:
+            raise NagleLabError(f"{path}: {error}: pip install 'nagle-lab[fleet]', and what it names") from error
+        except FileNotFoundError as error:
+            raise NagleLabError(f"{path}: no such file: check the path") from error
+        except Exception as error:  # whatever a protocol's library raises
+            raise NagleLabError(f"{path}: cannot be opened: {first_line(error)}") from error
+
+    def readinto(self, view: Any) -> int:
+        """Fill `view` from its start as far as there is more; 0 at the end of the file."""
+        try:
+            content = self._file.read(len(view))
+        except Exception as error:
+            raise OSError(first_line(error)) from error
+        view[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            super().close()
+            self._file.close()
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, on one line."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def check_readable(path: str | io.FileIO) -> None:
     """Raise NagleLabError if there is nothing to read at `path`, without taking bytes from a pipe."""
     if not isinstance(path, io.FileIO) and path != STDIN and not Path(path).is_fifo():
         _open(path).close()
 
 
-def _open(path: str) -> io.FileIO:
+def _open(path: str) -> io.FileIO | Remote:
+    if is_remote(path):
+        return Remote(path)
     try:
         if path != STDIN:
             return io.FileIO(path)
@@ -109,6 +155,11 @@ def _open(path: str) -> io.FileIO:
     except (OSError, ValueError) as error:
         problem = f"cannot be opened: {error}"
     raise NagleLabError(f"{name_of(path)}: {problem}")
+
+
+def is_remote(path: str) -> bool:
+    """Whether it names its file system: the protocol, then ://."""
+    return "://" in path
 
 
 def name_of(path: str | io.FileIO) -> str:

@@ -1,0 +1,29 @@
+"""An S3 of its own on this machine: moto's server."""
+
+import os
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+ACCESS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
+    """Its file system, with a bucket "captures"; found by this process and those it starts."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (ACCESS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}).items():
+        monkeypatch.setenv(name, value)
+    fsspec.filesystem("s3").clear_instance_cache()
+    s3 = fsspec.filesystem("s3")
+    s3.mkdir("captures")
+    try:
+        yield s3
+    finally:
+        server.stop()
+        s3.clear_instance_cache()
+        assert os.environ["AWS_ENDPOINT_URL"]
