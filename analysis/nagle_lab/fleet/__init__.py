@@ -1,0 +1,1 @@
+"""Captures of many hosts: series of rotated files, read in stretches by any number of workers, into one store."""

@@ -1,0 +1,88 @@
+"""The folder of results: a path or a URL that every worker can write to, through fsspec."""
+
+import os
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from nagle_lab.capture.stored import first_line, is_remote
+from nagle_lab.errors import NagleLabError
+
+
+def extra(name: str) -> Any:
+    """A module that the extra "fleet" brings. Raises NagleLabError where it is not installed."""
+    from importlib import import_module  # noqa: PLC0415
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise NagleLabError(f"fleet needs {name.partition('.')[0]}: pip install 'nagle-lab[fleet]'") from error
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """The file system of a path or URL, and the path in it. Raises NagleLabError where there is none."""
+    try:
+        fs, path = extra("fsspec").core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise NagleLabError(f"{url}: {first_line(error)}") from error
+    return fs, path.rstrip("/")
+
+
+class Folder:
+    """A folder; names in it have slashes, and what is written appears whole or not at all."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.fs, self.path = file_system(url)
+
+    def __reduce__(self) -> tuple[type["Folder"], tuple[str]]:
+        return Folder, (self.url,)  # a worker makes its own connections
+
+    def at(self, name: str) -> str:
+        """The path of what has that name."""
+        return posixpath.join(self.path, name)
+
+    def names(self, below: str) -> set[str]:
+        """The names of the files in a folder in it; none where that is not there."""
+        with suppress(FileNotFoundError):
+            self.fs.invalidate_cache()
+            return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
+        return set()
+
+    def has(self, name: str) -> bool:
+        """Whether it is there."""
+        return bool(self.fs.exists(self.at(name)))
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        content: bytes = self.fs.cat_file(self.at(name))
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        with self.writing(name) as file:
+            file.write(content)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """A file to write; after an exception there is none."""
+        path = self.at(name)
+        if is_remote(self.url):  # an object is there once it has been uploaded
+            with self.fs.open(path, "wb") as file:
+                yield file
+            return
+        self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"
+        try:
+            with open(part, "wb") as file:  # noqa: PTH123
+                yield file
+            os.replace(part, path)  # noqa: PTH105
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)  # noqa: PTH108
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder, if it is there."""
+        with suppress(FileNotFoundError):
+            self.fs.rm(self.at(name), recursive=True)

@@ -1,0 +1,244 @@
+"""Which files are one capture: of the same host and interface, rotated by number or time.
+
+A name tells. What rotation puts into it is taken out: a time (tcpdump -G, dumpcap, folders of days), a number of five
+digits before it (dumpcap), one of three or more before the extension, and what tcpdump -C puts behind it. What is
+left is the series: its last part the interface, the folders before it the host. A manifest says what names do not.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.take import Taker
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.folder import file_system
+
+# A date, with a time of day where there is one; or seconds since 1970.
+_TIME = re.compile(
+    r"(?<!\d)(?:(?:19|20)\d\d[-_./]?[01]\d[-_./]?[0-3]\d"
+    r"(?:[-_./T ]?[0-2]\d(?:[-_.:h/]?[0-5]\d(?:[-_.:m/]?[0-5]\d)?)?)?|1\d{9})(?!\d)"
+)
+_DUMPCAP = re.compile(r"_(\d{5,})(?=_\d{14}(?!\d))")
+_SUFFIX = re.compile(r"(?<=\.)(pcapng|pcap|cap|dump)(\d+)(?=$|\.)", re.IGNORECASE)  # tcpdump -C
+_NUMBER = re.compile(r"(?<=[-_.])(\d{3,})(?=$|\.)")
+_EXTENSION = re.compile(r"(\.(pcapng|pcap|cap|dump|gz|zst))+$", re.IGNORECASE)
+_CAPTURE = re.compile(r"\.(pcapng|pcap|cap|dump)\d*(\.(gz|zst))?$", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[-_. ]+$|^[-_. ]+")
+_AT_ONCE = 32  # files whose first packet is looked for
+
+
+@dataclass(frozen=True)
+class File:
+    """A capture file: where it is, how large, and what tells that it has changed; -1 where it is missing."""
+
+    path: str
+    size: int
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One capture in files, oldest first."""
+
+    host: str
+    interface: str
+    files: tuple[File, ...]
+
+    @property
+    def name(self) -> str:
+        """Host and interface."""
+        return f"{self.host}/{self.interface}" if self.interface else self.host
+
+    @property
+    def size(self) -> int:
+        """Bytes stored."""
+        return sum(max(file.size, 0) for file in self.files)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a name says: of which series a file is, and where in it."""
+
+    key: str
+    parts: tuple[str, ...]
+    times: tuple[tuple[int, ...], ...]
+    numbers: tuple[int, ...]
+
+
+def series_of(sources: Sequence[str]) -> list[Series]:
+    """The series in files, folders, globs and manifests (.toml), by name.
+
+    Raises
+    ------
+    NagleLabError
+        A source has no capture in it, or a manifest is not one.
+    """
+    listed: dict[str, File] = {}
+    roots: list[str] = []
+    found: list[Series] = []
+    for source in sources:
+        if source.endswith(".toml"):
+            found += _manifest(source)
+            continue
+        root, files = _list(source)
+        roots.append(root)
+        listed |= {file.path: file for file in files}
+    found += _recognised(_common(roots), listed.values())
+    return sorted(_named_apart(found), key=lambda series: series.name)
+
+
+def place_of(relative: str) -> Place:
+    """What the name of a file says, from the folder on that all sources have in common."""
+    times = tuple(tuple(map(int, re.findall(r"\d+", found))) for found in _TIME.findall(relative))
+    numbers: list[int] = []
+
+    def number(found: re.Match[str]) -> str:
+        numbers.append(int(found[found.lastindex or 0]))
+        return found[1] if found.lastindex == 2 else ""
+
+    rest = _DUMPCAP.sub(number, relative)
+    rest = _TIME.sub("", rest)
+    folders, _, name = rest.rpartition("/")
+    name = _NUMBER.sub(number, _SUFFIX.sub(number, name), count=1)
+    parts = [*folders.split("/"), _EXTENSION.sub("", name)]
+    kept = tuple(filter(None, (_SEPARATORS.sub("", part) for part in parts)))
+    return Place("/".join(kept), kept, times, tuple(numbers))
+
+
+def _recognised(root: str, files: Iterable[File]) -> Iterator[Series]:
+    together: dict[str, list[tuple[Place, File]]] = {}
+    for file in files:
+        place = place_of(file.path.removeprefix(root).lstrip("/"))
+        together.setdefault(place.key, []).append((place, file))
+    for members in together.values():
+        parts = members[0][0].parts or (root.rstrip("/").rpartition("/")[2] or "capture",)
+        host, interface = ("/".join(parts[:-1]), parts[-1]) if len(parts) > 1 else (parts[0], "")
+        yield Series(host, interface, tuple(_in_order(members)))
+
+
+def _in_order(members: list[tuple[Place, File]]) -> list[File]:
+    """Oldest first; where only numbers tell and tcpdump -W began again at 0, from the oldest on."""
+    members.sort(key=lambda of: (of[0].times, of[0].numbers, of[1].path))
+    files = [file for _, file in members]
+    if len(files) == 1 or any(place.times for place, _ in members):
+        return files
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        began = list(threads.map(first_time, files))
+    known = [(ns, at) for at, ns in enumerate(began) if ns is not None]
+    drops = [later for (a, _), (b, later) in pairwise(known) if b < a]
+    if len(drops) == 1 and known[-1][0] <= known[0][0]:
+        return files[drops[0] :] + files[: drops[0]]
+    return files
+
+
+def first_time(file: File) -> int | None:
+    """When the first packet of a file was captured, ns; None where it cannot be read."""
+    taken: list[int] = []
+    try:
+        with open_capture(file.path, window_bytes=1 << 12, sha256=False) as capture:
+            for _ in capture.read_files(Taker(lambda *record: taken.append(record[6]))):
+                if taken:
+                    break
+    except NagleLabError:
+        return None
+    return taken[0] if taken else None
+
+
+def missing_numbers(series: Series) -> list[int]:
+    """Numbers that rotation has skipped between the first and the last file, if its files are numbered one by one."""
+    numbers = [place.numbers[-1] for file in series.files if (place := place_of(file.path)).numbers]
+    if len(numbers) < len(series.files) or len(numbers) < 2 or numbers != sorted(set(numbers)):
+        return []
+    return sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
+
+
+# Sources -----------------------------------------------------------------------------------------------
+
+
+def _list(source: str) -> tuple[str, list[File]]:
+    """The folder that names are relative to, and the capture files in it."""
+    fs, path = file_system(source)
+    if "*" in source or "?" in source or "[" in source:
+        found: dict[str, Any] = {}
+        for name, info in fs.glob(path, detail=True).items():
+            found |= _captures(fs, name) if info["type"] == "directory" else {name: info}
+        root = path[: min(path.find(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
+    elif fs.isdir(path):
+        found, root = _captures(fs, path), path
+    else:
+        found, root = ({path: fs.info(path)} if fs.exists(path) else {}), path.rpartition("/")[0]
+    files = [
+        File(fs.unstrip_protocol(name) if "://" in source else name, int(info["size"] or 0), _version(info))
+        for name, info in sorted(found.items())
+        if info["type"] == "file"
+    ]
+    if not files:
+        raise NagleLabError(f"{source}: no capture file in it (.pcap, .pcapng, .cap, as they are or .gz, .zst)")
+    return (fs.unstrip_protocol(root) if "://" in source else root), files
+
+
+def _captures(fs: Any, folder: str) -> dict[str, Any]:
+    """The capture files in a folder, and in those in it."""
+    return {name: info for name, info in fs.find(folder, detail=True).items() if _CAPTURE.search(name)}
+
+
+def _version(info: dict[str, Any]) -> str:
+    """What is different when a file of that name and size is: when it was written, or what the store says of it."""
+    return next(
+        (str(info[name]) for name in ("ETag", "etag", "mtime", "LastModified", "updated") if name in info), ""
+    )
+
+
+def _common(roots: Sequence[str]) -> str:
+    """The folder that all are in."""
+    parts = [root.split("/") for root in roots]
+    same = [some[0] for some in zip(*parts, strict=False) if len(set(some)) == 1]
+    at = next((n for n, some in enumerate(zip(*parts, strict=False)) if len(set(some)) > 1), len(same))
+    return "/".join(same[:at]) if parts else ""
+
+
+def _named_apart(found: list[Series]) -> Iterator[Series]:
+    """Two of one name (a manifest's, and one recognised) are two."""
+    taken: dict[str, int] = {}
+    for series in found:
+        count = taken[series.name] = taken.get(series.name, 0) + 1
+        yield series if count == 1 else Series(f"{series.host} ({count})", series.interface, series.files)
+
+
+# Manifests ---------------------------------------------------------------------------------------------
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    host: str
+    files: list[str]  # paths, URLs and globs, oldest first; what a glob finds in the order of names
+    interface: str = ""
+
+
+class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    series: list[_Entry]
+
+
+def _manifest(path: str) -> Iterator[Series]:
+    try:
+        entries = msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), _Manifest).series
+    except (OSError, ValueError) as error:
+        raise NagleLabError(f"{path}: not a manifest of series: {error} (see docs/fleet.md)") from error
+    for entry in entries:
+        files = [file for name in entry.files for file in _named(name)]
+        yield Series(entry.host, entry.interface, tuple(files))
+
+
+def _named(name: str) -> list[File]:
+    """The files of a manifest's line; one that is missing is told of, not left out."""
+    try:
+        return _list(name)[1]
+    except NagleLabError:
+        return [File(name, -1)]

@@ -1,0 +1,102 @@
+"""Which files are one capture, by their names, by a manifest, and by the times in them."""
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.series import File, Series, missing_numbers, place_of, series_of
+from support.stalls import stalled
+from support.synthetic import SECOND, pcap_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("web-1/eth0_00001_20261123120000.pcapng", "web-1/eth0"),  # dumpcap -b
+        ("web-1/eth0_00002_20261123130000.pcapng.gz", "web-1/eth0"),
+        ("web-1/eth0.pcap", "web-1/eth0"),  # tcpdump -C: the first, and those after it
+        ("web-1/eth0.pcap1", "web-1/eth0"),
+        ("web-1/eth0.pcap12.gz", "web-1/eth0"),
+        ("web-1/eth0.pcap07", "web-1/eth0"),  # -W
+        ("web-1/eth1-2026-11-23_12:00:00.pcap", "web-1/eth1"),  # -G
+        ("web-1/eth1-20261123-1200.pcap", "web-1/eth1"),
+        ("web-1/eth1.1700000000.pcap", "web-1/eth1"),  # %s
+        ("2026/11/23/web-1/eth0.pcap", "web-1/eth0"),
+        ("web-1/2026-11-23/eth0_001.pcap", "web-1/eth0"),
+        ("web-1/20261123.pcap", "web-1"),
+        ("web-01.pcap", "web-01"),  # hosts, not rotation
+        ("web-02.pcap", "web-02"),
+        ("10.0.0.17/any.pcap", "10.0.0.17/any"),
+        ("dc1/web-1/eth0_00001_20261123120000.pcap", "dc1/web-1/eth0"),
+    ],
+)
+def test_what_rotation_adds_to_a_name_is_taken_out(name, key):
+    assert place_of(name).key == key
+
+
+def touch(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+
+
+def named(series: Series, folder) -> list[str]:
+    return [file.path.removeprefix(f"{folder}/") for file in series.files]
+
+
+def test_files_of_a_host_and_interface_are_one_series_oldest_first(tmp_path):
+    names = ["b/eth0_00002_20261123130000.pcap", "b/eth0_00001_20261123120000.pcap", "a/lo.pcap.gz", "a/notes.txt"]
+    touch(tmp_path, *names)
+    one, two = series_of([str(tmp_path)])
+    assert (one.name, one.host, one.interface) == ("a/lo", "a", "lo")
+    assert (two.name, named(two, tmp_path)) == ("b/eth0", [names[1], names[0]])
+    assert [series_of([str(tmp_path / "b"), str(tmp_path / "a")])[i].name for i in (0, 1)] == ["a/lo", "b/eth0"]
+    assert [one.name for one in series_of([f"{tmp_path}/*/eth0*"])] == ["b/eth0"]
+    assert [one.name for one in series_of([f"{tmp_path}/a/lo.pcap.gz"])] == ["lo"]
+
+
+def test_numbers_go_by_their_value_and_begin_at_the_oldest_where_they_began_again(tmp_path):
+    for number in range(12):
+        began = 1_700_000_000 * SECOND + (number - 5) % 12 * 100 * SECOND
+        (tmp_path / f"eth0.pcap{number}").write_bytes(pcap_bytes(stalled(1, t0_ns=began).segments))
+    (only,) = series_of([str(tmp_path)])
+    assert named(only, tmp_path) == [f"eth0.pcap{(number + 5) % 12}" for number in range(12)]
+
+
+def test_a_manifest_says_what_names_do_not(tmp_path):
+    touch(tmp_path, "x1.pcap", "x2.pcap", "y.pcap")
+    manifest = tmp_path / "fleet.toml"
+    manifest.write_text(f"""
+        [[series]]
+        host = "web-1"
+        interface = "eth0"
+        files = ["{tmp_path}/x*.pcap", "{tmp_path}/gone.pcap"]
+    """)
+    (only,) = series_of([str(manifest)])
+    assert only.name == "web-1/eth0"
+    assert [(file.path.rpartition("/")[2], file.size) for file in only.files] == [
+        ("x1.pcap", 1),
+        ("x2.pcap", 1),
+        ("gone.pcap", -1),
+    ]
+    for wrong, says in (("[[series]]\nhost = 1", "host"), ("series = 1", "array"), ("[[", "Expected|Invalid|at end")):
+        manifest.write_text(wrong)
+        with pytest.raises(NagleLabError, match=rf"fleet\.toml: not a manifest of series: .*({says})"):
+            series_of([str(manifest)])
+
+
+def test_a_source_without_captures_is_an_error(tmp_path):
+    with pytest.raises(NagleLabError, match="no capture file in it"):
+        series_of([str(tmp_path)])
+    with pytest.raises(NagleLabError, match="no capture file in it"):
+        series_of([str(tmp_path / "none.pcap")])
+
+
+def test_numbers_that_rotation_skipped_are_known():
+    def of(*names: str) -> Series:
+        return Series("h", "i", tuple(File(name, 1) for name in names))
+
+    assert missing_numbers(
+        of("e_00003_20261123120000.pcap", "e_00004_20261123120100.pcap", "e_00007_20261123120400.pcap")
+    ) == [5, 6]
+    assert missing_numbers(of("e.pcap", "e.pcap1", "e.pcap2")) == []
+    assert missing_numbers(of("e_20261123120000.pcap", "e_20261124120000.pcap")) == []
