@@ -258,15 +258,15 @@ def _spread(durations: Durations) -> Spread | None:
 
 
 # Edges of the bins of a histogram, µs: 20 for a power of ten, and the last bin has no end.
-_EDGES = sorted({0, *(math.ceil(10 ** (place / 20) - 1e-9) for place in range(240))})
+EDGES = sorted({0, *(math.ceil(10 ** (place / 20) - 1e-9) for place in range(240))})
 
 
 def _histogram(durations: Durations) -> Histogram:
     """Of durations counted in µs."""
-    counts = dict.fromkeys(range(len(_EDGES)), 0)
+    counts = dict.fromkeys(range(len(EDGES)), 0)
     for steps, count in durations.counts.items():
-        counts[bisect_right(_EDGES, steps) - 1] += count
-    edges = [*(edge / 1e3 for edge in _EDGES), _EDGES[-1] / 1e2]
+        counts[bisect_right(EDGES, steps) - 1] += count
+    edges = [*(edge / 1e3 for edge in EDGES), EDGES[-1] / 1e2]
     bins = [(edges[place], edges[place + 1], count) for place, count in counts.items() if count]
     return Histogram(len(durations), round(durations.total / 1e6, 3), bins)
 

@@ -1,0 +1,55 @@
+"""How long exchanges took, counted by connection, hour and length: what is kept of each exchange's row."""
+
+import numpy as np
+import numpy.typing as npt
+
+from nagle_lab.diagnosis.summary import EDGES
+from nagle_lab.tcp.tables import Table
+
+HOUR_NS = 3_600_000_000_000
+_HOURS, _BINS = 21, 8  # bits of them in a key; the connection has the others
+_EDGES = np.array(EDGES, np.int64)  # µs
+Counts = npt.NDArray[np.int64]
+"""Rows of a key, how many exchanges have it, and how long they took together, ns: (n, 3)."""
+
+
+def counted(exchanges: Table) -> Counts:
+    """The answered ones of these rows (``exchange`` in tcp/engine.h), by connection, hour of request, length."""
+    found = np.empty((0, 3), np.int64)
+    for begin, end in exchanges.chunks():
+        rows = np.frombuffer(exchanges.read(begin, end), exchanges.layout.dtype)
+        rows = rows[rows["total"] >= 0]
+        steps = np.rint(rows["total"] / 1_000).astype(np.int64)  # as Durations rounds
+        hour = np.clip(rows["asked"] // HOUR_NS, 0, (1 << _HOURS) - 1)
+        length = np.searchsorted(_EDGES, steps, "right") - 1
+        key = (rows["connection"].astype(np.int64) << _HOURS | hour) << _BINS | length
+        found = summed(np.concatenate([found, np.stack([key, np.ones_like(key), rows["total"]], 1)]))
+    return found
+
+
+def summed(rows: Counts) -> Counts:
+    """One row for each key, least first."""
+    if not len(rows):
+        return rows
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    begins = np.flatnonzero(np.diff(rows[:, 0], prepend=rows[0, 0] - 1))
+    return np.concatenate([rows[begins, :1], np.add.reduceat(rows[:, 1:], begins)], 1)
+
+
+def by_server(rows: Counts, server: npt.NDArray[np.int64]) -> Counts:
+    """The same by server instead: ``server`` numbers that of each connection; those of -1 are left out."""
+    of = server[rows[:, 0] >> _HOURS + _BINS]
+    key = of << _HOURS + _BINS | rows[:, 0] & (1 << _HOURS + _BINS) - 1
+    return summed(np.concatenate([key[:, None], rows[:, 1:]], 1)[of >= 0])
+
+
+def parts(rows: Counts) -> tuple[Counts, Counts, Counts]:
+    """Of keys: who, the hour since 1970, and the bin."""
+    key = rows[:, 0]
+    return key >> _HOURS + _BINS, key >> _BINS & (1 << _HOURS) - 1, key & (1 << _BINS) - 1
+
+
+def edges_ms(bins: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """From where to where bins go, ms; the last one has no end, and says ten times its beginning."""
+    ends = np.append(_EDGES[1:], _EDGES[-1] * 10)
+    return _EDGES[bins] / 1e3, ends[bins] / 1e3

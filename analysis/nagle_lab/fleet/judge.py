@@ -1,0 +1,344 @@
+"""The end of a series: what its stretches found, put together and judged as `analyze --rotated` would, and stored."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from nagle_lab.capture.capture import Known
+from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.summary import summarize
+from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, counted, edges_ms, parts, summed
+from nagle_lab.fleet.folder import Folder, extra
+from nagle_lab.fleet.schema import TABLES, arrow_schema
+from nagle_lab.fleet.series import Series, missing_numbers
+from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, Read, Stretch, as_counts, as_reads, events_of, resumed
+from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp import make_engine
+from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.tables import Table, Tables
+
+Rows = Any
+"""Packed rows of a layout as a NumPy structured array."""
+_DAY_NS = 24 * HOUR_NS
+_CHUNK = 1 << 16  # rows
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What a series came to, in a few words."""
+
+    series: str
+    verdict: Verdict | None  # None: it could not be finished
+    reason: str
+    packets: int = 0
+    exchanges: int = 0
+    stalled: int = 0
+    stalls: int = 0
+    lost_ms: float = 0.0
+    problems: list[str] = []
+
+
+@dataclass
+class Whole:
+    """A series read to its end; ``exchanges`` are rows of :data:`nagle_lab.fleet.exchanges.Counts`."""
+
+    result: Result
+    findings: Findings
+    counted: Counted
+    exchanges: Counts
+    reads: list[Read]
+
+
+def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
+    """What the stretches of a series, all of which are done, amount to: the result of reading it in one piece."""
+    tables, exchanges, reads = Tables(), [], []
+    for stretch in stretches:
+        for which, content in events_of(stretch.key, out):
+            if which < len(EVENTS):
+                _add(tables, EVENTS[which], content)
+            elif which == EXCHANGES:
+                exchanges.append(as_counts(content))
+            else:
+                reads += as_reads(content)
+    with make_engine(in_place=False) as engine:
+        known = resumed(engine, stretches[-1].key, out)
+        engine.finish()
+        for name in EVENTS:
+            table = getattr(engine.tables, name)
+            for begin, end in table.chunks():
+                _add(tables, name, table.read(begin, end))
+        exchanges.append(counted(engine.tables.exchange))
+        known.end(engine.clock)
+        totals = engine.totals()
+    findings = Findings(tables, totals.step)
+    result = _said(summarize(known, totals, findings, None), known)
+    return Whole(result, findings, totals, summed(np.concatenate(exchanges)), reads)
+
+
+def _said(result: Result, known: Known) -> Result:
+    """Where no file could be read at all, that is the reason."""
+    if known.facts.formats or not known.trouble:
+        return result
+    return msgspec.structs.replace(result, reason="; ".join(result.quality.damage))
+
+
+def _add(tables: Tables, name: str, content: bytes) -> None:
+    table = getattr(tables, name)
+    if name != "connection":
+        table.append(content)
+        return
+    rows = np.frombuffer(content, table.layout.dtype)
+    if not len(rows):
+        return
+    first, last = int(rows["number"].min()), int(rows["number"].max())
+    table.reach(last + 1)
+    np.frombuffer(table.part(first, last), table.layout.dtype)[rows["number"] - first] = rows
+
+
+def judge(series: Series, stretches: Sequence[Stretch], out: Folder) -> Judged:
+    """Judge a series whose stretches are done, and store what it shows, in place of what was stored of it before."""
+    found = whole(stretches, out)
+    summary = found.result.summary
+    problems = [read.problem for read in found.reads if read.problem] + skipped(series)
+    store(series, found, len(problems), out)
+    judged = Judged(
+        series.name, found.result.verdict, found.result.reason, found.result.source.packets, summary.exchanges,
+        summary.stalled_exchanges, summary.stalls, summary.lost_ms_total, problems,
+    )  # fmt: skip
+    out.write(judged_name(stretches), msgspec.json.encode(judged))
+    return judged
+
+
+def judged_name(stretches: Sequence[Stretch]) -> str:
+    """The file that says a series is done."""
+    return f"work/{stretches[-1].key}.judged"
+
+
+def skipped(series: Series) -> list[str]:
+    """What rotation seems to have lost: it is told, though the files that are there are whole."""
+    numbers = missing_numbers(series)
+    some = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return [f"{series.name}: files are missing between those that are there: number {some}"] if numbers else []
+
+
+# Storing -----------------------------------------------------------------------------------------------
+
+
+def store(series: Series, found: Whole, problems: int, out: Folder) -> None:
+    """Write the tables of a series."""
+    for name in TABLES:
+        out.remove(partition(name, series.name))
+    connections = found.findings.connections
+    with _Writer("stalls", series, out) as stalls:
+        for begin, end in found.findings.stalls.chunks():
+            rows = np.frombuffer(found.findings.stalls.read(begin, end), found.findings.stalls.layout.dtype)
+            stalls.add(rows["at"] // _DAY_NS, _stalls(rows, _of(connections, rows["connection"]), found.reads))
+    with _Writer("connections", series, out) as written:
+        for begin, end in connections.chunks():
+            rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
+            written.add(rows["first_ts"] // _DAY_NS, _connections(rows))
+    with _Writer("exchanges", series, out) as written:
+        columns, hours = _exchanges(connections, found.exchanges)
+        written.add(hours * HOUR_NS // _DAY_NS, columns)
+    with _Writer("files", series, out) as written:
+        written.add(None, _files(found.reads))
+    with _Writer("series", series, out) as written:
+        written.add(None, _series(series, found, problems))
+
+
+def store_failed(series: Series, reason: str, out: Folder) -> None:
+    """A series that could not be finished has a row, too; what was stored of it before is left out."""
+    for name in TABLES:
+        out.remove(partition(name, series.name))
+    row: dict[str, Any] = {name: [None] for name in arrow_schema("series").names}
+    row |= {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
+    with _Writer("series", series, out) as written:
+        written.add(None, row)
+
+
+def partition(table: str, series: str) -> str:
+    """The folder of what a table has of a series."""
+    return f"{table}/series={quote(series, safe='')}"
+
+
+class _Writer:
+    """Writes the rows of one table, a file for each day."""
+
+    def __init__(self, name: str, series: Series, out: Folder) -> None:
+        self._name, self._series, self._out = name, series, out
+        self._stack = ExitStack()
+        self._files: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def add(self, days: Any, columns: dict[str, Any]) -> None:
+        """Add rows; ``days`` since 1970 (n,), None where the table has none."""
+        pa, schema = extra("pyarrow"), arrow_schema(self._name)
+        count = len(next(iter(columns.values())))
+        columns = {"host": pa.array([self._series.host]).take(pa.array(np.zeros(count, np.int64))), **columns}
+        if columns.get("host") is None or not count:
+            return
+        arrays = [pa.array(columns[field.name]).cast(field.type, safe=False) for field in schema]
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        if days is None:
+            self._file("").write_table(table)
+            return
+        for day in np.unique(days):
+            self._file(f"/day={np.datetime64(int(day), 'D')}").write_table(table.filter(pa.array(days == day)))
+
+    def _file(self, folder: str) -> Any:
+        if folder not in self._files:
+            name = f"{partition(self._name, self._series.name)}{folder}/part.parquet"
+            to = self._stack.enter_context(self._out.writing(name))
+            writer = extra("pyarrow.parquet").ParquetWriter(to, arrow_schema(self._name), compression="zstd")
+            self._files[folder] = self._stack.enter_context(writer)
+        return self._files[folder]
+
+
+def _of(connections: Table, numbers: Any) -> Rows:
+    """The rows of connections of these numbers (n,)."""
+    first, last = int(numbers.min()), int(numbers.max())
+    return np.frombuffer(connections.part(first, last), connections.layout.dtype)[numbers - first]
+
+
+def _end(rows: Rows, sides: Any) -> tuple[Any, Any]:
+    """Address and port of these sides (n,) of connections (n,)."""
+    at = np.arange(len(rows))
+    addresses = np.ascontiguousarray(rows["address"]).view(np.uint8).reshape(-1, 2, 16)[at, sides]
+    distinct, of = np.unique(np.ascontiguousarray(addresses).view("S16").ravel(), return_inverse=True)
+    texts = np.array([address_text(bytes(one).ljust(16, b"\0")) for one in distinct], object)
+    return texts[of], rows["port"][at, sides]
+
+
+def _server(rows: Rows) -> dict[str, Any]:
+    ip, port = _end(rows, 1 - rows["client"])
+    return {"server_ip": ip, "server_port": port}
+
+
+def _null(values: Any, where: Any) -> Any:
+    """The values, NULL where it says so."""
+    return extra("pyarrow").array(values, mask=np.asarray(where))
+
+
+def _stalls(rows: Rows, of: Rows, reads: Sequence[Read]) -> dict[str, Any]:
+    firsts = np.array([read.first_frame for read in reads if read.packets])
+    paths = np.array([read.path for read in reads if read.packets], object)
+    at = np.searchsorted(firsts, rows["release_frame"], "right") - 1
+    columns = {
+        "released_at": rows["at"].astype("M8[ns]"),
+        "file": paths[at],
+        "frame": rows["release_frame"] - firsts[at] + 1,
+        "trigger_frame": rows["trigger_frame"],
+        "ack_frame": _null(rows["ack_frame"], rows["ack_frame"] == 0),
+        "release_frame": rows["release_frame"],
+        "connection": rows["connection"],
+        "exchange": rows["exchange"] + 1,
+        "wait_ms": np.round(rows["wait"] / 1e6, 3),
+        "release_us": np.round(rows["release"] / 1e3, 3),
+        "trigger_bytes": rows["trigger_bytes"],
+        "released_bytes": rows["released_bytes"],
+        **_server(of),
+    }
+    for end, side in (("held", rows["side"]), ("delayed", 1 - rows["side"])):
+        columns[f"{end}_ip"], columns[f"{end}_port"] = _end(of, side)
+        columns[f"{end}_role"] = np.where(side == of["client"], "client", "server").astype(object)
+    return columns
+
+
+def _connections(rows: Rows) -> dict[str, Any]:
+    ip, port = _end(rows, rows["client"])
+    at, client = np.arange(len(rows)), rows["client"]
+    return {
+        "connection": rows["number"],
+        "first_at": rows["first_ts"].astype("M8[ns]"),
+        "first_frame": rows["first_frame"],
+        "client_ip": ip,
+        "client_port": port,
+        **_server(rows),
+        **{f"{name}_bytes": rows[name].sum(1) for name in ("wire", "payload")},
+        "packets": rows["packets"].sum(1),
+        "handshake": rows["syns"].astype(bool),
+        "handshake_us": _null(rows["handshake"] / 1e3, (rows["syns"] == 0) | (rows["handshake"] < 0)),
+        "exchanges": rows["answered"],
+        "stalled_exchanges": rows["stalled"],
+        **{name: rows[name] for name in ("stalls", "unresolved")},
+        "held_ms": np.round(rows["held"] / 1e6, 3),
+        "round_trips_ms": np.round(rows["round_trips"] / 1e6, 3),
+        "delayed_acks_client": rows["delayed_acks"][at, client],
+        "delayed_acks_server": rows["delayed_acks"][at, 1 - client],
+    }
+
+
+def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
+    """Of each connection the number of its server (-1: it is left out), and these servers."""
+    numbers: dict[tuple[str, int], int] = {}
+    of = np.empty(len(connections), np.int64)
+    for begin, end in connections.chunks():
+        rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
+        ends = zip(*_end(rows, 1 - rows["client"]), strict=True)
+        of[begin:end] = [numbers.setdefault((ip, int(port)), len(numbers)) for ip, port in ends]
+        of[begin:end][rows["left_out"] > 0] = -1
+    return of, list(numbers)
+
+
+def _exchanges(connections: Table, exchanges: Counts) -> tuple[dict[str, Any], Any]:
+    of, servers = _servers(connections)
+    rows = by_server(exchanges, of)
+    server, hours, bins = parts(rows)
+    from_ms, to_ms = edges_ms(bins)
+    columns = {
+        "hour": (hours * 3600).astype("M8[s]"),
+        "server_ip": np.array([ip for ip, _ in servers], object)[server],
+        "server_port": np.array([port for _, port in servers], np.int64)[server],
+        "from_ms": from_ms,
+        "to_ms": to_ms,
+        "exchanges": rows[:, 1],
+        "total_ms": rows[:, 2] / 1e6,
+    }
+    return columns, hours
+
+
+def _files(reads: Sequence[Read]) -> dict[str, Any]:
+    names = {
+        "file": "path",
+        "bytes": "size",
+        "packets": "packets",
+        "first_frame": "first_frame",
+        "problem": "problem",
+    }
+    return {column: [getattr(read, name) for read in reads] for column, name in names.items()}
+
+
+def _series(series: Series, found: Whole, problems: int) -> dict[str, Any]:
+    result, totals, summary = found.result, found.counted, found.result.summary
+    told = {name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "silences")}
+    row = {
+        "interface": series.interface,
+        "verdict": str(result.verdict),
+        "reason": result.reason,
+        "remedy": summary.remedy,
+        "files": len(series.files),
+        "problems": problems,
+        "first_at": None if totals.first_ts is None else np.datetime64(totals.first_ts, "ns"),
+        "last_at": None if totals.first_ts is None else np.datetime64(totals.last_ts, "ns"),
+        "packets": result.source.packets,
+        "tcp_packets": result.source.tcp_packets,
+        "connections": summary.connections,
+        "exchanges": summary.exchanges,
+        "stalled_exchanges": summary.stalled_exchanges,
+        "stalls": summary.stalls,
+        "lost_ms": summary.lost_ms_total,
+        "result": json_text(told | {"histograms": result.histograms}),
+    }
+    return {name: [value] for name, value in row.items()}

@@ -1,0 +1,157 @@
+"""The tables of a store, declared once: what is written, what questions may ask for, and what docs/fleet.md says."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from nagle_lab.fleet.folder import extra
+
+
+class Column(NamedTuple):
+    """A column: its name, its type as pyarrow calls it, and what it says."""
+
+    name: str
+    kind: str
+    meaning: str
+
+
+class Table(NamedTuple):
+    """A table; it is partitioned by series, and by day where ``day`` says of what."""
+
+    meaning: str
+    columns: tuple[Column, ...]
+    day: str = ""
+
+
+HOST = Column("host", "string", "of the series")
+_ENDS = tuple(
+    column
+    for end, does in (("held", "held data back"), ("delayed", "delayed its ACK"))
+    for column in (
+        Column(f"{end}_role", "string", f"client or server: the end that {does}"),
+        Column(f"{end}_ip", "string", ""),
+        Column(f"{end}_port", "int32", ""),
+    )
+)
+_SERVER = (Column("server_ip", "string", "the service"), Column("server_port", "int32", ""))
+_FRAMES = (
+    Column("file", "string", "that the release is in"),
+    Column("frame", "int64", "of the release in that file, as in Wireshark"),
+)
+
+TABLES = {
+    "stalls": Table(
+        "Each proved stall.",
+        (
+            HOST,
+            Column("released_at", "timestamp[ns]", "when the data was released; all times are UTC"),
+            *_FRAMES,
+            Column("trigger_frame", "int64", "these three count through the series, as `analyze --rotated` does"),
+            Column("ack_frame", "int64", "NULL: the capture lacks the ACK"),
+            Column("release_frame", "int64", ""),
+            Column("connection", "int64", "its number in the series"),
+            Column("exchange", "int64", "of the connection, from 1"),
+            *_SERVER,
+            *_ENDS,
+            Column("wait_ms", "double", "from trigger to late ACK: at most so long was the data held"),
+            Column("release_us", "double", "from the ACK to the release"),
+            Column("trigger_bytes", "int32", ""),
+            Column("released_bytes", "int32", ""),
+        ),
+        day="the release",
+    ),
+    "exchanges": Table(
+        "How long answered exchanges took, by service, hour and length: 20 bins for a power of ten.",
+        (
+            HOST,
+            Column("hour", "timestamp[s]", "in which the request began"),
+            *_SERVER,
+            Column("from_ms", "double", "the bin's lower edge"),
+            Column("to_ms", "double", "its upper edge, which is in the next bin"),
+            Column("exchanges", "int64", "how many"),
+            Column("total_ms", "double", "how long they took together"),
+        ),
+        day="the request",
+    ),
+    "connections": Table(
+        "Each connection.",
+        (
+            HOST,
+            Column("connection", "int64", "its number in the series, from 0"),
+            Column("first_at", "timestamp[ns]", "when its first packet was captured"),
+            Column("first_frame", "int64", "counted through the series"),
+            Column("client_ip", "string", ""),
+            Column("client_port", "int32", ""),
+            *_SERVER,
+            Column("packets", "int64", "both ways, as the next two"),
+            Column("wire_bytes", "int64", "with headers"),
+            Column("payload_bytes", "int64", ""),
+            Column("handshake", "bool", "both SYNs are in the capture"),
+            Column("handshake_us", "double", "from the SYN to its sender's first ACK; NULL: not captured"),
+            Column("exchanges", "int64", "with request and answer"),
+            Column("stalled_exchanges", "int64", ""),
+            Column("stalls", "int64", ""),
+            Column("unresolved", "int64", "how often it cannot be told whether it stalled"),
+            Column("held_ms", "double", "how long its data waited for delayed ACKs"),
+            Column("round_trips_ms", "double", "and, by Nagle's algorithm, for others"),
+            Column("delayed_acks_client", "int64", ""),
+            Column("delayed_acks_server", "int64", ""),
+        ),
+        day="its first packet",
+    ),
+    "files": Table(
+        "Each file, also those that could not be read.",
+        (
+            HOST,
+            Column("file", "string", "path or URL"),
+            Column("bytes", "int64", "stored"),
+            Column("packets", "int64", "read from it"),
+            Column("first_frame", "int64", "number of its first frame in the series"),
+            Column("problem", "string", "why not all of it was read, or is not to be believed; NULL: nothing"),
+        ),
+    ),
+    "series": Table(
+        "Each series: what `analyze --rotated` says of it.",
+        (
+            HOST,
+            Column("interface", "string", "by the name of its files"),
+            Column("verdict", "string", "STALL, CLEAN, INCONCLUSIVE, INVALID, or FAILED: it could not be finished"),
+            Column("reason", "string", ""),
+            Column("remedy", "string", "NULL: none is needed"),
+            Column("files", "int64", "how many"),
+            Column("problems", "int64", "of these with a problem, and numbers that rotation has skipped"),
+            Column("first_at", "timestamp[ns]", "when its first TCP packet was captured"),
+            Column("last_at", "timestamp[ns]", "and its last"),
+            Column("packets", "int64", ""),
+            Column("tcp_packets", "int64", ""),
+            Column("connections", "int64", ""),
+            Column("exchanges", "int64", "with request and answer"),
+            Column("stalled_exchanges", "int64", ""),
+            Column("stalls", "int64", ""),
+            Column("lost_ms", "double", "the sum of all waits"),
+            Column("result", "string", "JSON: the result of `analyze --json`, without connections and stalls"),
+        ),
+    ),
+}
+
+
+def columns_of(name: str) -> Iterator[Column]:
+    """All columns of a table, those of its folders last."""
+    table = TABLES[name]
+    yield from table.columns
+    if table.day:
+        yield Column("day", "date", f"of {table.day}, UTC")
+    yield Column("series", "string", "host and interface")
+
+
+@cache
+def arrow_schema(name: str, *, whole: bool = False) -> Any:
+    """The schema of the files of a table; ``whole``: with the columns of its folders."""
+    pa = extra("pyarrow")
+    kinds = {
+        "string": pa.string(), "bool": pa.bool_(), "double": pa.float64(), "int32": pa.int32(), "int64": pa.int64(),
+        "timestamp[ns]": pa.timestamp("ns"), "timestamp[s]": pa.timestamp("s"),
+        "date": pa.date32(),
+    }  # fmt: skip
+    columns = columns_of(name) if whole else TABLES[name].columns
+    return pa.schema([(column.name, kinds[column.kind]) for column in columns])

@@ -1,0 +1,166 @@
+"""A series read in stretches, wherever it is cut: the result of `analyze --rotated`, field for field."""
+
+import tempfile
+from dataclasses import replace
+from datetime import UTC
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nagle_lab.tcp
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.json_text import json_text
+from nagle_lab.diagnosis.result import Result
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.judge import judge, whole
+from nagle_lab.fleet.series import series_of
+from nagle_lab.fleet.stretch import carry_name, follow, stretches
+from support.engines import ENGINES
+from support.stalls import stalled
+from support.synthetic import MS, SECOND, merge, pcap_bytes
+
+T0 = 1_700_000_000 * SECOND
+PACKETS = merge(
+    *(
+        stalled(
+            8, (f"10.0.0.{n % 3 + 1}", 40_000 + n), ("10.0.1.1", 80 + n % 2), T0 + n * 9 * MS, close=n % 3 > 0
+        ).segments
+        for n in range(9)
+    )
+)
+
+
+def said(result: Result) -> str:
+    """All a result says."""
+    names = [name for name in Result.__struct_fields__ if name not in ("connections", "stalls")]
+    rows = {"connections": list(result.connections), "stalls": list(result.stalls)}
+    return json_text({name: getattr(result, name) for name in names} | rows)
+
+
+def rotated(folder: Path, parts: list[bytes]) -> list[Path]:
+    """Files of one series."""
+    (folder / "web-1").mkdir()
+    paths = [folder / "web-1" / f"eth0_{n:05}_20231114{n:06}.pcap" for n in range(1, len(parts) + 1)]
+    for path, content in zip(paths, parts, strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def in_stretches(folder: Path, size: int) -> Result:
+    (series,) = series_of([str(folder / "web-1")])
+    out = Folder(str(folder / "out"))
+    cut = stretches(series, size)
+    for stretch in cut:
+        follow(stretch, out)
+    return whole(cut, out).result
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sets(st.integers(1, len(PACKETS) - 1), min_size=1, max_size=7),
+    st.integers(1, 40_000),
+    st.sampled_from(list(ENGINES)),
+    st.data(),
+)
+def test_however_a_series_is_cut_the_result_is_that_of_one_reading(cuts, size, engine, data):
+    parts = [PACKETS[a:b] for a, b in pairwise([0, *sorted(cuts), len(PACKETS)])]
+    if data.draw(st.booleans()):  # the clock is set back, or files are out of order
+        parts[-1] = [replace(s, ts_ns=s.ts_ns - data.draw(st.sampled_from([3, 40, 4000])) * MS) for s in parts[-1]]
+    files = [pcap_bytes(part) for part in parts]
+    for at in data.draw(st.sets(st.integers(1, len(files) - 1), max_size=2)):  # not the first: analyze refuses that
+        files[at] = data.draw(st.sampled_from([b"", b"no capture", files[at][:-7], files[at][:24] + b"\x99" * 40]))
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nagle_lab.tcp, "LIBRARY", None if engine == "plain" else nagle_lab.tcp.LIBRARY)
+        folder = Path(name)
+        paths = rotated(folder, files)
+        assert said(in_stretches(folder, size)) == said(
+            analyze([str(path) for path in paths], exchanges=False, sha256=False)
+        )
+
+
+def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):
+    paths = rotated(tmp_path, [b"no capture", pcap_bytes(PACKETS[:300]), pcap_bytes(PACKETS[300:])])
+    (tmp_path / "m.toml").write_text(
+        f'[[series]]\nhost = "h"\nfiles = ["{paths[0]}", "{paths[1]}", "{tmp_path}/gone.pcap"]'
+    )
+    (series,) = series_of([str(tmp_path / "m.toml")])
+    out = Folder(str(tmp_path / "out"))
+    cut = stretches(series, 1)
+    for stretch in cut:
+        follow(stretch, out)
+    judged = judge(series, cut, out)
+    assert judged.verdict == "STALL"
+    assert len(judged.problems) == 2
+    assert "not a capture" in judged.problems[0] and "gone.pcap: no such file" in judged.problems[1]
+    files = pq.read_table(f"{out.path}/files", partitioning="hive").to_pylist()
+    assert [bool(file["problem"]) for file in files] == [True, False, True]
+    alone = whole(cut[:1], out).result
+    assert (alone.verdict, alone.reason) == ("INVALID", f"{paths[0].name}: not a capture: give a pcap or pcapng file")
+
+
+def test_what_is_stored_is_what_the_result_says(tmp_path):
+    paths = rotated(tmp_path, [pcap_bytes(PACKETS[:200]), pcap_bytes(PACKETS[200:])])
+    (series,) = series_of([str(tmp_path)])
+    out = Folder(str(tmp_path / "out"))
+    cut = stretches(series, 1)
+    for stretch in cut:
+        follow(stretch, out)
+    judge(series, cut, out)
+    result = analyze([str(path) for path in paths], exchanges=True, sha256=False)
+    stored = {name: pq.read_table(f"{out.path}/{name}", partitioning="hive").to_pylist() for name in
+              ("stalls", "connections", "exchanges", "series", "files")}  # fmt: skip
+    assert [(s["trigger_frame"], s["ack_frame"], s["release_frame"], s["wait_ms"], s["release_us"], s["connection"],
+             s["exchange"], s["held_ip"], s["held_port"], s["held_role"], s["delayed_ip"], s["trigger_bytes"])
+            for s in stored["stalls"]] == [
+        (s.trigger_frame, s.ack_frame, s.release_frame, s.wait_ms, s.release_us, s.connection, s.exchange,
+         s.held_by.ip, s.held_by.port, s.held_by.role, s.delayed_by.ip, s.trigger_bytes) for s in result.stalls
+    ]  # fmt: skip
+    for stall in stored["stalls"]:
+        frame = stall["frame"] + 200 * stall["file"].endswith(paths[1].name)
+        assert frame == stall["release_frame"]
+        assert round(stall["released_at"].replace(tzinfo=UTC).timestamp() * 1e6) == round(
+            PACKETS[frame - 1].ts_ns / 1e3
+        )
+    assert [(c["client_ip"], c["client_port"], c["server_port"], c["packets"], c["held_ms"], c["stalls"])
+            for c in stored["connections"]] == [
+        (c.client.ip, c.client.port, c.server.port, c.packets, c.held_ms, c.stalls) for c in result.connections
+    ]  # fmt: skip
+    bins: dict[float, int] = {}
+    for row in stored["exchanges"]:
+        bins[row["from_ms"]] = bins.get(row["from_ms"], 0) + row["exchanges"]
+    histogram = result.histograms["exchange_ms"]
+    assert sorted(bins.items()) == [(low, count) for low, _, count in histogram.bins]
+    assert sum(row["total_ms"] for row in stored["exchanges"]) == pytest.approx(histogram.total_ms)
+    (row,) = stored["series"]
+    assert (row["verdict"], row["stalls"], row["series"]) == ("STALL", result.summary.stalls, "web-1/eth0")
+    assert msgspec.json.decode(row["result"])["summary"]["stalls"] == result.summary.stalls
+
+
+def test_added_files_and_only_they_are_new_work(tmp_path):
+    rotated(tmp_path, [pcap_bytes(PACKETS[:200]), pcap_bytes(PACKETS[200:400])])
+    before = stretches(series_of([str(tmp_path)])[0], 1)
+    (tmp_path / "web-1" / "eth0_00003_20231115000000.pcap").write_bytes(pcap_bytes(PACKETS[400:]))
+    after = stretches(series_of([str(tmp_path)])[0], 1)
+    assert after[:2] == before and len(after) == 3
+    (tmp_path / "web-1" / "eth0_00001_20231114000001.pcap").write_bytes(pcap_bytes(PACKETS[:199]))
+    changed = stretches(series_of([str(tmp_path)])[0], 1)
+    assert not {one.key for one in changed} & {one.key for one in after}
+
+
+def test_a_damaged_or_foreign_carry_is_refused_in_one_line(tmp_path):
+    rotated(tmp_path, [pcap_bytes(PACKETS[:200]), pcap_bytes(PACKETS[200:])])
+    out = Folder(str(tmp_path / "out"))
+    one, two = stretches(series_of([str(tmp_path)])[0], 1)
+    follow(one, out)
+    carry = out.read(carry_name(one.key))
+    for wrong, says in ((carry[:50], "damaged"), (carry.replace(b"snapshot 1", b"snapshot 0"), "same build")):
+        out.write(carry_name(one.key), wrong)
+        with pytest.raises(NagleLabError, match=says) as error:
+            follow(two, out)
+        assert "\n" not in str(error.value)
