@@ -1,0 +1,91 @@
+"""Questions to a store, in SQL by DuckDB: the ready ones stand in files beside this, and any other may be asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from nagle_lab.capture.stored import first_line, is_remote
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.folder import Folder, extra
+from nagle_lab.fleet.schema import TABLES, arrow_schema
+
+
+@dataclass(frozen=True)
+class Question:
+    """A ready question: its name, what it asks, and how."""
+
+    name: str
+    title: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of a result, and what its columns are called."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def named(self) -> list[dict[str, Any]]:
+        """Each row by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def questions() -> list[Question]:
+    """The ready ones, by name; the first line of each file is its title."""
+    found = []
+    for file in files("nagle_lab.fleet").joinpath("questions").iterdir():
+        name, is_sql, _ = file.name.partition(".sql")
+        if is_sql:
+            text = file.read_text(encoding="utf-8")
+            found.append(Question(name, text.partition("\n")[0].removeprefix("-- "), text))
+    return sorted(found, key=lambda question: question.name)
+
+
+class Store:
+    """The tables of a store, to be asked. Raises NagleLabError where there is none."""
+
+    def __init__(self, out: Folder) -> None:
+        if not out.names("series"):
+            raise NagleLabError(f"{out.url}: no results of nagle-lab fleet there: name the folder of its --out")
+        self._duckdb = extra("duckdb")
+        self._connection = self._duckdb.connect()
+        if is_remote(out.url):
+            self._connection.register_filesystem(out.fs)
+        for name, table in TABLES.items():
+            pattern = out.at(f"{name}/*{'/*' * bool(table.day)}/*.parquet")
+            if not out.names(name):
+                self._connection.register(name, arrow_schema(name, whole=True).empty_table())
+                continue
+            url = out.fs.unstrip_protocol(pattern) if is_remote(out.url) else pattern
+            types = "{'series': VARCHAR, 'day': DATE}" if table.day else "{'series': VARCHAR}"
+            self._connection.execute(
+                f"CREATE VIEW {name} AS SELECT * FROM "
+                f"read_parquet({_quoted(url)}, hive_partitioning = true, hive_types = {types})"
+            )
+
+    def ask(self, sql: str) -> Answer:
+        """The answer to a question. Raises NagleLabError where DuckDB does not understand it."""
+        try:
+            result = self._connection.execute(sql)
+            return Answer([column[0] for column in result.description or ()], result.fetchall())
+        except self._duckdb.Error as error:
+            raise NagleLabError(f"{first_line(error)}: see nagle-lab fleet ask schema") from error
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sql_of(question: str) -> str:
+    """The SQL of a ready question, by name; SQL is itself.
+
+    Raises NagleLabError where it is neither.
+    """
+    ready = {each.name: each.sql for each in questions()}
+    if question in ready:
+        return ready[question]
+    if len(question.split()) > 1:
+        return question
+    raise NagleLabError(f"{question}: no such question: one of {', '.join(ready)}; or SQL in quotes")

@@ -1,0 +1,133 @@
+"""Series after series, stretch after stretch, on as many workers as there are; whoever dies, the rest goes on."""
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+import msgspec
+
+from nagle_lab.capture.stored import first_line
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.judge import Judged, judge, judged_name, skipped, store_failed
+from nagle_lab.fleet.series import Series
+from nagle_lab.fleet.stretch import Done, Stretch, follow, stretches
+from nagle_lab.fleet.workers import Workers
+
+MOST_TRIES = 3
+
+
+class Watch(Protocol):
+    """Who is told how far it is."""
+
+    def begin(self, series: int, size: int) -> None:
+        """So many series are to be read, and bytes."""
+
+    def stretch(self, size: int, done: Done) -> None:
+        """A stretch of so many bytes is done."""
+
+    def series(self, judged: Judged) -> None:
+        """A series is."""
+
+
+@dataclass
+class Chain:
+    """A series and how far it is: its stretches follow each other, and then it is judged."""
+
+    series: Series
+    stretches: list[Stretch]
+    at: int = 0  # the stretch that is next
+    tries: int = 0  # that have failed, of this stretch
+
+    @property
+    def left(self) -> int:
+        """Bytes still to be read."""
+        return sum(stretch.size for stretch in self.stretches[self.at :])
+
+    def submit(self, executor: Executor, out: Folder) -> "Future[Any]":
+        """What is next."""
+        if self.at < len(self.stretches):
+            return executor.submit(follow, self.stretches[self.at], out)
+        return executor.submit(judge, self.series, self.stretches, out)
+
+
+def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *, size: int) -> list[Judged]:
+    """Read and judge all series, in stretches of so many bytes; what is done already is not done again.
+
+    A worker that dies costs only what it was doing, which is tried again, alone; a series whose stretch fails
+    MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
+    """
+    there = out.names("work")
+    chains = [Chain(each, stretches(each, size)) for each in series]
+    results: list[Judged] = []
+    ready: list[tuple[int, int, int]] = []  # the largest first, but before them what failed
+    for number, chain in enumerate(chains):
+        done = (f"{stretch.key}.carry" in there for stretch in chain.stretches)
+        chain.at = next((at for at, is_done in enumerate(done) if not is_done), len(chain.stretches))
+        if judged_name(chain.stretches).partition("/")[2] in there:
+            results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=Judged))
+        else:
+            heappush(ready, (0, -chain.left, number))
+    watch.begin(len(ready), sum(chains[number].left for _, _, number in ready))
+    flying: dict[Future[Any], int] = {}
+    executor = workers.make()
+    try:
+        while ready or flying:
+            suspects = any(chains[number].tries for number in (*flying.values(), *(ready[0][2:] if ready else ())))
+            while ready and len(flying) < (1 if suspects else workers.count):
+                number = heappop(ready)[2]
+                try:
+                    flying[chains[number].submit(executor, out)] = number
+                except BrokenExecutor:  # seen before the futures say so
+                    heappush(ready, (-chains[number].tries, -chains[number].left, number))
+                    break
+            finished, _ = wait(flying, return_when=FIRST_COMPLETED)
+            broken = not finished or any(isinstance(future.exception(), BrokenExecutor) for future in finished)
+            for future in list(flying) if broken else finished:
+                number = flying.pop(future)
+                chain = chains[number]
+                judged = _advance(chain, future, out, watch)
+                if judged is None:
+                    heappush(ready, (-chain.tries, -chain.left, number))
+                else:
+                    results.append(judged)
+                    watch.series(judged)
+            if broken:
+                executor.shutdown(wait=False, cancel_futures=True)
+                executor = workers.make()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    return sorted(results, key=lambda judged: judged.series)
+
+
+def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> Judged | None:
+    """What came of it; None where the series goes on."""
+    try:
+        done = future.result()
+    except NagleLabError as error:
+        return _failed(chain, str(error), out)
+    except Exception as error:  # whatever became of a worker; another may do better
+        chain.tries += 1
+        if chain.tries < MOST_TRIES:
+            return None
+        files = chain.stretches[chain.at].files if chain.at < len(chain.stretches) else chain.series.files
+        where = f"{files[0].path}{' …' * (len(files) > 1)}"
+        return _failed(chain, f"{where}: given up after {MOST_TRIES} tries: {first_line(error)}", out)
+    chain.tries = 0
+    if isinstance(done, Judged):
+        return done
+    watch.stretch(chain.stretches[chain.at].size, done)
+    chain.at += 1
+    return None
+
+
+def _failed(chain: Chain, reason: str, out: Folder) -> Judged:
+    store_failed(chain.series, reason, out)
+    return Judged(chain.series.name, None, reason, problems=[reason, *skipped(chain.series)])
+
+
+def has_begun(out: Folder) -> bool:
+    """Whether there are results already, of this run or of an earlier one."""
+    return bool(out.names("work"))

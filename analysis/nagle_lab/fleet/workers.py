@@ -1,0 +1,96 @@
+"""Who reads stretches: processes of this machine, a Dask cluster, or any Executor of concurrent.futures."""
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Any
+
+from nagle_lab.capture.stored import first_line
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.folder import extra
+
+
+@dataclass
+class Workers:
+    """Where to submit stretches: ``make`` makes an executor, anew where one broke; so many are read at once."""
+
+    make: Callable[[], Executor]
+    count: int
+    name: str
+
+
+def workers_of(on: str | None, count: int | None) -> Workers:
+    """The workers that ``--on`` names; None: processes here, one for each processor.
+
+    Raises NagleLabError where there is no such executor, or the scheduler does not answer.
+    """
+    if on is None:
+        here = count or _processors()
+        return Workers(lambda: _processes(here), here, f"{here} process{'es' * (here > 1)} here")
+    if on.startswith("dask://"):
+        return _dask(on, count)
+    module, _, name = on.partition(":")
+    try:
+        make = getattr(import_module(module), name)
+        executor = make()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        todo = "--on takes dask://HOST:PORT, or MODULE:CALLABLE that gives an Executor"
+        raise NagleLabError(f"{on}: {first_line(error)}: {todo}") from error
+    if not isinstance(executor, Executor):
+        raise NagleLabError(f"{on}: it gave {type(executor).__name__}, not a concurrent.futures.Executor")
+    made = [executor]
+    count = count or getattr(executor, "_max_workers", None) or _processors()
+    return Workers(lambda: made.pop() if made else make(), count, on)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processes(count: int) -> Executor:
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_ignore_ctrl_c)
+
+
+def _ignore_ctrl_c() -> None:
+    """Who started us says what becomes of our work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask(on: str, count: int | None) -> Workers:
+    distributed = extra("distributed")
+    try:
+        client = distributed.Client(on.removeprefix("dask://"), timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise NagleLabError(f"{on}: no scheduler answers there: {first_line(error)}") from error
+    threads = sum(client.nthreads().values())
+    if not threads:
+        raise NagleLabError(
+            f"{on}: the scheduler has no workers: start some (dask worker {on.removeprefix('dask://')})"
+        )
+
+    def make() -> Any:
+        return _Closing(client)
+
+    return Workers(make, count or threads, on)
+
+
+class _Closing(Executor):
+    """Dask's executor, which with its shutdown leaves the cluster alone and closes the client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._executor = client, client.get_executor(pure=False)
+
+    def submit(self, *arguments: Any, **named: Any) -> Any:
+        """See :class:`concurrent.futures.Executor`."""
+        return self._executor.submit(*arguments, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Dask always does
+        """Let go of what is not done, and close the client."""
+        with suppress(Exception):  # the cluster may have gone
+            self._executor.shutdown(wait=wait)
+        self._client.close()

@@ -1,0 +1,125 @@
+"""Questions to a store: what they answer is what was put into it."""
+
+from datetime import date
+
+import pytest
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.ask import Store, questions, sql_of
+from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.run import run
+from nagle_lab.fleet.schema import TABLES, columns_of
+from nagle_lab.fleet.series import series_of
+from nagle_lab.fleet.workers import workers_of
+from support.stalls import stalled
+from support.synthetic import SECOND, Conversation, pcap_bytes
+
+DAY = 86_400 * SECOND
+T0 = 1_700_000_000 * SECOND  # 2023-11-14 22:13:20
+
+
+class Silent:
+    def begin(self, *_): ...
+    def stretch(self, *_): ...
+    def series(self, *_): ...
+
+
+def clean(t0: int, server=("10.0.1.1", 80)) -> Conversation:
+    c = Conversation(("10.0.0.5", 50_000), server, t0_ns=t0)
+    c.handshake()
+    for _ in range(15):
+        c.client_sends(100)
+        c.server_sends(800)
+        c.client_acks()
+    c.close()
+    return c
+
+
+def write(folder, name, *conversations):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    segments = sorted((s for c in conversations for s in c.segments), key=lambda s: s.ts_ns)
+    (folder / name).write_bytes(pcap_bytes(segments))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    """Two days: one service stalls on the first and is clean on the second, another one stalls on the second."""
+    folder = tmp_path_factory.mktemp("fleet")
+    old, new = ("10.0.1.1", 80), ("10.0.1.2", 81)
+    write(folder, "web-1/eth0-20231114.pcap", stalled(20, server=old, t0_ns=T0))
+    write(folder, "web-1/eth0-20231115.pcap", clean(T0 + DAY, old))
+    write(folder, "web-2/eth0-20231115.pcap", stalled(30, ("10.0.0.2", 41_000), new, t0_ns=T0 + DAY))
+    (folder / "web-2" / "eth0-20231116.pcap").write_bytes(b"nothing")
+    write(folder, "web-3/eth0.pcap", clean(T0))
+    out = Folder(str(folder / "out"))
+    run(series_of([str(folder)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1)
+    return Store(out)
+
+
+def answers(store: Store, name: str) -> list[dict]:
+    return store.ask(sql_of(name)).named()
+
+
+def test_every_ready_question_has_a_title_and_an_answer(store):
+    assert len(questions()) >= 12
+    for question in questions():
+        assert question.title.endswith((".", "?")), question.name
+        assert answers(store, question.name), question.name
+
+
+def test_what_the_questions_say(store):
+    worst, other = answers(store, "worst-services")
+    assert (worst["server_ip"], worst["server_port"], worst["stalls"]) == ("10.0.1.2", 81, 30)
+    assert (other["server_ip"], other["stalls"], str(other["first_seen"])[:16]) == (
+        "10.0.1.1",
+        20,
+        "2023-11-14 22:13",
+    )
+    assert [row["host"] for row in answers(store, "worst-hosts")] == ["web-2", "web-1"]
+    assert [(row["server_port"], row["stalls"]) for row in answers(store, "new-today")] == [(81, 30)]
+    assert [row["server_port"] for row in answers(store, "gone")] == [80]
+    days = answers(store, "cost-per-day")
+    assert [(row["day"], row["exchanges"], row["stalls"]) for row in days] == [
+        (date(2023, 11, 14), 35, 20), (date(2023, 11, 15), 45, 30)]  # fmt: skip
+    assert 70 < days[1]["of_all_time_percent"] <= 100
+    assert {row["verdict"]: row["series"] for row in answers(store, "verdicts")} == {"STALL": 2, "CLEAN": 1}
+    (unusable,) = answers(store, "unusable")
+    assert unusable["series"] == "web-2/eth0" and "not a capture" in unusable["problem"]
+    (clean_one,) = answers(store, "clean")
+    assert (clean_one["series"], clean_one["exchanges"]) == ("web-3/eth0", 15)
+    assert answers(store, "pairs")[0]["delayed_ip"] == "10.0.0.2"
+    assert answers(store, "longest")[0]["file"].endswith("pcap")
+    slow = answers(store, "slow-services")
+    assert [row["server_port"] for row in slow] == [81, 80] and slow[0]["p50_ms_at_most"] > 40 > slow[0][
+        "mean_ms"
+    ] / 2
+
+
+def test_the_columns_are_those_that_are_documented(store):
+    for name in TABLES:
+        assert store.ask(f"SELECT * FROM {name} LIMIT 0").columns == [column.name for column in columns_of(name)]
+
+
+def test_any_other_question_is_sql_and_what_is_neither_is_told(store):
+    assert store.ask(sql_of("SELECT count(*) FROM stalls")).rows == [(50,)]
+    with pytest.raises(NagleLabError, match=r"no such question: one of ack-timers, .*or SQL in quotes"):
+        sql_of("worst")
+    with pytest.raises(NagleLabError, match=r"nowhere.*see nagle-lab fleet ask schema"):
+        store.ask("SELECT 1 FROM nowhere")
+
+
+def test_without_a_store_there_is_nothing_to_ask(tmp_path):
+    with pytest.raises(NagleLabError, match="no results of nagle-lab fleet there"):
+        Store(Folder(str(tmp_path)))
+
+
+def test_tables_without_rows_can_be_asked_too(tmp_path):
+    (tmp_path / "h").mkdir()
+    (tmp_path / "h" / "e.pcap").write_bytes(b"nothing")
+    out = Folder(str(tmp_path / "out"))
+    (judged,) = run(
+        series_of([str(tmp_path)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1
+    )
+    assert (judged.verdict, judged.reason) == ("INVALID", "e.pcap: not a capture: give a pcap or pcapng file")
+    for question in questions():
+        Store(out).ask(question.sql)

@@ -1,0 +1,212 @@
+"""Series on workers: whoever reads them, and whoever dies meanwhile, the results are those of one reading."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.ask import Store
+from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.judge import Judged
+from nagle_lab.fleet.run import run
+from nagle_lab.fleet.series import series_of
+from nagle_lab.fleet.stretch import Done
+from nagle_lab.fleet.workers import workers_of
+from support.s3 import s3  # noqa: F401 - a fixture
+from support.stalls import stalled
+from support.synthetic import SECOND, pcap_bytes
+
+THREADS = "concurrent.futures:ThreadPoolExecutor"
+TESTS = Path(__file__).parents[1]
+PARTS = 4  # files of a series
+SERIES = 3
+
+
+class Seen:
+    """What a run tells of its progress."""
+
+    def __init__(self) -> None:
+        self.begun = (0, 0)
+        self.stretches: list[int] = []
+        self.judged: list[str] = []
+
+    def begin(self, series: int, size: int) -> None:
+        self.begun = series, size
+
+    def stretch(self, size: int, done: Done) -> None:
+        assert done.packets > 0
+        self.stretches.append(size)
+
+    def series(self, judged: Judged) -> None:
+        self.judged.append(judged.series)
+
+
+def contents(host: int) -> dict[str, bytes]:
+    """The files of a host by name: one connection, through all of them."""
+    packets = stalled(10 + host, ("10.0.0.9", 40_000 + host), t0_ns=(1_700_000_000 + host) * SECOND).segments
+    each = -(-len(packets) // PARTS)
+    return {
+        f"web-{host}/eth0_{n:05}_2023111422{n:04}.pcap": pcap_bytes(packets[(n - 1) * each : n * each])
+        for n in range(1, PARTS + 1)
+    }
+
+
+@pytest.fixture
+def captures(tmp_path):
+    for host in range(SERIES):
+        for name, content in contents(host).items():
+            (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "in" / name).write_bytes(content)
+    return tmp_path / "in"
+
+
+def rows(out: Folder) -> list[tuple]:
+    """All that a store holds."""
+    store = Store(out)
+    return [
+        row
+        for name, order in (("stalls", "series, release_frame"), ("connections", "series, connection"),
+                            ("exchanges", "series, hour, from_ms"), ("series", "series"), ("files", "series, file"))
+        for row in store.ask(f"SELECT * FROM {name} ORDER BY {order}").rows
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def expected(captures, tmp_path) -> list[tuple]:
+    """What a run without accidents stores, in one stretch for each series."""
+    out = Folder(str(tmp_path / "expected"))
+    judged = run(series_of([str(captures)]), out, workers_of(THREADS, 1), Seen(), size=1 << 30)
+    for each in judged:
+        files = sorted(map(str, (captures / each.series.partition("/")[0]).iterdir()))
+        assert each.stalls == analyze(files).summary.stalls > 5
+    return rows(out)
+
+
+def test_processes_here_give_what_one_thread_gives(captures, tmp_path, expected):
+    seen, out = Seen(), Folder(str(tmp_path / "out"))
+    judged = run(series_of([str(captures)]), out, workers_of(None, 2), seen, size=1)
+    assert rows(out) == expected
+    assert [each.series for each in judged] == sorted(seen.judged) == [f"web-{n}/eth0" for n in range(SERIES)]
+    assert (seen.begun[0], len(seen.stretches)) == (SERIES, SERIES * PARTS)
+    assert sum(seen.stretches) == seen.begun[1] == sum(path.stat().st_size for path in captures.rglob("*.pcap"))
+
+
+def test_what_is_done_is_not_done_again(captures, tmp_path, expected):
+    out = Folder(str(tmp_path / "out"))
+    run(series_of([str(captures / "web-1")]), Folder(str(tmp_path / "other")), workers_of(THREADS, 1), Seen(), size=1)
+    run(series_of([str(captures)]), out, workers_of(THREADS, 2), Seen(), size=1)
+    seen = Seen()
+    judged = run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
+    assert (seen.begun, seen.stretches, len(judged)) == ((0, 0), [], SERIES)
+    assert rows(out) == expected
+    carries = sorted((tmp_path / "out" / "work").glob("*.carry"), key=lambda path: path.stat().st_mtime)
+    carries[-1].unlink()
+    run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
+    assert rows(out) == expected
+
+
+def fragile(monkeypatch, tmp_path, marked: str, times: int) -> None:
+    (tmp_path / "counter").write_text(str(times))
+    for name, value in (("FRAGILE", marked), ("FRAGILE_COUNTER", str(tmp_path / "counter"))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+
+
+def test_a_worker_that_is_killed_costs_only_what_it_was_doing(captures, tmp_path, expected, monkeypatch):
+    fragile(monkeypatch, tmp_path, "web-1/eth0_00003_20231114220003.pcap", 2)
+    seen, out = Seen(), Folder(str(tmp_path / "out"))
+    run(series_of([str(captures)]), out, workers_of("support.fragile:processes", 2), seen, size=1)
+    assert (tmp_path / "counter").read_text() == "-1"
+    assert rows(out) == expected
+    assert len(seen.stretches) == SERIES * PARTS
+
+
+def test_what_kills_every_worker_is_given_up_and_the_rest_goes_on(captures, tmp_path, expected, monkeypatch):
+    fragile(monkeypatch, tmp_path, "web-1/eth0_00002_20231114220002.pcap", 99)
+    out = Folder(str(tmp_path / "out"))
+    judged = run(series_of([str(captures)]), out, workers_of("support.fragile:processes", 2), Seen(), size=1)
+    assert [each.verdict for each in judged] == ["STALL", None, "STALL"]
+    assert "eth0_00002_20231114220002.pcap: given up after 3 tries: " in judged[1].reason
+    store = Store(out)
+    assert store.ask("SELECT series, verdict FROM series ORDER BY 1").rows == [
+        ("web-0/eth0", "STALL"), ("web-1/eth0", "FAILED"), ("web-2/eth0", "STALL")]  # fmt: skip
+    assert store.ask("SELECT DISTINCT series FROM stalls ORDER BY 1").rows == [("web-0/eth0",), ("web-2/eth0",)]
+
+
+def dask(*arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=os.environ)
+
+
+def test_a_dask_cluster_gives_the_same_though_a_worker_of_it_is_killed(captures, tmp_path, expected, monkeypatch):
+    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "5s")
+    scheduler = dask("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    started = [scheduler]
+    try:
+        address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at" in line)
+        for _ in range(2):
+            worker = ("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            started.append(dask(*worker))
+        for one in started[1:]:
+            assert any("Registered to" in line for line in one.stderr)
+
+        class Killing(Seen):
+            def stretch(self, size, done):
+                super().stretch(size, done)
+                if len(self.stretches) == 3:
+                    started[2].kill()
+
+        out = Folder(str(tmp_path / "out"))
+        workers = workers_of(f"dask://{address.removeprefix('tcp://')}", None)
+        assert workers.count == 2
+        run(series_of([str(captures)]), out, workers, Killing(), size=1)
+        assert rows(out) == expected
+        assert started[2].wait(10) == -9
+    finally:
+        for one in reversed(started):
+            one.terminate()
+            one.communicate(timeout=30)
+
+
+def test_captures_and_results_may_be_in_s3(s3, tmp_path, captures, expected):  # noqa: F811
+    for host in range(SERIES):
+        for name, content in contents(host).items():
+            s3.pipe_file(f"captures/{name}", content)
+    out = Folder("s3://captures/results")
+    judged = run(series_of(["s3://captures/web-*"]), out, workers_of(THREADS, 2), Seen(), size=1)
+    assert [each.verdict for each in judged] == ["STALL"] * SERIES
+
+    def nameless(rows: list[tuple]) -> list[tuple]:
+        return [tuple(str(v).rpartition("/")[2] for v in row) for row in rows]
+
+    assert nameless(rows(out)) == nameless(expected)
+
+
+@pytest.mark.parametrize(
+    ("on", "says"),
+    [
+        ("nowhere", "--on takes"),
+        ("no.such.module:x", "No module named 'no': --on takes"),
+        ("os:getcwd", "it gave str, not a concurrent.futures.Executor"),
+        ("dask://127.0.0.1:1", "no scheduler answers there"),
+    ],
+)
+def test_an_engine_that_is_none_is_told_of(on, says, monkeypatch):
+    import distributed  # noqa: PLC0415
+
+    real = distributed.Client
+    monkeypatch.setattr(distributed, "Client", lambda address, **options: real(address, **options | {"timeout": 0.5}))
+    with pytest.raises(NagleLabError, match=says):
+        workers_of(on, None)
+
+
+def test_an_executor_of_one_s_own_says_how_many_workers_it_has():
+    workers = workers_of(THREADS, None)
+    executor = workers.make()
+    assert isinstance(executor, ThreadPoolExecutor) and workers.count == executor._max_workers
+    executor.shutdown()
