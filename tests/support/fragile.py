@@ -2,7 +2,8 @@
 
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -12,6 +13,20 @@ from nagle_lab.fleet import stretch
 def processes() -> ProcessPoolExecutor:
     """Two of them; one that reads the file that FRAGILE names dies, and FRAGILE_TIMES says how often one does."""
     return ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=_lay_mine)
+
+
+class slow(ThreadPoolExecutor):  # noqa: N801 - it is called
+    """One thread, that takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def submit(self, function, *arguments):
+        def slowly():
+            time.sleep(0.3)
+            return function(*arguments)
+
+        return super().submit(slowly)
 
 
 def _lay_mine() -> None:

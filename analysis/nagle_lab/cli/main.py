@@ -72,6 +72,13 @@ class _Command(click.Command):
 class _Commands(click.Group):
     command_class = _Command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (both := " ".join(args[:2])) in self.commands:  # `fleet ask`, beside `fleet SOURCE…`
+            return both, self.commands[both], args[2:]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -89,9 +96,9 @@ def cli() -> None:
     """
 
 
-def _command(name: str, options: dict[str, Any]) -> Exit:
+def _command(name: str, options: dict[str, Any], function: str = "command") -> Exit:
     """Call a command by the names of its options; its module is imported only now."""
-    code: Exit = import_module(f"nagle_lab.cli.{name}").command(**options)
+    code: Exit = getattr(import_module(f"nagle_lab.cli.{name}"), function)(**options)
     return code
 
 
@@ -351,6 +358,53 @@ def watch_(**options: Any) -> Exit:
     return _command("watch", options)
 
 
+@cli.command("fleet")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option("--out", metavar="DIR", help="Store results in DIR, a folder or URL that every worker can write to.")
+@click.option(
+    "--on",
+    metavar="ENGINE",
+    help="Read on dask://HOST:PORT, or on the Executor that MODULE:CALLABLE gives (default: processes here).",
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Read N stretches at once (default: all can).")
+@click.option("--resume", is_flag=True, help="Go on with the results in DIR: only what is new or undone is read.")
+@click.option(
+    "--stretch",
+    "stretch_mb",
+    type=click.IntRange(1),
+    default=1000,
+    metavar="MB",
+    help="How much of a series is read at once, in MB of whole files (default: 1000).",
+)
+@click.option("--list", "list_only", is_flag=True, help="List the series and their files, and read none.")
+@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 if a series has another verdict.")
+def fleet_(**options: Any) -> Exit:
+    """Diagnose the rotated captures of many hosts.
+
+    A SOURCE is a file, a folder, a glob (also s3://, gs://, hdfs://, ssh://), or a manifest (.toml). Files of one
+    host and interface are one series, and what is said of it is what `analyze --rotated` says. Needs the extra
+    packages of nagle-lab[fleet].
+
+    Exit codes are those of analyze on each series, and the worst of them decides: 2 a series is INVALID or could
+    not be finished, 3 one is inconclusive.
+    """
+    return _command("fleet", options)
+
+
+@cli.command("fleet ask")
+@click.argument("question", required=False)
+@click.option("--out", metavar="DIR", help="The folder or URL that nagle-lab fleet stored its results in.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
+@html_option
+def fleet_ask_(**options: Any) -> Exit:
+    """Ask the results of a fleet.
+
+    QUESTION is a name from the list that is printed without it, `schema` for tables and columns, or SQL (DuckDB)
+    in quotes. With --html, the overview is written.
+    """
+    return _command("fleet", options, "ask")
+
+
 @cli.command("museum")
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
 @click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")
@@ -510,5 +564,6 @@ def main(command: click.Command = cli) -> None:
     except OSError as e:  # a path that may not even be looked at, a full disk
         tell(str(os_problem(e)))
         code = Exit.UNUSABLE
-    gc.freeze()  # and once more at the end, when all of it goes anyway
+    if "duckdb" not in sys.modules:  # which complains of what is not let go one by one
+        gc.freeze()  # and once more at the end, when all of it goes anyway
     sys.exit(int(code or 0))

@@ -51,7 +51,7 @@ class Window:
     at_most: int = 1 << 30
 
 
-def excerpts(files: Sequence[Path], windows: Sequence[Window]) -> list[Excerpt]:
+def excerpts(files: Sequence[Path | str], windows: Sequence[Window]) -> list[Excerpt]:
     """One excerpt for each window, in one reading that ends with the last packet wanted.
 
     ``files`` is the capture, or the rotated ones that are read as one.
@@ -67,12 +67,12 @@ def excerpts(files: Sequence[Path], windows: Sequence[Window]) -> list[Excerpt]:
     return [reader.excerpt(file_names(files)) for reader in readers]
 
 
-def file_names(files: Sequence[Path]) -> str:
+def file_names(files: Sequence[Path | str]) -> str:
     """The name of a capture's file; of rotated ones the first and the last."""
-    return " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
+    return " … ".join(dict.fromkeys(Path(file).name for file in (files[0], files[-1])))
 
 
-def packets_of(files: Path | Sequence[Path], connection: Connection) -> Iterator[Step]:
+def packets_of(files: Path | Sequence[Path | str], connection: Connection) -> Iterator[Step]:
     """Every packet of the connection, in capture order."""
     return (step for _, step in _packets(files, [connection]))
 
@@ -109,7 +109,9 @@ class _Reader:
         return Excerpt(self.window.connection, [*self._before, *self._steps], first, file)
 
 
-def _packets(files: Path | Sequence[Path], connections: Sequence[Connection]) -> Iterator[tuple[Connection, Step]]:
+def _packets(
+    files: Path | Sequence[Path | str], connections: Sequence[Connection]
+) -> Iterator[tuple[Connection, Step]]:
     """The packets of some connections, in capture order."""
     senders: dict[Ends, list[tuple[Connection, bool]]] = {}  # who sends that way: connection, and whether its client
     for connection in connections:

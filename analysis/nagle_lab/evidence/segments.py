@@ -17,7 +17,7 @@ Ends = tuple[bytes, int, bytes, int]
 
 
 def segments(
-    path: Path | Sequence[Path],
+    path: Path | Sequence[Path | str],
     *,
     ends: Collection[Ends] | None = None,
     first_frame: int = 1,

@@ -1,0 +1,167 @@
+"""What the overview of a store shows: how much was lost where and when, and the worst services, each with a stall."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from nagle_lab.diagnosis.result import Connection, Endpoint, Role, Stall
+from nagle_lab.errors import NagleLabError
+from nagle_lab.evidence.excerpt import Window, excerpts
+from nagle_lab.evidence.ladder import Ladder, stall_ladder
+from nagle_lab.fleet.ask import Store, sql_of
+
+MOST_HOSTS, MOST_COLUMNS, WORST = 40, 48, 10
+_STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 8760)  # hours in a column
+_BEFORE, _AFTER = 6, 1  # packets of the connection
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Hosts, those that lost the most first, by columns of time.
+
+    Attributes
+    ----------
+    cells : of each host and column: seconds lost, stalls, exchanges; None where there was no traffic
+    more : hosts that are left out
+    """
+
+    hosts: Sequence[str]
+    begins: Sequence[datetime]
+    hours: int  # in a column
+    cells: Sequence[Sequence[tuple[float, int, int] | None]]
+    more: int
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A service that lost much, and a typical stall of it: what it is (a row of ``stalls``), and its packets."""
+
+    service: dict[str, Any]
+    stall: dict[str, Any]
+    ladder: Ladder | None
+    problem: str = ""  # why there is none
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A store at a glance."""
+
+    verdicts: Sequence[dict[str, Any]]
+    totals: dict[str, Any]
+    days: Sequence[dict[str, Any]]
+    heat: Heat | None
+    worst: Sequence[Worst]
+    unusable: Sequence[dict[str, Any]]
+    failed: Sequence[dict[str, Any]]
+
+
+def overview(store: Store) -> Overview:
+    """Ask all there is to show, and read the packets of the worst services' stalls."""
+    totals = """SELECT count(*) AS series, count(DISTINCT host) AS hosts,
+        coalesce(sum(packets), 0)::BIGINT AS packets,
+        coalesce(sum(exchanges), 0)::BIGINT AS exchanges, coalesce(sum(stalls), 0)::BIGINT AS stalls,
+        coalesce(sum(stalled_exchanges), 0)::BIGINT AS stalled, coalesce(sum(lost_ms), 0) / 1000 AS lost_s,
+        min(first_at) AS first_at, max(last_at) AS last_at FROM series"""
+    services = store.ask(sql_of("worst-services")).named()[:WORST]
+    return Overview(
+        verdicts=store.ask(sql_of("verdicts")).named(),
+        totals=store.ask(totals).named()[0],
+        days=store.ask(sql_of("cost-per-day")).named(),
+        heat=_heat(store),
+        worst=[_worst(store, service) for service in services],
+        unusable=store.ask(sql_of("unusable")).named(),
+        failed=store.ask("SELECT series, reason FROM series WHERE verdict = 'FAILED' ORDER BY series").named(),
+    )
+
+
+def _heat(store: Store) -> Heat | None:
+    by_hour = """SELECT host, hour, sum(lost) AS lost_s, sum(stalls)::BIGINT AS stalls,
+               sum(exchanges)::BIGINT AS exchanges FROM (
+            SELECT host, date_trunc('hour', released_at)::TIMESTAMP AS hour, sum(wait_ms) / 1000 AS lost,
+                   count(*) AS stalls, 0 AS exchanges
+            FROM stalls GROUP BY 1, 2
+            UNION ALL SELECT host, hour::TIMESTAMP, 0, 0, sum(exchanges) FROM exchanges GROUP BY 1, 2)
+        GROUP BY host, hour"""
+    rows = store.ask(by_hour).rows
+    if not rows:
+        return None
+    first, last = min(row[1] for row in rows), max(row[1] for row in rows)
+    span = round((last - first) / timedelta(hours=1)) + 1
+    hours = next(step for step in _STEPS if span <= step * MOST_COLUMNS or step == _STEPS[-1])
+    first -= timedelta(hours=first.hour % hours if hours <= 24 else first.hour)
+    columns = min(round((last - first) / timedelta(hours=1)) // hours + 1, MOST_COLUMNS + 1)
+    cells: dict[str, list[tuple[float, int, int] | None]] = {}
+    for host, hour, *values in rows:
+        line = cells.setdefault(host, [None] * columns)
+        at = min(round((hour - first) / timedelta(hours=1)) // hours, columns - 1)
+        before = line[at] or (0.0, 0, 0)
+        line[at] = (before[0] + values[0], before[1] + values[1], before[2] + values[2])
+    hosts = sorted(cells, key=lambda host: (-sum(cell[0] for cell in cells[host] if cell), host))
+    begins = [first + n * timedelta(hours=hours) for n in range(columns)]
+    shown = hosts[:MOST_HOSTS]
+    return Heat(shown, begins, hours, [cells[host] for host in shown], len(hosts) - len(shown))
+
+
+def _worst(store: Store, service: dict[str, Any]) -> Worst:
+    """The service with the stall whose wait is nearest to the median."""
+    where = f"server_ip = '{service['server_ip']}' AND server_port = {int(service['server_port'])}"
+    (stall,) = store.ask(
+        f"SELECT * FROM stalls WHERE {where} ORDER BY abs(wait_ms - {float(service['wait_p50_ms'])}), "
+        "ack_frame IS NULL, released_at, series, release_frame LIMIT 1"
+    ).named()
+    try:
+        return Worst(service, stall, ladder_of_stall(store, stall))
+    except NagleLabError as error:
+        return Worst(service, stall, None, str(error))
+
+
+def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
+    """The packets of a row of ``stalls``; frames count from the beginning of the file that the trigger is in.
+
+    Raises NagleLabError where the capture cannot be read any more.
+    """
+    series = stall["series"].replace("'", "''")
+    files = store.ask(
+        f"SELECT file, first_frame FROM files WHERE series = '{series}' AND packets > 0 "
+        f"AND first_frame + packets > {stall['trigger_frame']} AND first_frame <= {stall['release_frame']} "
+        "ORDER BY first_frame"
+    ).rows
+    shift = files[0][1] - 1
+    client, server = _ends(stall)
+    (began,) = store.ask(
+        f"SELECT first_frame FROM connections WHERE series = '{series}' AND connection = {stall['connection']}"
+    ).rows[0]
+    connection = _connection(stall["connection"], client, server, max(began - shift, 1))
+    held_by, delayed_by = (client, server) if stall["held_role"] == "client" else (server, client)
+    trigger, release = stall["trigger_frame"] - shift, stall["release_frame"] - shift
+    ack = None if stall["ack_frame"] is None else stall["ack_frame"] - shift
+    shown = Stall(
+        stall["connection"], stall["exchange"], held_by, delayed_by, trigger, ack, release, stall["wait_ms"],
+        stall["release_us"], stall["trigger_bytes"], stall["released_bytes"],
+    )  # fmt: skip
+    window = Window(connection, trigger, release, _BEFORE, _AFTER)
+    (excerpt,) = excerpts([file for file, _ in files], [window])
+    found = {step.frame for step in excerpt.steps}
+    if not {trigger, ack or trigger, release} <= found:
+        raise NagleLabError(f"{files[0][0]}: its packets are not those that were read: run nagle-lab fleet again")
+    return stall_ladder(excerpt, shown)
+
+
+def _ends(stall: dict[str, Any]) -> tuple[Endpoint, Endpoint]:
+    ends = {
+        stall[f"{end}_role"]: Endpoint(stall[f"{end}_ip"], stall[f"{end}_port"], stall[f"{end}_role"])
+        for end in ("held", "delayed")
+    }
+    return ends["client"], ends["server"]
+
+
+def _connection(number: int, client: Endpoint, server: Endpoint, first_frame: int) -> Connection:
+    """What a ladder needs to know of one."""
+    counts = dict.fromkeys(("packets", "mss", "exchanges", "repeat_exchanges", "stalled_exchanges", "stalls"), 0)
+    rest = dict.fromkeys(("followed", "unresolved", "held_ms", "round_trips_ms"), 0)
+    sent: dict[Role, Any] = {}
+    return Connection(
+        id=number, client=client, server=server, first_frame=first_frame, handshake=False,
+        first_stalled_exchange=None, sent=sent, **counts, **rest,
+    )  # fmt: skip

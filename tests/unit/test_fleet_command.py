@@ -1,0 +1,167 @@
+"""nagle-lab fleet and nagle-lab fleet ask, as they are typed; and the overview, in a browser."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nagle_lab.fleet.ask import Store
+from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.overview import Heat, overview
+from nagle_lab.reports.html.fleet import heat_map, level, shortened
+from support.browser import chromium
+from support.stalls import stalled
+from support.synthetic import SECOND, pcap_bytes
+
+NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
+T0 = 1_700_000_000 * SECOND
+HERE = ("--workers", 1, "--on", "concurrent.futures:ThreadPoolExecutor")
+
+
+def fleet(*arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    command = [NAGLE_LAB, "fleet", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory) -> Path:
+    """Three hosts; of one a file is damaged, and one connection stalls from a file to the next."""
+    folder = tmp_path_factory.mktemp("fleet") / "in"
+    for host in range(3):
+        (folder / f"web-{host}").mkdir(parents=True)
+        packets = stalled(
+            12, ("10.0.0.9", 40_000 + host), ("10.0.1.1", 80 + host), T0 + host * 5000 * SECOND
+        ).segments
+        for n, part in enumerate((packets[:30], packets[30:]), 1):
+            (folder / f"web-{host}" / f"eth0_{n:05}_2023111422{n:04}.pcap").write_bytes(pcap_bytes(part))
+    (folder / "web-1" / "eth0_00003_20231114220003.pcap").write_bytes(b"<script>alert(1)</script>")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(captures) -> Path:
+    said = fleet(captures, "--out", captures.parent / "out", *HERE)
+    assert said.stderr == ""
+    assert "3 series, 198 packets: 3 STALL" in said.stdout
+    assert re.search(r"web-0/eth0 +12 +12 +12 +4\d\d\.\d ms", said.stdout)
+    assert "Files with a problem: 1" in said.stdout and "not a capture" in said.stdout
+    return captures.parent / "out"
+
+
+def test_results_are_not_written_over_and_resume_reads_nothing_again(captures, out):
+    assert "has results already: --resume goes on" in fleet(captures, "--out", out, code=2).stderr
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    again = fleet(captures, "--out", out, "--resume", *HERE)
+    assert "3 series, 198 packets: 3 STALL" in again.stdout
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
+
+
+def test_the_exit_code_is_that_of_the_worst_series(captures, out):
+    contradicted = fleet(captures, "--out", out, "--resume", "--expect", "clean", code=1)
+    assert "nagle-lab: web-0/eth0: expected CLEAN, found STALL\n" in contradicted.stderr
+    broken = captures.parent / "broken" / "eth0.pcap"
+    broken.parent.mkdir()
+    broken.write_bytes(b"nothing")
+    said = fleet(broken.parent, "--out", captures.parent / "out2", *HERE, code=2)
+    assert "1 series, 0 packets: 1 INVALID" in said.stdout and "Without a verdict: 1" in said.stdout
+
+
+def test_what_would_be_read_can_be_listed(captures):
+    lines = fleet(captures, "--list").stdout.splitlines()
+    assert lines[0].startswith("web-0/eth0: 2 files, ")
+    assert lines[3].startswith("web-1/eth0: 3 files, ")
+    assert "where are the results to go?" in fleet(captures, code=2).stderr
+
+
+def test_questions_are_listed_and_answered(out):
+    assert re.search(r"^worst-services +Which services lost the most time", fleet("ask").stdout, re.MULTILINE)
+    answer = fleet("ask", "worst-services", "--out", out)
+    assert [re.search(rf"^10\.0\.1\.1 +{port} +12 ", answer.stdout, re.MULTILINE) is None for port in (80, 82)] == [
+        False
+    ] * 2
+    rows = [json.loads(line) for line in fleet("ask", "longest", "--out", out, "--json").stdout.splitlines()]
+    assert {row["host"] for row in rows} == {"web-0", "web-1", "web-2"}
+    assert fleet("ask", "SELECT count(*) AS n FROM stalls", "--out", out, "--json").stdout == '{"n":36}\n'
+    assert "release_frame" in fleet("ask", "schema").stdout
+    assert "which results? Add --out" in fleet("ask", "longest", code=2).stderr
+    assert "no such question" in fleet("ask", "longer", "--out", out, code=2).stderr
+    assert "no results of nagle-lab fleet there" in fleet("ask", "longest", "--out", out.parent / "in", code=2).stderr
+
+
+def test_each_of_the_worst_has_a_ladder_with_its_file_and_frames(out, captures):
+    shown = overview(Store(Folder(str(out))))
+    assert [one.service["server_port"] for one in shown.worst] == [80, 81, 82]
+    for one in shown.worst:
+        assert one.ladder and one.ladder.file in one.stall["file"]
+        assert one.ladder.row("release").frame == one.stall["frame"]
+    split = "SELECT * FROM stalls WHERE trigger_frame <= 30 AND release_frame > 30"
+    across = Store(Folder(str(out))).ask(split).named()[0]
+    assert across["frame"] == across["release_frame"] - 30
+
+
+def test_a_capture_that_has_gone_costs_its_ladder_and_nothing_else(captures, tmp_path):
+    moved = tmp_path / "moved"
+    subprocess.run(["cp", "-r", captures, moved], check=True)
+    fleet(moved, "--out", tmp_path / "out", *HERE)
+    for path in moved.rglob("web-0/*"):
+        path.unlink()
+    store = Store(Folder(str(tmp_path / "out")))
+    worst = overview(store).worst
+    assert [one.ladder is None for one in worst] == [True, False, False]
+    assert "no such file" in worst[0].problem
+    fleet("ask", "--out", tmp_path / "out", "--html", tmp_path / "page.html")
+    assert "No ladder: " in (tmp_path / "page.html").read_text()
+
+
+def test_the_overview_loads_nothing_and_fits_a_phone(out):
+    page_file = out / "overview.html"
+    assert "<script>alert" not in page_file.read_text()
+    with chromium() as page:
+        for width, dark in ((1200, False), (390, False), (390, True)):
+            page.open(page_file, width=width, dark=dark)
+            assert page.complaints() == []
+            assert page.fetched() == [page_file.as_uri()]
+            assert page.js("document.documentElement.scrollWidth") <= width
+        page.hover("svg.heat .mark")
+        assert "lost in" in page.js("document.getElementById('tip').textContent")
+        edge = "[...document.querySelectorAll('svg.heat {}')].map((e) => e.getBoundingClientRect().{})"
+        names = max(page.js(edge.format(".host", "right")))
+        first = min(page.js(edge.format("rect", "left")))
+        assert names <= first
+
+
+def test_levels_names_and_columns_of_the_heat_map():
+    assert [level(lost, 64) for lost in (64, 17, 16, 15.9, 1, 0.001, 0)] == [5, 5, 4, 4, 2, 1, 0]
+    assert shortened("web-10.dc1.example.net") == "web-10.d…ple.net"
+    assert len(shortened("x" * 99)) <= 17
+    from datetime import datetime, timedelta  # noqa: PLC0415
+
+    begins = [datetime(2026, 11, 1) + n * timedelta(hours=24) for n in range(30)]
+    heat = Heat(["a"], begins, 24, [[(1.0, 20, 100)] * 30], 0)
+    drawn = heat_map(heat)
+    assert drawn.count("<rect") == 30 and "2026-11-01" in drawn and "1.0 s lost in 20 stalls" in drawn
+
+
+def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
+    command = [NAGLE_LAB, "fleet", captures, "--out", tmp_path / "out", "--on", "support.fragile:slow"]
+    tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, env=tests, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path / "out").glob("work/*.carry")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        shown, said = process.communicate(timeout=30)
+    assert (process.returncode, shown, said.strip()) == (130, "", "nagle-lab: interrupted")
+    done = sorted((tmp_path / "out").glob("work/*.carry"))
+    before = [path.stat().st_mtime_ns for path in done]
+    assert 1 <= len(done) < 3
+    assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).stdout
+    assert [path.stat().st_mtime_ns for path in done] == before
