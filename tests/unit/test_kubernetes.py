@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+
+from support.stories import server_held, talk
+from support.synthetic import pcap_bytes
 
 REPOSITORY = Path(__file__).parents[2]
 WATCH = REPOSITORY / "docs" / "watch"
@@ -72,6 +76,66 @@ def test_the_container_of_a_page_is_one_that_kubernetes_takes(page):
 )
 def test_the_schema_finds_what_kubernetes_would_refuse(wrong):
     assert list(Draft202012Validator(SCHEMA).iter_errors({"name": "capture", "image": "i", **wrong}))
+
+
+KUBECTL = """#!/bin/bash
+printf '%s\\n' "$*" >>"$FAKE/calls"
+case " $* " in
+  *" debug "*)
+    cp "$(sed 's/.*--custom=\\([^ ]*\\).*/\\1/' <<<"$*")" "$FAKE/custom.json"
+    [[ ! -e $FAKE/refuses ]] || { echo 'Error from server (NotFound): pods "web" not found' >&2; exit 1; } ;;
+  *" -- true "*) [[ -e $FAKE/runs ]] || { touch "$FAKE/runs"; echo 'container not found' >&2; exit 1; } ;;
+  *) cat "$FAKE/packets.pcap" ;;
+esac
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch) -> Path:
+    """A stand-in for kubectl: its folder holds what it was asked, and the packets of the pod."""
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    (tmp_path / "packets.pcap").write_bytes(pcap_bytes(talk(server_held).segments))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE", str(tmp_path))
+    return tmp_path
+
+
+def test_a_pod_is_watched_through_what_the_page_says_to_type(cluster, run):
+    """With the options of the page, the rights of its file, and a container that starts after a moment."""
+    code, out, err = run("watch", "--pod", "shop/web", "--image", "has/tcpdump", "--port", "80", "--json")
+    report = json.loads(out.splitlines()[-1])
+    assert (code, report["verdict"], report["stalls"]) == (0, "STALL", 19)
+    assert "adding an ephemeral container to pod shop/web" in err
+    debug, *probes, record = [shlex.split(line) for line in (cluster / "calls").read_text().splitlines()]
+    assert debug[:3] == ["--namespace", "shop", "debug"] and len(probes) == 2
+    assert json.loads((cluster / "custom.json").read_text()) == yaml.safe_load(
+        (WATCH / "kubernetes-debug.yaml").read_text()
+    )
+    name = debug[debug.index("-c") + 1]
+    (page,) = commands(REPOSITORY / "docs" / "watch.md", "debug")
+    typed = [word.replace("POD", "web").replace("IMAGE", "has/tcpdump") for word in page[: page.index("--")]]
+    typed[typed.index("capture")] = name
+    assert [word for word in debug[3 : debug.index("--")] if "--custom" not in word] == [
+        word for word in typed if "--custom" not in word
+    ]
+    (page,) = commands(REPOSITORY / "docs" / "watch.md", "exec")
+    assert record[3:] == ["web", "-c", name, *page[3:], "port", "80"]
+
+
+def test_a_pod_that_cannot_be_watched_is_one_line(cluster, run, monkeypatch):
+    (cluster / "refuses").touch()
+    code, out, err = run("watch", "--pod", "web", "--image", "x")
+    assert (code, out) == (2, "") and err.splitlines()[-1].endswith(
+        'pod web: kubectl debug refused: Error from server (NotFound): pods "web" not found'
+    )
+    assert run("watch", "--pod", "web")[2].endswith(
+        "--pod and --image go together: which pod, and an image that has tcpdump in it\n"
+    )
+    assert "--pid and --pod exclude each other" in run("watch", "--pod", "web", "--image", "x", "--pid", "1")[2]
+    monkeypatch.setenv("PATH", "/nonexistent")
+    code, _, err = run("watch", "--pod", "web", "--image", "x")
+    assert (code, "--pod needs it, with access to the cluster" in err) == (2, True)
 
 
 def test_the_page_of_watch_asks_for_one_capability():

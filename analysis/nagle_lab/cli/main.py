@@ -318,6 +318,10 @@ def nodelay_(**options: Any) -> Exit:
 @click.option("--pid", type=click.IntRange(1), help="Watch the network namespace of a running process.")
 @click.option("--compose-service", "service", default="", metavar="NAME", help="Watch a Docker Compose service.")
 @click.option(
+    "--pod", default="", metavar="[NAMESPACE/]NAME", help="Watch a Kubernetes pod, through kubectl; needs --image."
+)
+@click.option("--image", default="", metavar="IMAGE", help="An image with tcpdump, for a container beside the pod's.")
+@click.option(
     "--port",
     "ports",
     multiple=True,

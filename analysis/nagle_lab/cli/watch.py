@@ -18,6 +18,7 @@ from nagle_lab.live.findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.metrics import Metrics
 from nagle_lab.live.names import Names
 from nagle_lab.live.periods import Sums
+from nagle_lab.live.pods import pod_stream
 from nagle_lab.live.recording import Recording, Target
 from nagle_lab.live.watching import Spectator, Watcher
 from nagle_lab.live.window import View
@@ -32,6 +33,8 @@ def command(
     container: str,
     pid: int | None,
     service: str,
+    pod: str,
+    image: str,
     ports: Sequence[int],
     seconds: float | None,
     window_s: float,
@@ -42,10 +45,11 @@ def command(
 ) -> Exit:
     """Watch until Ctrl-C, the end of the stream, or for ``seconds``; then report."""
     target = Target(pid, container, service, interface, sorted(set(ports)))
-    _check_usage(source, target)
-    name = "standard input" if source else str(target)
+    _check_usage(source, target, pod, image)
+    name = "standard input" if source else f"pod {pod}" if pod else str(target)
     only = _to_ports(frozenset(ports)) if ports else None
-    with _metrics(prometheus) as metrics, _source(source, target) as (opened, names):
+    packets = _pod(pod, image, target.ports, seconds) if pod else _source(source, target)
+    with _metrics(prometheus) as metrics, packets as (opened, names):
         with _spectator(name, window_s, as_json) as spectator:
             watcher = Watcher(
                 opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
@@ -56,7 +60,7 @@ def command(
     return _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
 
 
-def _check_usage(source: str | None, target: Target) -> None:
+def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
     if source and source != "-":
         raise NagleLabError(f"{source}: watch follows what goes on: nagle-lab analyze reads files, - is a pipe")
     named = [
@@ -64,11 +68,14 @@ def _check_usage(source: str | None, target: Target) -> None:
         for option, value in (
             ("-", source), ("--interface", target.interface), ("--container", target.container),
             ("--pid", target.pid), ("--compose-service", target.service),
+            ("--pod", pod),
         )
         if value
     ]  # fmt: skip
     if len(named) > 1:
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+    if bool(pod) != bool(image):
+        raise NagleLabError("--pod and --image go together: which pod, and an image that has tcpdump in it")
     if source and os.isatty(0):
         raise NagleLabError("standard input is a terminal: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
 
@@ -89,6 +96,14 @@ def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | in
             yield recording, names
     finally:
         recording.close()
+
+
+@contextmanager
+def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, Names]]:
+    """The packets of a pod, which is another host's, so nothing names its ends."""
+    tell(f"adding an ephemeral container to pod {pod}, which stays there until the pod ends")
+    with pod_stream(pod, image, ports, seconds) as fd:
+        yield fd, Names()
 
 
 @contextmanager
