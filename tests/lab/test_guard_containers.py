@@ -13,26 +13,7 @@ import pytest
 from nagle_lab.guard.ways import EMPTY_IMAGE, docker_with_folders
 from support import forbid
 from support.guarded import GUARD, server
-
-PERL = r"""
-use Socket; use IO::Socket::INET;
-my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 8080, Listen => 5) or die;
-if (!fork) {
-  while (my $peer = $listener->accept) {
-    while (sysread $peer, my $request, 4096) { syswrite $peer, 'h' x 200; syswrite $peer, 'b' x 600; }
-  }
-  exit;
-}
-while (1) {
-  my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => 8080) or die;
-  for (1 .. 20) {
-    syswrite $s, 'q' x 100;
-    my $got = 0;
-    while ($got < 800) { $got += sysread $s, my $part, 4096; }
-  }
-}
-"""
-IMAGE = "nagle-lab/base:latest"
+from support.in_docker import IMAGE, PERL, compose_project
 
 
 def recorded(*options: str, **more) -> tuple[int, str]:
@@ -85,24 +66,11 @@ def test_ctrl_c_ends_the_sidecar_and_reports(container):
 
 def test_a_service_of_compose(tmp_path):
     """The project in the working directory."""
-    folder = tmp_path / "guardproject"
-    folder.mkdir()
-    (folder / "stall.pl").write_text(PERL)
-    (folder / "compose.yaml").write_text(
-        f"services:\n  stalling:\n    image: {IMAGE}\n    command: [perl, /code/stall.pl]\n"
-        "    volumes: ['.:/code:ro']\n"
-    )
-    compose = ["docker-compose", "-f", "compose.yaml"]
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
-        compose = ["docker", "compose"]
-    try:
-        subprocess.run([*compose, "up", "--detach"], cwd=folder, check=True, capture_output=True)
+    with compose_project(tmp_path / "guardproject") as (folder, _):
         code, err = recorded("--compose-service=stalling", "--seconds=3", cwd=folder)
         assert code == 1, err
         code, err = recorded("--compose-service=nothing", "--seconds=3", cwd=folder)
         assert (code, "service nothing is not running" in err) == (2, True)
-    finally:
-        subprocess.run([*compose, "down"], cwd=folder, check=True, capture_output=True)
 
 
 def test_a_container_that_is_not_there():

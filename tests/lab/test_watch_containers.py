@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from support.in_docker import compose_project
 from support.rights import AS_ROOT
 from support.schemas import check
 
@@ -48,20 +50,22 @@ def nginx(tmp_path):
         docker("network", "rm", name)
 
 
+def next_said(watch: subprocess.Popen[str], event: str, text: str) -> dict:
+    """The next line of that kind with that text in it."""
+    for line in watch.stdout:
+        said = json.loads(line)
+        check("watch", said)
+        if said["event"] == event and text in line:
+            return said
+    pytest.fail(f"it ended without {event} {text}")
+
+
 @pytest.mark.timeout(300)
 def test_a_container_that_is_stopped_and_started_is_followed(nginx):
     """Its process is named before and after, both stops are told, and the report is of all."""
     name, load = nginx
     with subprocess.Popen([*COMMAND, "--container", name], stdout=subprocess.PIPE, text=True) as watch:
-
-        def until(event: str, text: str) -> dict:
-            for line in watch.stdout:
-                said = json.loads(line)
-                check("watch", said)
-                if said["event"] == event and text in line:
-                    return said
-            pytest.fail(f"it ended without {event} {text}")
-
+        until = partial(next_said, watch)
         assert until("finding", '"begins"')["process"] == f"{name}/nginx"
         docker("stop", "--time=1", name)
         assert until("note", "has ended")["text"] == f"container {name} has ended: waiting until it is back"
@@ -74,6 +78,29 @@ def test_a_container_that_is_stopped_and_started_is_followed(nginx):
         assert watch.wait(60) == 0
     assert (report["verdict"], report["dropped"]) == ("STALL", 0)
     assert report["stalls"] > 100
+
+
+@pytest.mark.timeout(300)
+def test_a_service_is_followed_into_the_container_that_takes_its_place(tmp_path):
+    """Made anew, it has another container, with another network namespace."""
+    if AS_ROOT:
+        pytest.skip("looking into containers takes root")
+    command = [*COMMAND, "--compose-service", "stalling"]
+    with (
+        compose_project(tmp_path / "watchproject") as (folder, compose),
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as watch,
+    ):
+        until = partial(next_said, watch)
+        before = until("finding", '"begins"')["process"]
+        compose("up", "--detach", "--force-recreate", "--timeout", "1")
+        assert until("note", "has ended")["text"] == "service stalling has ended: waiting until it is back"
+        assert until("note", "is back")["text"] == "service stalling is back"
+        after = until("finding", '"state":')["process"]
+        watch.terminate()
+        report = until("report", "")
+        assert watch.wait(60) == 0
+    assert before.endswith("/perl") and after.endswith("/perl"), (before, after)
+    assert (report["verdict"], report["dropped"]) == ("STALL", 0)
 
 
 def test_without_sys_admin_it_is_recorded_from_a_container_beside_it(nginx):

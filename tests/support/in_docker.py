@@ -1,0 +1,49 @@
+"""A pair that stalls in a container, as a program and as a Compose project."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PERL = r"""
+use Socket; use IO::Socket::INET;
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 8080, Listen => 5) or die;
+if (!fork) {
+  while (my $peer = $listener->accept) {
+    while (sysread $peer, my $request, 4096) { syswrite $peer, 'h' x 200; syswrite $peer, 'b' x 600; }
+  }
+  exit;
+}
+while (1) {
+  my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => 8080) or die;
+  for (1 .. 20) {
+    syswrite $s, 'q' x 100;
+    my $got = 0;
+    while ($got < 800) { $got += sysread $s, my $part, 4096; }
+  }
+}
+"""
+IMAGE = "nagle-lab/base:latest"
+
+
+@contextmanager
+def compose_project(folder: Path) -> Iterator[tuple[Path, Callable[..., None]]]:
+    """A Compose project in a new folder, whose one service stalls, and a function that calls Compose there."""
+    folder.mkdir()
+    (folder / "stall.pl").write_text(PERL)
+    (folder / "compose.yaml").write_text(
+        f"services:\n  stalling:\n    image: {IMAGE}\n    command: [perl, /code/stall.pl]\n"
+        "    volumes: ['.:/code:ro']\n"
+    )
+    command = ["docker-compose", "-f", "compose.yaml"]
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        command = ["docker", "compose"]
+
+    def compose(*arguments: str) -> None:
+        subprocess.run([*command, *arguments], cwd=folder, check=True, capture_output=True)
+
+    try:
+        compose("up", "--detach")
+        yield folder, compose
+    finally:
+        compose("down", "--timeout", "1")
