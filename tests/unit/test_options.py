@@ -50,7 +50,7 @@ def closed(tmp_path: Path):
 
 def test_every_command_that_writes_files_is_seen_here():
     assert {name for name, _ in OUTPUTS} == {
-        *("run", "matrix", "sweep", "analyze", "guard", "museum", "bisect", "show", "compare", "annotate", "demo")
+        *("run", "matrix", "sweep", "analyze", "guard", "museum", "bisect", "show", "compare", "annotate", "demo", "fleet ask")
     }
     assert len(OUTPUTS) > 20
 
@@ -60,7 +60,7 @@ def test_no_output_file_is_named_dash(run, tmp_path, monkeypatch, name, option):
     monkeypatch.chdir(tmp_path)
     taken = {"run": ["a", "b"], "bisect": ["pypi:x", "1..2", "true"], "guard": ["true"], "demo": []}
     arguments = taken.get(name, ["x"])
-    code, out, err = run(name, option, "-", *arguments)
+    code, out, err = run(*name.split(), option, "-", *arguments)
     assert (code, out, err.count("\n")) == (Exit.UNUSABLE, "", 1)
     assert option in err and "name a file instead of -" in err and f"(try nagle-lab {name} --help)" in err
     assert not list(tmp_path.iterdir())
