@@ -6,6 +6,7 @@ Their truth agrees with the log of their writes; every verdict is right or hones
 import json
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -59,6 +60,20 @@ def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pyt
         request.applymarker(pytest.mark.xfail(reason=KNOWN_LIMITS[capture.name], strict=True))
     judgement, said = judged_as(capture)
     assert judgement is not Judgement.WRONG, said
+
+
+def test_the_true_hold_lies_between_the_bounds():
+    """The median of what one end held, by its sockets' timestamps, to half a millisecond; from every position."""
+    judged, outside = 0, []
+    for capture in FAMILIES:
+        summary = analyze(capture.path).summary
+        if capture.held_by not in ("client", "server") or summary.held_by != capture.held_by or not capture.stalls:
+            continue
+        true = median(hold for hold in holds(capture).values() if hold >= HELD) / MS
+        judged += 1
+        if not summary.hold_ms.low - 0.5 <= true <= summary.hold_ms.high + 0.5:
+            outside.append(f"{capture.name}: {true:.1f} ms, said {summary.hold_ms}")
+    assert (judged >= 60, outside) == (True, [])
 
 
 def test_what_capturing_does_to_captures_misleads_no_more(tmp_path: Path):

@@ -386,3 +386,33 @@ def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagn
     result = diagnose(talk(corked).segments)
     assert result.verdict == "CLEAN"
     assert result.silences[cause].count == 19
+
+
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_the_hold_is_the_same_wherever_it_was_captured(diagnose, position):
+    """At the client the trigger arrives later and the ACK leaves earlier: the wait there lacks the round trip."""
+    result = diagnose(talk(server_held, rtt_ns=20 * MS).seen_at(position))
+    held = (LATE + 2 * MS + 20 * MS) / MS  # the median
+    assert result.summary.hold_ms.high == pytest.approx(held, abs=0.1)
+    assert f"Saves up to {held:.1f} ms" in result.summary.remedy
+
+
+def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):
+    """Where the ACK comes early, that program writes 60 ms later: so what was held for 42 ms is not of that kind."""
+
+    def mixed(c: Conversation, number: int) -> None:
+        (server_held if number % 3 else reply_in_two(10 * US, lambda _: 60 * MS))(c, number)
+
+    result = diagnose(talk(mixed, exchanges=30).segments)
+    assert result.verdict == "STALL"
+    assert result.summary.hold_ms.high == pytest.approx(result.summary.wait_ms.p50, abs=0.1)
+
+
+def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
+    """A timer of 10 to 200 ms by phase (lwIP), and data always at once behind it: written within 20 ms."""
+
+    def by_phase(c: Conversation, number: int) -> None:
+        reply_in_two((10 + 10 * number % 190) * MS, lambda _: RELEASE)(c, 0)
+
+    hold = diagnose(talk(by_phase, exchanges=60).segments).summary.hold_ms
+    assert hold.low > hold.high - 35 > 50

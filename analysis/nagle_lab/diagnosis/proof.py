@@ -84,7 +84,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     held = _without_pauses(held, pure)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
-        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, known))
+        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
     _judge_unseen(unseen, held, known, judged, usual)
     judge_ridden(ridden, held, c, known, judged)
 
@@ -141,16 +141,25 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
         judged.round_trips.append(pick(early.row, prompt))
 
 
-def _hold(held: Candidates, known: Known) -> Hold:
-    """What an early ACK let go had been written by then; what came later than it had not."""
-    usual, early = percentile(held.wait, 50), known.early
+def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
+    """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
+
+    What an early ACK let go had been written by then; what came later than it had not. Pauses longer than the wait
+    are those of something else: that data would not have been held. Where waits differ much, and hardly any data came
+    too late to be held, it had been written by the end of the shorter ones, too.
+    """
+    at_once = percentile(held.release, 90)  # as the path makes it
+    waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
+    usual, early = percentile(waits, 50), known.early
+    early = early.only(each(lambda since: since <= usual, early.since))
     written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
-    if len(written_by) < FEW:
-        return Hold(len(held), 0, usual)
-    base = known.own or 0
-    paused = early.only(each(lambda release: release > NEAR + base, early.release))
-    shortest = percentile(paused.since, 10) if 2 * len(paused) > len(written_by) else 0
-    return Hold(len(held), max(usual - percentile(written_by, 90), 0), max(usual - shortest, 0))
+    latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
+    shorter = percentile(waits, 10)
+    if len(held) >= max(MANY, 0.9 * len(late)) and shorter <= usual / 2:
+        latest = min(latest, shorter)
+    paused = early.only(each(lambda release: release > NEAR + at_once, early.release))
+    shortest = percentile(paused.since, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
+    return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
 
 
 def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
@@ -181,7 +190,7 @@ def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Ju
         low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
         alike = unseen.only(each(lambda wait: (wait >= low) & (wait <= high), unseen.wait))
         if len(alike):
-            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, known))
+            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, known))
         return
     late = unseen.only(each(lambda wait: wait >= usual / 2, unseen.wait))
     if len(late) >= FEW:

@@ -158,8 +158,8 @@ class Summary(msgspec.Struct, frozen=True):
     fin_acks: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
     packets_by: dict[Role, Count]  # sent, by role
     segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
-    wait_ms: Spread | None  # trigger to late ACK: an upper bound of the hold
-    hold_ms: Range | None  # in the median stall: how long the data was held, of the wait
+    wait_ms: Spread | None  # trigger to late ACK; at the sender an upper bound of the hold
+    hold_ms: Range | None  # in the median stall: how long its sender held the data
     release_us: Spread | None
     round_trips: Silence  # Nagle's algorithm waited for ACKs that were not delayed
     round_trips_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
