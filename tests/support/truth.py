@@ -126,8 +126,6 @@ _RIDES = "away from the sender, what is always held until data carries the ACK l
 KNOWN_LIMITS = {
     "chain-database-beside/both": _AT_A_SLOW_PEER,
     "two-programs/server": _AT_A_SLOW_PEER,
-    "two-writes+without-syn/client": _AT_A_SLOW_PEER,
-    "two-writes+ends-merged/server": _AT_A_SLOW_PEER,
     "wait-drained-rtt-10/client": _WAITS_FOR_THE_ACK,
     "wait-drained-rtt-10/middle": _WAITS_FOR_THE_ACK,
     "duplex-ticks-rtt-10/client": "always held until data carries the ACK, and its writes are never seen apart",

@@ -14,6 +14,8 @@ from nagle_lab.tcp.engine import Engine
 
 Paths = str | Path | Sequence[str | Path]
 
+MOSTLY_COPIED = 1 / 3  # of the segments: the capture is of several interfaces that all packets pass, or of both ends
+
 
 def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: Wanted | None = None) -> Result:
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
@@ -115,4 +117,6 @@ class Analysis:
         self._capture.end_period()
         listed = engine.tables.exchange if engine.lists_exchanges else None
         totals = engine.totals()
-        return summarize(self._capture, totals, Findings(engine.tables, totals.step, self._only), listed)
+        copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
+        findings = Findings(engine.tables, totals.step, self._only, copied=copied)
+        return summarize(self._capture, totals, findings, listed)

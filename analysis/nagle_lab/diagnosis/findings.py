@@ -7,7 +7,7 @@ it waits for acknowledgements at all. Every step takes a chunk of rows, so memor
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -73,7 +73,7 @@ class Findings:
     sums : over all connections
     """
 
-    def __init__(self, tables: Tables, step: int = 1, only: Wanted | None = None) -> None:
+    def __init__(self, tables: Tables, step: int = 1, only: Wanted | None = None, *, copied: bool = False) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
         self._kept = 0
@@ -94,10 +94,11 @@ class Findings:
             _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
+        setting = Setting(step, self.astray, copied=copied)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
-            self._prove(candidates, packed, programs, Setting(step, self.astray, len(candidates) / count))
+            self._prove(candidates, packed, programs, replace(setting, part=len(candidates) / count))
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)

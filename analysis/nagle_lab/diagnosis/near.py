@@ -25,7 +25,7 @@ PAUSE = 1 * MS
 HELD = 68 * US
 HELD_ALIKE = 82 * US  # where releases are alike: a kernel's path has a floor, a woken program's time spreads
 # An idle machine has to wake up, so at the peer it takes longer on slow machines: so many of that end's slowest
-# answers to a SYN, at most.
+# answers to a SYN, at most; or of its quick ACKs, where no SYN is in the capture.
 HANDSHAKES, SLOWEST = 4, 120 * US
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
@@ -66,11 +66,12 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
 
 def slowest_release(pure: Candidates, known: Known) -> float:
     """How large the median of a kernel's releases is here, at most, ns."""
-    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+    own = known.program.own
+    answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
     if not answers:
         return HELD
     usual = percentile(answers, 50)
-    if usual >= SLOW_STACK and _is_slow_stack(known) and _comes_early_too(pure, known):
+    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(known) and _comes_early_too(pure, known):
         return max(HELD, SLOW_STACK_HANDSHAKES * usual)
     if known.place == "sender":
         return HELD

@@ -36,6 +36,7 @@ class Setting:
     step: int  # of the clock that stamped it, ns
     disorder: float  # share of the data segments that it lacks, or that come after their ACKs
     part: float = 1.0  # share of its candidates that are judged at once
+    copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,11 @@ class Known:
 
     @property
     def place(self) -> str | None:
-        """Which end the capture is next to, "sender" or "peer": whose pure ACKs follow sooner; None unknown."""
+        """Which end the capture is at, "sender" or "peer": whose pure ACKs follow sooner; None both, or unknown."""
         if self.peer >= NEAR:
             return "sender"
+        if self.setting.copied:
+            return None
         own, peers = ([ns for ns in side.ack if ns < NEAR] for side in (self.program.own, self.program.peers))
         if not own or not peers:
             return None
