@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.reports.phrases import findings
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, server_held, talk
-from support.synthetic import MS, US, Conversation, Segment, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 Story = Callable[[Conversation, int], None]
 
@@ -416,3 +416,29 @@ def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
 
     hold = diagnose(talk(by_phase, exchanges=60).segments).summary.hold_ms
     assert hold.low > hold.high - 35 > 50
+
+
+def test_away_from_a_program_paced_by_something_else_its_data_is_no_release(diagnose):
+    """Where the ACK comes early, the body comes no sooner: the round trip after the late ACK is a coincidence."""
+
+    def paced(c: Conversation, number: int) -> None:
+        early = number % 4 == 1
+        reply_in_two(10 * US if early else LATE, lambda _: LATE if early else RELEASE)(c, 0)
+
+    result = diagnose(talk(paced, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"own_pace": 29}
+
+
+@pytest.mark.parametrize(("sizes", "verdict"), [((500, 500, 500), "INCONCLUSIVE"), ((84, 500), "STALL")])
+def test_away_from_a_program_that_has_one_piece_in_flight_nothing_is_proved(diagnose, sizes, verdict):
+    """What is held is merged while it waits; pieces as large as the first, each behind an ACK, were written then."""
+
+    def pieces(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for piece, size in enumerate(sizes):
+            c.server_sends(size, after_ns=100 * US)
+            c.client_acks(after_ns=LATE + number % 5 * MS if piece % 2 == 0 else 10 * US)
+
+    result = diagnose(talk(pieces, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
+    assert result.verdict == verdict

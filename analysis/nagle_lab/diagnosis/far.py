@@ -2,7 +2,7 @@
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import each, highest, lowest, percentile, total
+from nagle_lab.diagnosis.population import among, each, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
 from nagle_lab.tcp.machine import MS, Echo
 
@@ -12,6 +12,15 @@ ANSWERS = 8  # so many tell how much it varies
 
 def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
+    prompt = _prompt(pure, known, judged)
+    if len(prompt) and (_pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known)):
+        judged.leave(prompt, Obstacle.OWN_PACE)
+        return prompt.picked([])
+    return prompt
+
+
+def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those that pass as soon behind the ACK as what it releases; none where something else tells against them."""
     nothing = pure.picked([])
     if not len(pure):
         return nothing
@@ -42,6 +51,31 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
+
+
+def _pauses_anyway(prompt: Candidates, known: Known) -> bool:
+    """Whether data came as long after the trigger where the ACK came early: something else paces that program."""
+    early, usual = known.early, percentile(prompt.since, 50)
+    low, high, own = 0.9 * usual, 1.1 * usual, known.own or 0
+    alike = each(
+        lambda release, since: (release > own + 5 * MS) & (since >= low) & (since <= high), early.release, early.since
+    )
+    return total(alike) >= 2 and 2 * total(alike) > len(early)
+
+
+def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
+    """Whether a message leaves in equal pieces, each behind the ACK of the one before, late or early.
+
+    What Nagle's algorithm holds is merged while it waits; so the program writes a piece when that before it has
+    arrived, or at that pace.
+    """
+    early = known.early
+    soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
+    pieces = prompt.only(each(lambda one, other: one == other, prompt.trigger_bytes, prompt.released_bytes))
+    follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
+        among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
+    )
+    return len(soon) >= FEW and len(pieces) > 0.8 * len(prompt) and 2 * follow > len(prompt)
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
@@ -81,5 +115,5 @@ def _latest_release(pure: Candidates, answers: list[int], base: int, slack: int)
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
         within = total(each(lambda release: (release >= base - slack) & (release <= latest), pure.release))
         if within > 0.7 * len(pure):  # one behaviour
-            latest = max(latest, min(answers[-1] * 1.1, 3 * percentile(answers, 50)))
+            latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

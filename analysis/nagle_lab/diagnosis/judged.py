@@ -33,6 +33,7 @@ class Obstacle(StrEnum):
     """Why it cannot be told whether an ACK released what followed it."""
 
     LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
+    OWN_PACE = "own_pace"  # as late where the ACK came early, or piece by piece: the program waits for something
     NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections the same two wait for no ACK
     ROUND_TRIP_UNKNOWN = "round_trip_unknown"
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end

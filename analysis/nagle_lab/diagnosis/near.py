@@ -23,7 +23,7 @@ PAUSE = 1 * MS
 # How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 66 µs,
 # at its peer up to 118; programs that wait for the same ACK take 71 µs and more at the sender, 94 at its peer.
 HELD = 68 * US
-HELD_ALIKE = 82 * US  # where releases are alike: a kernel's path has a floor, a woken program's time spreads
+HELD_ALIKE = HELD_AT_PEER = 82 * US  # alike: a kernel's path has a floor, a woken program's time spreads
 # An idle machine has to wake up, so at the peer it takes longer on slow machines: so many of that end's slowest
 # answers to a SYN, at most; or of its quick ACKs, where no SYN is in the capture.
 HANDSHAKES, SLOWEST = 4, 120 * US
@@ -75,7 +75,8 @@ def slowest_release(pure: Candidates, known: Known) -> float:
         return max(HELD, SLOW_STACK_HANDSHAKES * usual)
     if known.place == "sender":
         return HELD
-    return max(HELD, min(HANDSHAKES * percentile(answers, 90), SLOWEST))
+    least = HELD_AT_PEER if known.place == "peer" else HELD
+    return max(least, min(HANDSHAKES * percentile(answers, 90), SLOWEST))
 
 
 def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
