@@ -128,10 +128,6 @@ KNOWN_LIMITS = {
     "two-programs/server": _AT_A_SLOW_PEER,
     "wait-drained-rtt-10/client": _WAITS_FOR_THE_ACK,
     "wait-drained-rtt-10/middle": _WAITS_FOR_THE_ACK,
-    "duplex-ticks-rtt-10/client": "always held until data carries the ACK, and its writes are never seen apart",
-    "duplex-one-rtt-10/server": _RIDES,
-    "duplex-one-rtt-10/middle": _RIDES,
-    "duplex-chat-rtt-10/server": _RIDES,
     "duplex-ticks-rtt-10/server": _RIDES,
     "duplex-ticks-rtt-10/middle": _RIDES,
 }

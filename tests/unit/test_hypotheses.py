@@ -442,3 +442,57 @@ def test_away_from_a_program_that_has_one_piece_in_flight_nothing_is_proved(diag
 
     result = diagnose(talk(pieces, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
     assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(("by_a_clock", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_away_from_the_sender_data_between_ticks_of_the_peer_is_an_answer_or_held(diagnose, by_a_clock, verdict):
+    """The server's data carries the ACK; whether it asks for what follows, its clock tells: then it did not wait."""
+
+    def tick(c: Conversation, number: int) -> None:
+        if by_a_clock:
+            c.server_sends(50, at_ns=c.t0_ns + SECOND + number * 33 * MS)
+        else:
+            c.server_sends(50, after_ns=23 * MS)
+        c.client_sends(84, after_ns=(5 + number * 37 % 300) * US)
+
+    result = diagnose(talk(tick, exchanges=60, rtt_ns=10 * MS).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert result.quality.unresolved.get("ack_on_data", 0) == (58 if by_a_clock else 0)
+
+
+@pytest.mark.parametrize(("early", "verdict"), [(True, "STALL"), (False, "INCONCLUSIVE")])
+def test_what_early_acks_are_seen_to_release_is_held_until_data_carries_the_ack(diagnose, early, verdict):
+    """At the sender, as soon as its kernel: an answer takes a program, and early pure ACKs show Nagle's algorithm."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        if early and number % 10 == 1:
+            c.server_acks(after_ns=10 * US)
+            c.client_sends(44, after_ns=25 * US)
+        c.server_sends(50, after_ns=23 * MS)
+        c.client_sends(84, after_ns=25 * US)
+
+    result = diagnose(talk(ticks, exchanges=60, rtt_ns=10 * MS).seen_at("client"))
+    assert result.verdict == verdict
+    assert result.summary.grounds.get("data_acks", 0) >= (50 if early else 0)
+
+
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+def test_writes_that_are_merged_by_the_time_they_waited_were_held(diagnose, rtt):
+    """60 B every 20 ms, sent with the ACK that comes every 28 to 34 ms: no answer grows with the time."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        c.server_sends(30, after_ns=(18 + 7 * number % 6) * MS + (10 * MS - rtt))
+        if number % 12 == 7:
+            c.client_acks(after_ns=LATE)  # it has nothing to say: so it does not answer
+        due = 60 * ((c.client.now_ns - c.t0_ns) // (20 * MS)) - (c.client.next_seq - first)
+        c.client_sends(due or 60, after_ns=RELEASE)
+
+    c = Conversation(rtt_ns=rtt)
+    c.handshake()
+    first = c.client.next_seq
+    for number in range(120):
+        ticks(c, number)
+    for position in ("client", "server"):
+        result = diagnose(c.seen_at(position))
+        assert (result.verdict, result.summary.held_by) == ("STALL", "client")
+        assert result.summary.grounds["merged_writes"] >= 90

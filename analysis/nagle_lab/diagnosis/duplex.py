@@ -1,15 +1,17 @@
 """Late ACKs that came with data: what follows is an answer to that, or what Nagle's algorithm had held until then.
 
 An answer is the commonest thing that follows data, so promptness alone accuses nobody here. It takes a kernel's
-promptness and a second sign: what pure ACKs are proved to have released, an end that speaks of its own accord and yet
-never beside unacknowledged data, or writes that were merged while they waited.
+promptness and a second sign: what pure ACKs are proved to have released, late or early; an end that speaks of its own
+accord and yet never beside unacknowledged data; or writes that were merged while they waited.
 """
+
+from itertools import accumulate
 
 from nagle_lab.diagnosis.candidates import LATER, Candidates
 from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.near import FINE, HELD, HELD_ALIKE, PAUSE
-from nagle_lab.diagnosis.population import among, each, groups, percentile, total
-from nagle_lab.diagnosis.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known
+from nagle_lab.diagnosis.population import among, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.timing import FEW, LATE_FAR, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, middle_half
 from nagle_lab.tcp.machine import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
@@ -19,6 +21,11 @@ KERNEL = 1.8
 ALIKE, ALIKE_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
 EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: none of so many is no chance
 SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside unacknowledged data does not hold
+# Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
+# walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
+STEADY = 0.55
+# Data by a clock of its sender's own: how much its distances vary, at most, of what its reaction times do.
+OWN_CLOCK, PAIRS = 0.7, 20
 
 
 def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
@@ -36,11 +43,12 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     middle = percentile(near.release, 50)
     prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD), near.release))
     merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known)) >= FEW
-    has_second_sign = speaks or (len(held) >= FEW and known.place == "sender")
-    if len(merged) > 0.8 * len(prompt) and _holds(known) and middle <= 2 * HELD:
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt))
+    has_second_sign = speaks or (len(held) >= FEW and known.place == "sender") or _held_early(known)
+    are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
+    if are_merged and middle <= 2 * HELD:
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
     elif _is_kernel(middle, held, known) and has_second_sign:
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt))
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
     elif _is_kernel(middle, held, known) or (speaks and middle <= HELD_ALIKE and _never_beside(prompt, c, known)):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
@@ -53,10 +61,19 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
     prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
     if 2 * len(prompt) <= len(ridden):
         return
-    speak = len(_of_own_accord(c, known)) >= FEW, _peer_of_own_accord(prompt) >= FEW
-    if len(held) >= FEW and all(speak):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt))
-    elif len(_merged_writes(prompt, known)) > 0.8 * len(prompt) or (all(speak) and _never_beside(prompt, c, known)):
+    both_speak = len(_of_own_accord(c, known)) >= FEW and _peer_of_own_accord(prompt) >= FEW
+    is_silent_beside = both_speak and _never_beside(prompt, c, known)
+    merged = _merged_writes(prompt, known)
+    if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(known))):
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
+    elif _are_by_a_clock(merged, prompt, known):
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
+    elif (
+        is_silent_beside
+        or len(merged) > 0.8 * len(prompt)
+        or _is_peer_by_a_clock(prompt)
+        or (not len(held) and _held_early(known))
+    ):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -79,6 +96,60 @@ def _holds(known: Known) -> bool:
     return any(release <= HELD for release in releases)
 
 
+def _held_early(known: Known) -> bool:
+    """Whether early pure ACKs released data, too, as soon as a kernel does: then Nagle's algorithm is on there."""
+    own = known.own or 0
+    if known.is_far:
+        low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
+    else:
+        answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+        low, high = 0, min(HELD, KERNEL * percentile(answers, 50)) if answers else 0
+    prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
+    return prompt >= FEW and _unheld(known) <= prompt / 10
+
+
+def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
+    """Whether some writes were merged, by the time they waited: what was sent keeps to a constant rate.
+
+    So do answers of two sizes in turn. But who answers always acknowledges with that.
+    """
+    own = known.own or 0
+    unanswered = sum(ack - own >= LATE_FAR for ack in known.program.own.ack)
+    if len(merged) < max(SOME_OF * len(prompt), MANY) or unanswered < FEW:
+        return False
+    strays = []
+    connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.since
+    for group in groups(connections):
+        stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
+        strays += [stray] * (len(group) >= MANY)
+    return bool(strays) and percentile(strays, 50) <= STEADY and percentile(strays, 90) < 1
+
+
+def _stray(sizes: list[int], times: list[int]) -> float:
+    """How far the sum of the sizes strays from a constant rate, in standard deviations of a random walk."""
+    rate, mean, count = sum(sizes) / max(sum(times), 1), sum(sizes) / len(sizes), len(sizes)
+    step = (sum((size - mean) ** 2 for size in sizes) / count) ** 0.5
+    sums = list(accumulate(size - rate * time for size, time in zip(sizes, times, strict=True)))
+    return (max(sums) - min(sums)) / (step * count**0.5) if step else 2.0
+
+
+def _is_peer_by_a_clock(prompt: Candidates) -> bool:
+    """Whether the peer's data, which carried the ACKs, kept to a clock of its own and not to what it got.
+
+    So it asked for nothing that it then got: from one of its segments to the next takes always the same, however long
+    the answer was on its way.
+    """
+    answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
+    between, waits = [], []
+    rows = (prompt.trigger_frame, prompt.release_frame, prompt.wait, prompt.release)
+    for trigger, released, wait, release in zip(*rows, strict=True):
+        if int(trigger) in answered:
+            waits.append(int(wait))
+            between.append(answered.pop(int(trigger)) + int(wait))
+        answered[int(released)] = int(release)
+    return len(waits) >= PAIRS and middle_half(between) < OWN_CLOCK * middle_half(waits)
+
+
 def _of_own_accord(c: Candidates, known: Known) -> Candidates:
     """What the program sent long after all of its data was acknowledged, and nothing had come: no answer."""
     own = known.own or 0
@@ -97,8 +168,8 @@ def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
     return len(free) >= FEW and expected >= EXPECTED and _unheld(known) <= expected / 10
 
 
-def _unknown_hold(prompt: Candidates) -> Hold:
-    return Hold(len(prompt), 0, percentile(prompt.wait, 50))
+def _unknown_hold(prompt: Candidates, known: Known) -> Hold:
+    return Hold(len(prompt), 0, percentile(prompt.since if known.is_far else prompt.wait, 50))
 
 
 def _merged_writes(c: Candidates, known: Known) -> Candidates:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import Column, each, percentile, total
+from nagle_lab.diagnosis.population import Column, each, percentile
 from nagle_lab.diagnosis.programs import Program, Reactions
 from nagle_lab.tcp.machine import MS
 
@@ -119,27 +119,32 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     peer, margin = known.peer, _margin(known.peer)
     late = c.only(each(lambda late, wait: (late >= margin) & (wait < LATEST), c.late_by(peer), c.wait))
     judged.reject(len(c) - len(late), Rejected.NOT_LATE)
+    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     peers = known.program.peers
     is_known = len(peers.handshake) >= FEW
     others = peers.handshake if is_known else [*peers.handshake, *peers.data]
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
-    if len(late) and is_away and (_is_the_path(late, peer, more) or _is_a_tail(late, c, peer)):
-        judged.leave(late.only(late.pure), Obstacle.PATH_VARIES)
-        return late.picked([])
-    return late
+    if len(pure) and is_away and (_is_the_path(pure, peer, more) or _is_a_tail(pure, c.only(c.pure), peer)):
+        judged.leave(pure, Obstacle.PATH_VARIES)
+        pure = pure.picked([])
+    # Data comes when its program likes, so only handshakes tell how long it was under way.
+    if len(ridden) and is_away and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
+        ridden = ridden.picked([])
+    if len(pure) + len(ridden) == len(late):
+        return late
+    return pure if len(pure) else ridden
 
 
 def _margin(peer: int) -> int:
     return LATE_NEAR if peer < NEAR else LATE_FAR
 
 
-def _is_the_path(late: Candidates, peer: int, more: list[int]) -> bool:
+def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
     """Whether ACKs came as late as all else of those ends, by a path that varies; ``more`` is how late that came."""
-    pure = late.only(late.pure)
-    waits = (pure if len(pure) else late).late_by(peer)
+    waits = late.late_by(peer)
     varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
-    if len(more) < FEW:
+    if len(more) < enough:
         return varies
     varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
@@ -149,7 +154,7 @@ def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether the late ones are the few slowest of a path's many: a timer's are alike, or many."""
     waits = late.late_by(peer)
     is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    return len(late) <= 0.1 * total(c.pure) and not is_alike
+    return len(late) <= 0.1 * len(c) and not is_alike
 
 
 def is_paced(c: Candidates) -> bool:
