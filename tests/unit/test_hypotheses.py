@@ -496,3 +496,28 @@ def test_writes_that_are_merged_by_the_time_they_waited_were_held(diagnose, rtt)
         result = diagnose(c.seen_at(position))
         assert (result.verdict, result.summary.held_by) == ("STALL", "client")
         assert result.summary.grounds["merged_writes"] >= 90
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
+def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
+    """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""
+    after = reply_in_two(LATE, lambda number: (50 + number % 11 * spread) * US)
+    result = diagnose(talk(after, exchanges=40).segments)
+    assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(("pauses", "stalls"), [(False, 39), (True, 26)])
+def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, pauses, stalls):
+    """Every fourth comes 4 ms behind the ACK, and others even later where the program pauses."""
+
+    def after(number: int) -> int:
+        if pauses and number % 12 == 5:
+            return 15 * MS
+        return 4 * MS if number % 4 == 3 else 70 * US
+
+    def exchange(c: Conversation, number: int) -> None:
+        (reply_in_two(LATE, after) if number > 3 else prompt)(c, number)
+
+    c = talk(exchange, exchanges=43 if not pauses else 43)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", stalls)

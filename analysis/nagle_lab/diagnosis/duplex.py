@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from nagle_lab.diagnosis.candidates import LATER, Candidates
 from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.near import FINE, HELD, HELD_ALIKE, PAUSE
+from nagle_lab.diagnosis.near import AT_PEER, FINE, HELD_ALIKE, PAUSE
 from nagle_lab.diagnosis.population import among, each, groups, percentile, pick, total
 from nagle_lab.diagnosis.timing import FEW, LATE_FAR, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, middle_half
 from nagle_lab.tcp.machine import Echo
@@ -41,15 +41,15 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     if len(near) < SOME or 2 * len(near) < len(ridden):
         return
     middle = percentile(near.release, 50)
-    prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD), near.release))
+    prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
     merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known)) >= FEW
     has_second_sign = speaks or (len(held) >= FEW and known.place == "sender") or _held_early(known)
     are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
-    if are_merged and middle <= 2 * HELD:
+    if are_merged and middle <= 2 * HELD_ALIKE:
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
     elif _is_kernel(middle, held, known) and has_second_sign:
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
-    elif _is_kernel(middle, held, known) or (speaks and middle <= HELD_ALIKE and _never_beside(prompt, c, known)):
+    elif _is_kernel(middle, held, known) or (speaks and middle <= AT_PEER and _never_beside(prompt, c, known)):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -87,13 +87,13 @@ def _is_kernel(middle: float, held: Candidates, known: Known) -> bool:
     if len(held) >= FEW and middle <= (ALIKE_AT_SENDER if is_sender else ALIKE) * percentile(held.release, 50):
         return True
     answers = [ns for ns in known.program.own.handshake if ns < NEAR]
-    return known.place != "peer" and bool(answers) and middle <= min(HELD, KERNEL * percentile(answers, 50))
+    return known.place != "peer" and bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
 
 
 def _holds(known: Known) -> bool:
     """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
     releases = [*known.program.own.release, *map(int, known.early.release[:MOST_LOOKED_AT])]
-    return any(release <= HELD for release in releases)
+    return any(release <= HELD_ALIKE for release in releases)
 
 
 def _held_early(known: Known) -> bool:
@@ -103,7 +103,7 @@ def _held_early(known: Known) -> bool:
         low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
     else:
         answers = [ns for ns in known.program.own.handshake if ns < NEAR]
-        low, high = 0, min(HELD, KERNEL * percentile(answers, 50)) if answers else 0
+        low, high = 0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0
     prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
     return prompt >= FEW and _unheld(known) <= prompt / 10
 

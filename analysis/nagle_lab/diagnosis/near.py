@@ -9,24 +9,30 @@ from nagle_lab.diagnosis.population import (
     groups,
     highest,
     in_order,
+    lowest,
     percentile,
     pick,
     total,
     where,
 )
 from nagle_lab.diagnosis.timing import FEW, LATEST, NEAR, SOME, US, Known, is_paced, middle_half
-from nagle_lab.tcp.machine import MS
+from nagle_lab.tcp.machine import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program.
 PAUSE = 1 * MS
+TICK = 5 * MS  # of a kernel with 250 of them in a second, and what a release takes
 
-# How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 66 µs,
-# at its peer up to 118; programs that wait for the same ACK take 71 µs and more at the sender, 94 at its peer.
-HELD = 68 * US
-HELD_ALIKE = HELD_AT_PEER = 82 * US  # alike: a kernel's path has a floor, a woken program's time spreads
-# An idle machine has to wake up, so at the peer it takes longer on slow machines: so many of that end's slowest
-# answers to a SYN, at most; or of its quick ACKs, where no SYN is in the capture.
-HANDSHAKES, SLOWEST = 4, 120 * US
+# How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 53 µs,
+# at its peer up to 118; programs that wait for the same ACK take 49 µs and more at the sender, 74 at its peer. A
+# kernel's path has a floor, and little varies above it; a woken program's time spreads. So the larger ones must be
+# alike, which some can show.
+HELD, HELD_ALIKE = 45 * US, 68 * US
+AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
+ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
+# On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
+# ACKs, where no SYN is in the capture.
+HANDSHAKES, HANDSHAKES_AT_PEER, SLOWEST_AT_PEER = 2, 4, 100 * US
+LOOPBACK = 32_000  # bytes: only there a full segment is so large; its two ends are at one place
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
@@ -51,32 +57,34 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     if not len(near):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
-    middle, is_alike = _typical(near, known.setting.step)
+    middle = _typical(near, known.setting.step)
     if _is_relayed(near) and middle > limit / 2:
         judged.reject(len(pure), Rejected.RELAYED)
         for connection, other in zip(near.connection, near.arrival, strict=True):
             if other >= 0:
                 judged.relays[int(connection), int(other)] += 1
         return near.picked([])
-    is_kernel = middle <= limit or (known.place != "sender" and middle <= HELD_ALIKE and is_alike)
-    if is_kernel:
+    if middle <= limit:
         return _prompt(pure, near, known, judged, middle)
     return _held_among_others(pure, near, known, judged, limit)
 
 
 def slowest_release(pure: Candidates, known: Known) -> float:
     """How large the median of a kernel's releases is here, at most, ns."""
+    is_at_sender = known.place == "sender" or (len(pure) > 0 and lowest(pure.full) >= LOOPBACK)
+    near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
+    step = known.setting.step
+    is_alike = (
+        len(near) < SOME_ALIKE or step > FINE or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
+    )
     own = known.program.own
     answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
-    if not answers:
-        return HELD
-    usual = percentile(answers, 50)
+    usual = percentile(answers, 50) if answers else 0
     if own.handshake and usual >= SLOW_STACK and _is_slow_stack(known) and _comes_early_too(pure, known):
-        return max(HELD, SLOW_STACK_HANDSHAKES * usual)
-    if known.place == "sender":
-        return HELD
-    least = HELD_AT_PEER if known.place == "peer" else HELD
-    return max(least, min(HANDSHAKES * percentile(answers, 90), SLOWEST))
+        return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
+    if is_at_sender:
+        return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
+    return AT_PEER_ALIKE if is_alike else max(AT_PEER, min(HANDSHAKES_AT_PEER * usual, SLOWEST_AT_PEER))
 
 
 def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
@@ -93,15 +101,32 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
     if len(prompt) <= by_chance + 3 * by_chance**0.5:
         judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
-    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    prompt = _with_those_a_tick_late(prompt, pure, bound, known)
     if len(prompt) == 1 and pauses >= SOME:
         judged.leave(prompt, Obstacle.COINCIDENCE)
+        judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
     nagle_off = sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) * known.setting.part
     if 2 * nagle_off >= len(prompt):
         judged.leave(prompt, Obstacle.NAGLE_OFF_ELSEWHERE)
+        judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
         return nothing
+    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
+
+
+def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
+    """With releases up to a tick of the kernel later: away from the sender, on a busy machine, the ACK waited for one.
+
+    Where the program has written early, and nothing comes later still: a pause has no reason to end there only.
+    """
+    if known.place == "sender" or len(prompt) < FEW or not _comes_early_too(pure, known):
+        return prompt
+    late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
+    ticked = late.only(each(lambda release: release <= TICK, late.release))
+    if len(ticked) > len(prompt) or len(late) - len(ticked) > 0.1 * len(prompt):
+        return prompt
+    return pure.only(among(pure.row, in_order([prompt.row, ticked.row])))
 
 
 def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
@@ -152,15 +177,14 @@ def _held_among_others(
     return some
 
 
-def _typical(near: Candidates, step: int) -> tuple[float, bool]:
-    """The middle of the distances from ACK to release, and whether they are alike; means survive a coarse clock."""
+def _typical(near: Candidates, step: int) -> float:
+    """The middle of the distances from ACK to release; means survive a coarse clock."""
     releases = near.release
-    middle = percentile(releases, 50)
     if step <= FINE:
-        return middle, len(near) >= 8 and middle - percentile(releases, 10) <= 0.15 * middle
+        return percentile(releases, 50)
     low, high = percentile(releases, 10), percentile(releases, 90)
     most = pick(releases, where(each(lambda release: (release >= low) & (release <= high), releases)))
-    return total(most) / len(most), False
+    return total(most) / len(most)
 
 
 def _is_relayed(near: Candidates) -> bool:
