@@ -116,7 +116,7 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
-    """With releases up to a tick of the kernel later: away from the sender, on a busy machine, the ACK waited for one.
+    """With releases up to a tick of the kernel later: the ACK waited for one on its way, on a busy machine.
 
     Where the program has written early, and nothing comes later still: a pause has no reason to end there only.
     """

@@ -52,9 +52,11 @@ from nagle_lab.diagnosis.timing import (
     late_ones,
     middle_half,
 )  # fmt: skip
-from nagle_lab.tcp.machine import MS, Echo
+from nagle_lab.tcp.machine import MS, PROBE, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing
+# Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
+NO_PROBE = PROBE * 9 // 10
 OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
 
 
@@ -119,7 +121,8 @@ def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
-    count = total(each(lambda echo: echo == Echo.BEFORE, late.echo))
+    soon = each(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since)
+    count = total(soon)
     count += sum(
         times
         for (peer, connection), times in unheld.items()
