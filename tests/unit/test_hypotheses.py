@@ -537,3 +537,15 @@ def test_loss_probes_of_held_data_take_no_stall_away(diagnose):
 
     result = diagnose(talk(exchange, exchanges=40, rtt_ns=6 * MS).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 32)
+
+
+def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for size in (HEADER, 300, 315):
+            c.server_sends(size, after_ns=(130 + number % 7 * 10) * US)
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+
+    result = diagnose(talk(exchange).segments)
+    assert result.quality.unresolved == {"like_a_program": 2 * 19}
+    assert (result.summary.exchanges, result.summary.seen_exchanges) == (20, 1)

@@ -20,6 +20,7 @@ from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.population import (
     Column,
     Columns,
+    among,
     as_column,
     chosen,
     counts,
@@ -64,6 +65,7 @@ class Findings:
     obstacles : candidates of which it cannot be told, by why
     grounds : what the stalls are proved by
     holds : of the stalls of each program
+    unseen : exchanges of which it cannot be told whether they stalled
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
@@ -83,6 +85,7 @@ class Findings:
         self.obstacles: Counter[Obstacle] = Counter()
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
+        self.unseen = 0
         self.round_trips = Durations(1_000)
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle.CauseTotals = {}
@@ -128,6 +131,7 @@ class Findings:
             self.obstacles[obstacle] += len(unsure)
             _increase(involved, "unresolved", pick(involved.of, unsure))
         self.relays += judged.relays
+        self.unseen += _unseen_exchanges(candidates, judged)
         peer_reaction = involved.reaction(each(lambda side: 1 - side, side))
         rows, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         for these, cause in ((rows, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
@@ -167,6 +171,18 @@ class Findings:
             for which in (0, 1):
                 rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once
                 _increase(involved, (name, which), pick(involved.of, rows))
+
+
+def _unseen_exchanges(candidates: Columns, judged: Judged) -> int:
+    """Exchanges with an unresolved candidate and no stall; an exchange may have several."""
+    connection, exchange = candidates["connection"], candidates["exchange"]
+    span = highest(exchange) + 1
+    unsure, stalled = (
+        pick(each(lambda connection, exchange: connection * span + exchange, connection, exchange), rows)
+        for rows in (in_order([rows for _, rows in judged.unresolved] or [[]]), in_order(judged.stalls or [[]]))
+    )
+    keys = distinct(unsure)
+    return len(keys) - total(among(keys, stalled)) if len(keys) else 0
 
 
 def _count_stalls(involved: Involved, connection: Column, exchange: Column) -> None:

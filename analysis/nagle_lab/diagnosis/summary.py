@@ -110,7 +110,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat"],
-        seen_exchanges=max(total - sum(findings.obstacles.values()), 0),
+        seen_exchanges=max(total - findings.unseen, 0),
         stalled_exchanges=whole["stalled"],
         stalls=whole["stalls"],
         stalled_share=round(whole["stalled"] / total, 4) if total else 0.0,
