@@ -123,6 +123,7 @@ class Findings:
         _increase(involved, "followed", pick(involved.of, where(candidates["pure"])))
         judged = Judged()
         for program, of_one in by_program(candidates, involved):
+            programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
         self.rejected.update(judged.rejected)
         self.holds += judged.holds
@@ -171,6 +172,12 @@ class Findings:
             for which in (0, 1):
                 rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once
                 _increase(involved, (name, which), pick(involved.of, rows))
+
+
+def _is_on_loopback(connections: Table, number: int) -> bool:
+    """Whether both ends of a connection have one address, or the first one is of 127.0.0.0/8."""
+    address = connections.row(number)[connections.layout.columns["address"]]
+    return address[:16] == address[16:] or address_text(address[:16]).startswith("127.")
 
 
 def _unseen_exchanges(candidates: Columns, judged: Judged) -> int:

@@ -9,7 +9,6 @@ from nagle_lab.diagnosis.population import (
     groups,
     highest,
     in_order,
-    lowest,
     percentile,
     pick,
     total,
@@ -32,7 +31,6 @@ ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how m
 # On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
 # ACKs, where no SYN is in the capture.
 HANDSHAKES, HANDSHAKES_AT_PEER, SLOWEST_AT_PEER = 2, 4, 100 * US
-LOOPBACK = 32_000  # bytes: only there a full segment is so large; its two ends are at one place
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
@@ -58,7 +56,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
     middle = _typical(near, known.setting.step)
-    if _is_relayed(near) and middle > limit / 2:
+    if _is_relayed(near) and middle > max(limit, HELD_ALIKE) / 2:
         judged.reject(len(pure), Rejected.RELAYED)
         for connection, other in zip(near.connection, near.arrival, strict=True):
             if other >= 0:
@@ -71,12 +69,11 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
 
 def slowest_release(pure: Candidates, known: Known) -> float:
     """How large the median of a kernel's releases is here, at most, ns."""
-    is_at_sender = known.place == "sender" or (len(pure) > 0 and lowest(pure.full) >= LOOPBACK)
+    is_at_sender = known.place == "sender" or known.program.is_on_loopback
     near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
     step = known.setting.step
-    is_alike = (
-        len(near) < SOME_ALIKE or step > FINE or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
-    )
+    cannot_tell = len(near) < SOME_ALIKE or step > FINE
+    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
     own = known.program.own
     answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
     usual = percentile(answers, 50) if answers else 0
@@ -84,7 +81,10 @@ def slowest_release(pure: Candidates, known: Known) -> float:
         return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
     if is_at_sender:
         return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
-    return AT_PEER_ALIKE if is_alike else max(AT_PEER, min(HANDSHAKES_AT_PEER * usual, SLOWEST_AT_PEER))
+    if is_alike and not cannot_tell:
+        return AT_PEER_ALIKE
+    slowest = percentile(answers, 90) if answers else 0
+    return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
 
 
 def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:

@@ -55,6 +55,7 @@ class Program:
     Attributes
     ----------
     own, peers : how fast it reacts, and how fast its peers do
+    is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
     unheld : how often it sent more after unacknowledged data; by its peer's program, connection, what its timestamps
         say (Echo), and by how many ms after
     nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
@@ -63,6 +64,7 @@ class Program:
 
     own: Reactions = field(default_factory=Reactions)
     peers: Reactions = field(default_factory=Reactions)
+    is_on_loopback: bool = False
     nagle_off: Counter[int] = field(default_factory=Counter)
     unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
 
