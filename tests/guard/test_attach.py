@@ -88,7 +88,7 @@ def test_an_interface_and_one_port_of_it(elsewhere):
 def test_an_interface_that_is_not_there():
     code, err = recorded("--interface=nowhere0", "--seconds=1")
     assert code == 2
-    assert "interface nowhere0 cannot be recorded (there is no interface nowhere0, but lo" in err
+    assert "interface nowhere0 cannot be recorded (there is no interface nowhere0; there are lo" in err
 
 
 @pytest.mark.parametrize("writer", ["ends", "goes on"])

@@ -138,7 +138,7 @@ def test_what_the_program_set_itself_is_left_alone():
 def test_a_second_on_does_not_forget_what_was(program):
     assert switch(program.pid, "on", "--yes", "--seconds=0")[0] == 0
     code, _, err = switch(program.pid, "on", "--yes", "--seconds=0")
-    assert (code, "has TCP_NODELAY" in err) == (2, True)
+    assert (code, "TCP_NODELAY is already set" in err) == (2, True)
     one_more(program)  # its client's socket has none
     assert switch(program.pid, "on", "--yes", "--seconds=0")[0] == 0
     assert switch(program.pid, "off", "--yes", "--seconds=0")[0] == 0
@@ -148,7 +148,7 @@ def test_a_second_on_does_not_forget_what_was(program):
 def test_nobody_to_ask_and_nothing_is_touched(program):
     code, out, err = switch(program.pid, "on")
     assert (code, out) == (2, "")
-    assert err == "nagle-lab: nobody can be asked, for this is no terminal: use --yes to go on without asking\n"
+    assert err == "nagle-lab: this is no terminal to ask at: use --yes to go on without asking\n"
     assert set(options(program.pid).values()) == {False}
 
 
@@ -186,7 +186,7 @@ def test_the_process_ends_while_it_asks():
 
 def test_of_another_user_it_says_which_right(program):
     code, out, err = switch(program.pid, "on", "--yes", before=NOBODY)
-    expected = f"nagle-lab: process {program.pid} may not be looked into (needs CAP_SYS_PTRACE): run this as root\n"
+    expected = f"nagle-lab: process {program.pid} cannot be inspected (needs CAP_SYS_PTRACE): run this as root\n"
     assert (code, out, err) == (2, "", expected)
 
 
@@ -211,7 +211,7 @@ def test_a_program_without_sockets_and_wrong_usage():
         assert (code, "has no TCP socket: nagle-lab sockets lists all" in err) == (2, True)
         process.kill()
     assert "needs --pid or --container" in nagle_lab("nodelay", "on", "--yes")[2]
-    assert "--for is for on" in switch(1, "off", "--yes", "--for=3s")[2]
+    assert "--for works with on only" in switch(1, "off", "--yes", "--for=3s")[2]
     assert "--for soon is not a duration" in switch(1, "on", "--yes", "--for=soon")[2]
 
 

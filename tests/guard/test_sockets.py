@@ -114,9 +114,7 @@ def test_without_rights_one_line_says_what_is_missing():
             "(needs CAP_SYS_PTRACE): run it as root"
         )
         code, out, err = nagle_lab("sockets", "--pid", program.pid, before=NOBODY)
-        expected = (
-            f"nagle-lab: process {program.pid} may not be looked into (needs CAP_SYS_PTRACE): run this as root\n"
-        )
+        expected = f"nagle-lab: process {program.pid} cannot be inspected (needs CAP_SYS_PTRACE): run this as root\n"
         assert (code, out, err) == (2, "", expected)
 
 

@@ -63,4 +63,4 @@ def test_a_running_nginx_is_listed_cured_and_stalls_again(nginx):
 
 def test_containers_that_are_not_there():
     code, _, err = nagle_lab("nodelay", "--container", "no-such-container", "on", "--yes")
-    assert (code, "no container no-such-container with sockets may be seen here" in err) == (2, True), err
+    assert (code, "no container no-such-container with sockets is visible here" in err) == (2, True), err

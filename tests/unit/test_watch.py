@@ -283,7 +283,7 @@ def test_what_is_no_capture_and_what_is_empty(content, code, says):
 
 def test_usage(run, tmp_path):
     for arguments, says in (
-        (["x.pcap"], "nagle-lab analyze reads files"),
+        (["x.pcap"], "use nagle-lab analyze for a file"),
         (["-", "--pid", "1"], "exclude each other"),
         (["--container", "a", "-i", "eth0"], "exclude each other"),
         (["--pid", "4194304"], "there is no process 4194304"),

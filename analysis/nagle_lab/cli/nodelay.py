@@ -83,9 +83,9 @@ def _check_usage(state: str, pid: int | None, container: str | None, limit: str 
     if not pid and not container:
         raise NagleLabError("nodelay needs --pid or --container: nagle-lab sockets shows which program holds data")
     if limit and state == "off":
-        raise NagleLabError("--for is for on, and taken back at its end: leave it out")
+        raise NagleLabError("--for works with on only, which it takes back: leave it out")
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise NagleLabError("nobody can be asked, for this is no terminal: use --yes to go on without asking")
+        raise NagleLabError("this is no terminal to ask at: use --yes to go on without asking")
     return duration_s(limit, "--for") if limit else None
 
 
@@ -103,7 +103,7 @@ def _without(program: Program) -> list[Found]:
     if found := without(those):
         return found
     raise NagleLabError(
-        f"each of the {_count(those)} of {program.name} has TCP_NODELAY: if data is held, it is by the other end"
+        f"{program.name}: TCP_NODELAY is already set ({_count(those)}): if data is held, the other end holds it"
     )
 
 

@@ -62,7 +62,9 @@ def command(
 
 def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
     if source and source != "-":
-        raise NagleLabError(f"{source}: watch follows what goes on: nagle-lab analyze reads files, - is a pipe")
+        raise NagleLabError(
+            f"{source}: watch follows live traffic: use nagle-lab analyze for a file, or - for a pipe"
+        )
     named = [
         option
         for option, value in (

@@ -116,9 +116,7 @@ class Shown:
 def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
     """Those of the names ("pypi/hypercorn", or "pypi" for all of it), or all. Raises NagleLabError."""
     if not museum.is_dir():
-        raise NagleLabError(
-            f"{museum}: there is no museum in it: run this in a checkout, for the installed package has none"
-        )
+        raise NagleLabError(f"{museum}: no museum there: run this in a checkout, the installed package has none")
     files = sorted(
         museum.glob("*/*/exhibit.toml"), key=lambda file: (ECOSYSTEMS.index(file.parts[-3]), file.parts[-2])
     )

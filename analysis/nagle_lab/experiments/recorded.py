@@ -66,7 +66,7 @@ def _check_recorded(file: Path) -> None:
     for pattern, how in _OTHERWISE:
         if any(map(pattern.match, lines)):
             raise NagleLabError(f"{file}: {how}: record it with {RECIPE}")
-    raise NagleLabError(f"{file}: is not written by strace: record it with {RECIPE}")
+    raise NagleLabError(f"{file}: not written by strace: record it with {RECIPE}")
 
 
 def _lines(file: Path, most: int) -> list[str]:
@@ -94,7 +94,7 @@ def _check_time(file: Path, trace: Trace, result: Result) -> None:
         apart = (trace.began - ended if trace.began > ended else began - trace.ended) / 1e9
         when = "after the capture ended" if trace.began > ended else "before the capture began"
         raise NagleLabError(
-            f"{file}: is of another time, {apart:,.0f} s {when}: give the two that were recorded together"
+            f"{file}: recorded at another time, {apart:,.0f} s {when}: use two files recorded together"
         )
 
 
@@ -114,8 +114,8 @@ def _check_connections(file: Path, trace: Trace, connections: Sequence[Connectio
     way = next(way for way, streams in trace.streams.items() if any(stream.writes for stream in streams))
     here, there = (f"{address}:{port}" for address, port in way)
     raise NagleLabError(
-        f"{file}: is of other connections: none of the capture's {len(connections)} is in it, but {here} to {there}, "
-        "say: trace the process that holds, where no address is translated on the way"
+        f"{file}: of other connections: it has none of the capture's {len(connections)}, but {here} to {there}, for "
+        "example: trace the process that holds, where no address is translated on the way"
     )
 
 

@@ -58,7 +58,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     there = interfaces()
     if request.interface and request.interface not in there:
         return Outcome(
-            problem=f"there is no interface {request.interface}, but {', '.join(there)}", is_namespace=False
+            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", is_namespace=False
         )
     tracer = None
     if request.trace:

@@ -33,12 +33,12 @@ def main(request: str) -> None:
         if asked.pid is not None:
             enter(asked.pid)
         if asked.interface and asked.interface not in (there := interfaces()):
-            sys.exit(f"there is no interface {asked.interface}, but {', '.join(there)}")
+            sys.exit(f"there is no interface {asked.interface}; there are {', '.join(there)}")
         index = socket.if_nametoindex(asked.interface) if asked.interface else 0
         ring = Ring(asked.interface, asked.ports)
     except PermissionError as error:
         capability = "CAP_NET_RAW" if asked.pid is None else "CAP_SYS_ADMIN and CAP_NET_RAW"
-        sys.exit(f"{(error.strerror or str(error)).lower()}: it takes {capability}")
+        sys.exit(f"{(error.strerror or str(error)).lower()}: it needs {capability}")
     except OSError as error:
         sys.exit((error.strerror or str(error)).lower())
     with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=WHOLE) as out:

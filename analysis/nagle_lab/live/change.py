@@ -40,7 +40,7 @@ def sockets(of: Program) -> list[Found]:
     namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
     if mine and all(one.options is None for one in mine):
-        raise NagleLabError(f"{of.name}: its sockets may not be reached ({needs(CAP_SYS_PTRACE)}){TODO}")
+        raise NagleLabError(f"{of.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
     if not mine:
         port = f" with port {of.port}" if of.port else ""
         raise NagleLabError(f"{of.name} has no TCP socket{port}: nagle-lab sockets lists all")
@@ -161,6 +161,6 @@ def _set(those: Iterable[Found], value: bool) -> list[Found]:
                 first = one.processes[0]
                 why = needs(CAP_SYS_PTRACE, error)
                 raise NagleLabError(
-                    f"{first.name} {first.pid}: its sockets may not be changed ({why}){TODO}"
+                    f"{first.name} {first.pid}: no permission to change its sockets ({why}){TODO}"
                 ) from None
     return done

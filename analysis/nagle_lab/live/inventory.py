@@ -44,7 +44,7 @@ class Inventory(msgspec.Struct, frozen=True):
 def inventory(only: Collection[int] | None = None, port: int | None = None) -> Inventory:
     """The sockets of some processes, those with a port at either end, or all.
 
-    Raises NagleLabError where a process that is named alone may not be looked into.
+    Raises NagleLabError where a process that is named alone cannot be inspected.
     """
     table = processes(only)
     looked = namespaces(table, None if only is None else {one.namespace for one in table.processes.values()})
@@ -60,7 +60,7 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
 def _require(table: Table, looked: Namespaces) -> None:
     """Raises NagleLabError where nothing at all of some processes may be seen."""
     if table.unreadable and not table.processes:
-        raise NagleLabError(f"process {table.unreadable[0]} may not be looked into ({needs(CAP_SYS_PTRACE)}){TODO}")
+        raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){TODO}")
     if looked.refused and not looked.sockets:
         first = next(iter(table.processes))
         raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){TODO}")

@@ -152,7 +152,7 @@ def of_container(name: str) -> set[int]:
     }
     if not found:
         known = ", ".join(sorted(names.values())) or "none"
-        raise NagleLabError(f"no container {name} with sockets may be seen here (running: {known}){TODO}")
+        raise NagleLabError(f"no container {name} with sockets is visible here (running: {known}){TODO}")
     return found
 
 
