@@ -31,6 +31,7 @@ SCREENS: dict[str, tuple[int, Sequence[str]]] = {
     "analyze-stall": (100, ["analyze", str(RUN / "server.pcap")]),
     "analyze-clean": (100, ["analyze", str(REPOSITORY / "captures" / "lookalikes" / "think-40" / "server.pcap.gz")]),
     "guard-stall": (100, ["guard", "--", "python3", "test_server.py"]),
+    "guard-trace": (100, ["guard", "--trace", "--", "python3", "test_server.py"]),
     "workshop": (80, ["demo", "--without-lab", "--scenario", "redis-proxy", "--answers", "good"]),
 }
 """Picture → columns, and the arguments of nagle-lab."""
@@ -69,7 +70,7 @@ def take_screens(folder: Path, browser: Page) -> None:
         shown = in_terminal([str(NAGLE_LAB), *arguments], columns, folder)
         if name == "workshop":
             shown = last_page(shown)
-        if name == "guard-stall":
+        if arguments[0] == "guard":
             shown = "\n".join(line for line in shown.splitlines() if "the capture is" not in line)  # it is gone
         page = folder / f"{name}.html"
         page.write_text(html(shown, columns), encoding="utf-8")
