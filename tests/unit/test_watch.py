@@ -22,6 +22,7 @@ from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.writer import Pcapng
+from nagle_lab.cli.watch import nearer
 from nagle_lab.diagnosis import passing
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result import Endpoint
@@ -33,6 +34,7 @@ from nagle_lab.live.names import Names
 from nagle_lab.live.namespaces import namespace_of
 from nagle_lab.live.periods import Period, Sums
 from nagle_lab.live.processes import Process
+from nagle_lab.live.recording import Target
 from nagle_lab.live.ring import PacketRing
 from nagle_lab.live.window import View, look
 from nagle_lab.reports.watch import Screen, identity, render
@@ -91,6 +93,16 @@ def test_a_crowd_is_what_it_says(tmp_path):
     path.write_bytes(b"".join(crowd(1_000)))
     result = analyze(path)
     assert (result.summary.connections, result.quality.handshakes, result.summary.exchanges) == (1_000, 1_000, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"), [(Target(), True), (Target(interface="eth0"), True), (Target(container="web"), False)]
+)
+def test_what_cannot_be_told_from_outside_a_container_names_the_way_in(target, says):
+    unsure = analyze(REFERENCE.parent / "families" / "wait-drained-rtt-10" / "server.pcap.gz")
+    assert unsure.verdict is Verdict.INCONCLUSIVE
+    assert ("watch --container NAME" in nearer(unsure, target)) is says
+    assert nearer(analyze(STALLED), target) == ""
 
 
 def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path):

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from nagle_lab.cli.live_screen import Terminal
 from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.judged import Obstacle
+from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
@@ -57,7 +59,27 @@ def command(
             )  # fmt: skip
             sums = watcher.run()
         ladder = _typical(sums, watcher)
-    return _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
+    code = _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
+    if not source and not pod and not as_json and sums.worst and (step := nearer(sums.worst, target)):
+        tell(step)
+    return code
+
+
+def nearer(result: Result, target: Target) -> str:
+    """Where to look instead, where what was seen from outside a container does not decide; or empty."""
+    open_ones = result.quality.unresolved.get(Obstacle.LIKE_A_PROGRAM, 0)
+    if (
+        result.verdict is not Verdict.INCONCLUSIVE
+        or not open_ones
+        or target.pid
+        or target.container
+        or target.service
+    ):
+        return ""
+    return (
+        "seen from outside, a container's kernel is as slow as a program: nagle-lab sockets says who holds data, "
+        "watch --container NAME (or --pid N) proves it"
+    )
 
 
 def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
