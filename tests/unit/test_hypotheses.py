@@ -549,3 +549,39 @@ def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
     result = diagnose(talk(exchange).segments)
     assert result.quality.unresolved == {"like_a_program": 2 * 19}
     assert (result.summary.exchanges, result.summary.seen_exchanges) == (20, 1)
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [("A", "CLEAN"), ("PA", "STALL")])
+def test_what_was_sent_with_msg_more_was_not_held_by_nagle(diagnose, flags, verdict):
+    """Linux sends what a program has announced to go on with the next ACK, as promptly; but without PSH."""
+
+    def announced(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(300, after_ns=RELEASE, flags=flags)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(announced).segments)
+    assert result.verdict == verdict
+    assert result.quality.rejected["corked"] == (19 if flags == "A" else 0)
+
+
+def test_full_segments_shorter_than_the_mss_do_not_show_that_nagle_is_off(diagnose):
+    """MD5 leaves 1440 B of them: four in flight, none with PSH but the last; then header and body are held."""
+
+    def bulk(c: Conversation) -> None:
+        c.client_sends(REQUEST)
+        for size, flags in ((1440, "A"), (1440, "A"), (1440, "A"), (700, "PA")):
+            c.server_sends(size, flags=flags, after_ns=5 * US)
+        c.client_acks(after_ns=10 * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        bulk(c)
+        server_held(c, number)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.connections[0].sent["server"].not_held == 0

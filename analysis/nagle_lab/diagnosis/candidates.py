@@ -16,8 +16,8 @@ class Candidates:
     Attributes
     ----------
     row : their numbers among all candidates looked at, in order
-    connection, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo : ``candidate``
-        in tcp/engine.h
+    connection, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo, announced :
+        ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the fastest of the peer on that connection; 0 where its handshake is not captured
     full : payload of a full segment of the sender; 0 not known

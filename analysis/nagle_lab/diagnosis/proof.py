@@ -65,6 +65,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     c = c.only(each(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
     unseen = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
     c = c.only(each(lambda frame: frame > 0, c.ack_frame))
+    c = _without_corked(c, judged)
     known = know(program, setting, c)
     _find_round_trips(known, judged)
     late = late_ones(c, known, judged)
@@ -96,6 +97,13 @@ def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any
     divisor = chosen(full > 0, full, 1 << 40)
     is_small = (released < divisor) & (released % divisor > 0)
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
+
+
+def _without_corked(c: Candidates, judged: Judged) -> Candidates:
+    """Without what its sender held itself by announcing more: what Nagle's algorithm holds ends with PSH."""
+    late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
+    judged.reject(total(late), Rejected.CORKED)
+    return c.only(each(lambda announced: announced == 0, c.announced))
 
 
 def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judged: Judged) -> Candidates:

@@ -92,6 +92,7 @@ typedef struct { /* Half */
     uint8_t shift;
     uint8_t timestamps;
     uint8_t closed;
+    uint8_t pushes;
 } half;
 
 struct flow { /* Connection */
@@ -570,8 +571,13 @@ static void learn_full_size(flow *f)
     }
 }
 
-static void learn_full_segment(half *x, int32_t length)
+static void learn_full_segment(half *x, const segment *s)
 {
+    int32_t length = s->length;
+    if (s->flags & PSH) {
+        x->pushes = 1;
+        return;
+    }
     if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
         return;
     if (length == x->learning)
@@ -637,7 +643,9 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
 {
     int64_t limit = x->is_small_below, full_size = f->full_size;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
-    return s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) && s->ts - before->ts < PROBE;
+    int is_whole = before->flags & PSH || !x->pushes;
+    return is_whole && s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) &&
+           s->ts - before->ts < PROBE;
 }
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const pure_ack *ack, const segment *s)
@@ -677,6 +685,11 @@ static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
     return ts;
 }
 
+static uint8_t is_announced(const sent *trigger, const segment *s)
+{
+    return trigger->flags & PSH && !(s->flags & PSH);
+}
+
 static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
 {
     const half *y = &f->halves[1 - side];
@@ -686,7 +699,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
         echo = BEFORE;
         if (is_after(s->tsecr, (uint32_t)y->tsval)) {
             candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
-                             before->length, s->length, (int8_t)side, 1, AFTER, 0};
+                             before->length, s->length, (int8_t)side, 1, AFTER, is_announced(before, s)};
             return table_add(m, CANDIDATE, &row, sizeof row);
         }
     }
@@ -710,7 +723,7 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
                      ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
-                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, 0};
+                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(trigger, s)};
     return table_add(m, CANDIDATE, &row, sizeof row);
 }
 
@@ -723,8 +736,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     x->data_segments++;
     x->swapped += start + s->length <= y->acked;
     x->lost += x->seq >= 0 && start > x->snd_nxt;
-    if (!(s->flags & PSH))
-        learn_full_segment(x, s->length);
+    learn_full_segment(x, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
     if (y->acked < before->end && is_small_behind_small(f, x, s, before))

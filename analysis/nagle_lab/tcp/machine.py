@@ -128,8 +128,8 @@ class Half:
     __slots__ = (
         "ack", "acked", "ahead", "closed", "connection", "consuming", "data", "data_ack", "data_segments", "fin_acks",
         "full_size", "full_waits", "is_small_below", "largest", "learning", "lost", "mss", "nagle_off", "packets",
-        "payload", "peer", "pure_ack", "reacted", "reaction", "reactions", "recent", "scale", "segments", "seq",
-        "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps", "tsval", "window", "wire",
+        "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent", "scale", "segments",
+        "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int) -> None:
@@ -159,6 +159,7 @@ class Half:
         self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
         self.learning = self.largest = 0  # sizes of segments without PSH: seen once, and the largest seen twice
         self.closed = False
+        self.pushes = False  # it sets PSH: its writes end with that
         # Counted
         self.packets = self.segments = self.payload = self.wire = 0
         self.nagle_off = self.fin_acks = 0
@@ -415,8 +416,7 @@ class Machine:
             x.swapped += 1
         if x.seq >= 0 and start > x.snd_nxt:
             x.lost += 1
-        if not s.flags & PSH:
-            learn_full_segment(x, s.length)
+        learn_full_segment(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
         if y.acked < before.end and is_small_behind_small(x, s, before):
@@ -445,7 +445,7 @@ class Machine:
             if is_after(s.tsecr, y.tsval):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
-                    exchange, before.length, s.length, x.side, True, Echo.AFTER, 0,
+                    exchange, before.length, s.length, x.side, True, Echo.AFTER, is_announced(before, s),
                 )  # fmt: skip
                 return
         if s.ts - before.ts >= PROBE:
@@ -467,7 +467,7 @@ class Machine:
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
             ack.idle, s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number),
-            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, 0,
+            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, is_announced(trigger, s),
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -665,12 +665,20 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     """Whether new data is less than a full segment and so was the data before it: then that sender's Nagle is off.
 
     Linux takes half of the largest window it was offered for a full segment where that is less than the MSS
-    (tcp_bound_to_half_wnd), so both must be smaller than that, too.
+    (tcp_bound_to_half_wnd), so both must be smaller than that, too. What has no PSH goes on in the next segment: no
+    small write, but full for a path MTU or options that nothing else tells of.
     """
+    if x.pushes and not before.flags & PSH:
+        return False
     least, full_size = x.is_small_below, x.connection.full_size
     # With segmentation offload one packet can be several full segments and a small one.
     tail = before.length % full_size if least == full_size else before.length
     return s.length < least and 0 < tail < least and not s.flags & FIN and s.ts - before.ts < PROBE
+
+
+def is_announced(trigger: Sent, s: Segment) -> bool:
+    """Whether the release has no PSH though the trigger has: its sender announced more (MSG_MORE, TCP_CORK)."""
+    return bool(trigger.flags & PSH) and not s.flags & PSH
 
 
 def acknowledged(x: Half, s: Segment) -> int:
@@ -740,8 +748,12 @@ def learn_full_size(connection: Connection) -> None:
         half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
 
 
-def learn_full_segment(x: Half, length: int) -> None:
+def learn_full_segment(x: Half, s: Segment) -> None:
     """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less."""
+    length = s.length
+    if s.flags & PSH:
+        x.pushes = True
+        return
     if length < LEAST_LEARNED or length <= x.largest or (x.full_size and length > x.full_size):
         return
     if length == x.learning:
