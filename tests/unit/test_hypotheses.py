@@ -408,6 +408,38 @@ def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):
     assert result.summary.hold_ms.high == pytest.approx(result.summary.wait_ms.p50, abs=0.1)
 
 
+def test_how_late_it_writes_elsewhere_in_a_reply_says_nothing_of_the_hold(diagnose):
+    """Header and first token are written at once, and held; the next token comes 25 ms later, behind an early ACK."""
+
+    def tokens(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        for _ in range(3):
+            c.server_sends(30, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+            c.pause(25 * MS)
+
+    hold = diagnose(talk(tokens).segments).summary.hold_ms
+    assert hold.high == pytest.approx(LATE / MS, abs=0.1)
+
+
+def test_where_pauses_vary_only_the_upper_bound_is_known(diagnose):
+    def paused(c: Conversation, number: int) -> None:
+        wait, pause = (10 * US, 20 * MS) if number % 3 == 0 else (LATE, RELEASE if number % 5 else 9 * MS)
+        reply_in_two(wait, lambda _: pause)(c, 0)
+
+    hold = diagnose(talk(paused, exchanges=60).segments).summary.hold_ms
+    assert (hold.low, hold.high) == (0, pytest.approx(LATE / MS, abs=0.1))
+
+
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_what_round_trips_cost_is_the_same_wherever_it_was_captured(diagnose, position):
+    result = diagnose(talk(prompt, exchanges=40, rtt_ns=20 * MS).seen_at(position))
+    assert result.summary.round_trips.count == 40
+    assert result.summary.round_trips.total_ms == pytest.approx(40 * 20, rel=0.01)
+
+
 def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
     """A timer of 10 to 200 ms by phase (lwIP), and data always at once behind it: written within 20 ms."""
 

@@ -138,7 +138,8 @@ class Findings:
         for these, cause in ((rows, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
             gaps = pick(candidates["idle"], these)
             idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, these), cause))
-        waits = pick(candidates["wait"], round_trips)
+        since = each(lambda wait, release: wait + release, candidates["wait"], candidates["release"])
+        waits = pick(since, round_trips)  # at the peer most of the round trip is from the ACK to the release
         add_all(self.round_trips, waits)
         _sum_up(involved, "round_trips", pick(involved.of, round_trips), waits)
         by_server = total(pick(each(_differ, side, involved.rows("client")), round_trips))

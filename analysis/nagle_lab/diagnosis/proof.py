@@ -19,7 +19,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.candidates import Candidates
 from nagle_lab.diagnosis.duplex import judge_ridden
-from nagle_lab.diagnosis.far import held_far
+from nagle_lab.diagnosis.far import SLACK, held_far
 from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.near import COARSE, held_near
 from nagle_lab.diagnosis.population import (
@@ -147,7 +147,8 @@ def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]
 def _find_round_trips(known: Known, judged: Judged) -> None:
     """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
     early, base = known.early, known.own if known.is_far and known.own else 0
-    prompt = where(each(lambda release: (release - base <= 300 * US) & (release - base >= -300 * US), early.release))
+    slack = max(SLACK, base // 8)
+    prompt = where(each(lambda release: (release - base <= slack) & (release - base >= -slack), early.release))
     if len(early) >= MANY and known.program.sent_unheld().total() <= len(early) / 10:
         judged.round_trips.append(pick(early.row, prompt))
 
@@ -155,18 +156,22 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
 def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
 
-    What an early ACK let go had been written by then; what came later than it had not. Pauses longer than the wait
-    are those of something else: that data would not have been held. Where waits differ much, and hardly any data came
-    too late to be held, it had been written by the end of the shorter ones, too.
+    What an early ACK let go had been written by then; what came later than it had not; of the same place in a message,
+    that is, behind a segment of the same size. Pauses longer than the wait are those of something else: that data would
+    not have been held. Where waits differ much, it had been written by the end of the shorter ones, too. Where more
+    than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, early = percentile(waits, 50), known.early
+    if len(held) < 0.9 * len(late):
+        return Hold(len(held), 0, usual)
     early = early.only(each(lambda since: since <= usual, early.since))
+    early = early.only(among(early.trigger_bytes, distinct(held.trigger_bytes)))
     written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
     latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
     shorter = percentile(waits, 10)
-    if len(held) >= max(MANY, 0.9 * len(late)) and shorter <= usual / 2:
+    if len(held) >= MANY and shorter <= usual / 2:
         latest = min(latest, shorter)
     paused = early.only(each(lambda release: release > NEAR + at_once, early.release))
     shortest = percentile(paused.since, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
