@@ -617,3 +617,26 @@ def test_full_segments_shorter_than_the_mss_do_not_show_that_nagle_is_off(diagno
     result = diagnose(talk(exchange).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
     assert result.connections[0].sent["server"].not_held == 0
+
+
+@pytest.mark.parametrize(("sooner", "verdict"), [(False, "INCONCLUSIVE"), (True, "STALL")])
+def test_a_queue_that_filled_up_after_the_handshake_is_no_delayed_ack(diagnose, sooner, verdict):
+    """All ACKs take 20 to 40 ms more than the handshake took; with data that does not, it was their senders."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        queued = (20 + number * 7 % 20) * MS
+        c.client_sends(REQUEST, after_ns=100 * US if sooner else queued)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=queued)
+        c.server_sends(BODY, after_ns=RELEASE)
+        if not sooner:
+            c.client_acks(after_ns=queued)
+
+    talks = []
+    for port in (1, 2, 3):
+        c = Conversation(client=("10.0.0.1", port), rtt_ns=4 * MS)
+        c.handshake()
+        for number in range(20):
+            exchange(c, number)
+        talks.append(c.seen_at("server"))
+    assert diagnose(merge(*talks)).verdict == verdict

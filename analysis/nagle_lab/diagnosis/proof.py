@@ -156,10 +156,10 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
 def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
 
-    What an early ACK let go had been written by then; what came later than it had not; of the same place in a message,
-    that is, behind a segment of the same size. Pauses longer than the wait are those of something else: that data would
-    not have been held. Where waits differ much, it had been written by the end of the shorter ones, too. Where more
-    than a few came too late to be held, the program's pauses vary, and nothing is known.
+    What an early ACK let go had been written by then; what came later than it had not: of the same place in a
+    message, that is, behind a segment of the same size. Pauses longer than the wait are those of something else: that
+    data would not have been held. Where waits differ much, it had been written by the end of the shorter ones, too.
+    Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides

@@ -18,6 +18,7 @@ LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
 LATEST = 600 * MS
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
+LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
 
 # An end that reacts faster than this is at the capture point, or next to it.
 NEAR = 1 * MS
@@ -125,7 +126,13 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     others = peers.handshake if is_known else [*peers.handshake, *peers.data]
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
-    if len(pure) and is_away and (_is_the_path(pure, peer, more) or _is_a_tail(pure, c.only(c.pure), peer)):
+    if (
+        len(pure)
+        and is_away
+        and (
+            _is_the_path(pure, peer, more) or _is_a_queue(pure, peer, peers) or _is_a_tail(pure, c.only(c.pure), peer)
+        )
+    ):
         judged.leave(pure, Obstacle.PATH_VARIES)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes tell how long it was under way.
@@ -148,6 +155,19 @@ def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW
         return varies
     varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+
+
+def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
+
+    Not where they are as alike as those of a timer, and as late as Linux's.
+    """
+    waits = late.late_by(peer)
+    is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    if len(peers.ack) < MANY or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
+        return False
+    comes_sooner = len(peers.data) >= FEW and percentile(peers.data, 25) - peer < percentile(waits, 50) - LATE_FAR
+    return percentile(peers.ack, 10) - peer >= LATE_FAR and not comes_sooner
 
 
 def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
