@@ -19,8 +19,11 @@ STEP = 10_000_019  # added to the numbers of each round; more than a round carri
 ACK = 0x10
 
 
-def enlarge(small: Path, large: Path, packets: int) -> int:
-    """Write rounds of ``small`` until there are at least ``packets``; returns how many packets were written."""
+def enlarge(small: Path, large: Path, packets: int, before: int = 0) -> int:
+    """Write rounds of ``small`` until there are at least ``packets``; returns how many packets were written.
+
+    They follow ``before`` packets of an earlier file: together they are one rotated capture.
+    """
     content = np.frombuffer(small.read_bytes(), np.uint8).copy()
     order = {b"\x4d\x3c": "<", b"\xd4\xc3": "<", b"\xa1\xb2": ">"}[content[:2].tobytes()]
     records: list[tuple[int, int]] = []
@@ -32,21 +35,22 @@ def enlarge(small: Path, large: Path, packets: int) -> int:
     tcp = link + ETHERNET + (content[link + ETHERNET] & 15).astype(np.int64) * 4
     acks = tcp[(content[tcp + TCP_FLAGS] & ACK) != 0]
     span = int(seconds[-1] - seconds[0]) + 1
-    rounds = -(-packets // len(link))
+    first, rounds = before // len(link), -(-packets // len(link))
     with large.open("wb") as out:
         out.write(content[:24].tobytes())
-        for number in range(rounds):
+        for number in range(first, first + rounds):
             _put(content, link - 16, (seconds + number * span).astype(order + "u4"))
             if number:
-                _put(content, tcp + TCP_SEQ, _add(content, tcp + TCP_SEQ))
-                _put(content, acks + TCP_ACK, _add(content, acks + TCP_ACK))
+                step = STEP * (number if number == first else 1) % (1 << 32)
+                _put(content, tcp + TCP_SEQ, _add(content, tcp + TCP_SEQ, step))
+                _put(content, acks + TCP_ACK, _add(content, acks + TCP_ACK, step))
             out.write(content[24:].tobytes())
     return rounds * len(link)
 
 
-def _add(content: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _add(content: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     numbers = content[at[:, None] + np.arange(4)].copy().view(">u4")[:, 0]
-    return (numbers + np.uint32(STEP)).astype(">u4")
+    return (numbers + np.uint32(step)).astype(">u4")
 
 
 def _put(content: np.ndarray, at: np.ndarray, numbers: np.ndarray) -> None:
@@ -58,5 +62,6 @@ if __name__ == "__main__":
     parser.add_argument("small", type=Path)
     parser.add_argument("large", type=Path)
     parser.add_argument("packets", type=int)
+    parser.add_argument("before", type=int, nargs="?", default=0, help="packets of the rotated files before it")
     arguments = parser.parse_args()
-    print(enlarge(arguments.small, arguments.large, arguments.packets))
+    print(enlarge(arguments.small, arguments.large, arguments.packets, arguments.before))

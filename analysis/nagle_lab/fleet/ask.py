@@ -51,6 +51,7 @@ class Store:
             raise NagleLabError(f"{out.url}: no results of nagle-lab fleet there: name the folder of its --out")
         self._duckdb = extra("duckdb")
         self._connection = self._duckdb.connect()
+        self._connection.execute("SET parquet_metadata_cache = true")
         if is_remote(out.url):
             self._connection.register_filesystem(out.fs)
         for name, table in TABLES.items():

@@ -136,20 +136,20 @@ def store(series: Series, found: Whole, problems: int, out: Folder) -> None:
     for name in TABLES:
         out.remove(partition(name, series.name))
     connections = found.findings.connections
-    with _Writer("stalls", series, out) as stalls:
+    with Writer("stalls", series, out) as stalls:
         for begin, end in found.findings.stalls.chunks():
             rows = np.frombuffer(found.findings.stalls.read(begin, end), found.findings.stalls.layout.dtype)
             stalls.add(rows["at"] // _DAY_NS, _stalls(rows, _of(connections, rows["connection"]), found.reads))
-    with _Writer("connections", series, out) as written:
+    with Writer("connections", series, out) as written:
         for begin, end in connections.chunks():
             rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
             written.add(rows["first_ts"] // _DAY_NS, _connections(rows))
-    with _Writer("exchanges", series, out) as written:
+    with Writer("exchanges", series, out) as written:
         columns, hours = _exchanges(connections, found.exchanges)
         written.add(hours * HOUR_NS // _DAY_NS, columns)
-    with _Writer("files", series, out) as written:
+    with Writer("files", series, out) as written:
         written.add(None, _files(found.reads))
-    with _Writer("series", series, out) as written:
+    with Writer("series", series, out) as written:
         written.add(None, _series(series, found, problems))
 
 
@@ -157,9 +157,8 @@ def store_failed(series: Series, reason: str, out: Folder) -> None:
     """A series that could not be finished has a row, too; what was stored of it before is left out."""
     for name in TABLES:
         out.remove(partition(name, series.name))
-    row: dict[str, Any] = {name: [None] for name in arrow_schema("series").names}
-    row |= {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
-    with _Writer("series", series, out) as written:
+    row = {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
+    with Writer("series", series, out) as written:
         written.add(None, row)
 
 
@@ -168,27 +167,27 @@ def partition(table: str, series: str) -> str:
     return f"{table}/series={quote(series, safe='')}"
 
 
-class _Writer:
-    """Writes the rows of one table, a file for each day."""
+class Writer:
+    """Writes the rows of one table for a series, a file for each day: a context manager."""
 
     def __init__(self, name: str, series: Series, out: Folder) -> None:
         self._name, self._series, self._out = name, series, out
         self._stack = ExitStack()
         self._files: dict[str, Any] = {}
 
-    def __enter__(self) -> "_Writer":
+    def __enter__(self) -> "Writer":
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
     def add(self, days: Any, columns: dict[str, Any]) -> None:
-        """Add rows; ``days`` since 1970 (n,), None where the table has none."""
+        """Add rows; ``days`` since 1970 (n,), None where the table has none. A column that is not given is NULL."""
         pa, schema = extra("pyarrow"), arrow_schema(self._name)
         count = len(next(iter(columns.values())))
-        columns = {"host": pa.array([self._series.host]).take(pa.array(np.zeros(count, np.int64))), **columns}
-        if columns.get("host") is None or not count:
+        if not count:
             return
+        columns = {**{name: pa.nulls(count) for name in schema.names}, "host": [self._series.host] * count, **columns}
         arrays = [pa.array(columns[field.name]).cast(field.type, safe=False) for field in schema]
         table = pa.Table.from_arrays(arrays, schema=schema)
         if days is None:
