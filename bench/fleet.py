@@ -205,7 +205,7 @@ def main() -> None:
         questions_asked = asked(folder)
     text = [
         "# Benchmark of the fleet", "",
-        "Made by `.venv/bin/python bench/fleet.py`; what it means for terabytes: [docs/fleet.md](../docs/fleet.md).", "",
+        "Made by `.venv/bin/python bench/fleet.py`. For terabytes: [docs/fleet.md](../docs/fleet.md).", "",
         f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, {'a' if compiled() else 'no'} C compiler at set-up.", "",
         "The captures are `captures/reference/nginx-static-nodelay-off/server.pcap` over and over with new sequence",
         "numbers: one packet in six ends a stall.", "",

@@ -165,3 +165,14 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     assert 1 <= len(done) < 3
     assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).stdout
     assert [path.stat().st_mtime_ns for path in done] == before
+
+
+@pytest.mark.parametrize("missing", ["fsspec", "pyarrow", "duckdb"])
+def test_without_its_extra_packages_one_line_says_what_to_install(captures, tmp_path, missing):
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None; from nagle_lab.cli.main import main;"
+        f"sys.argv = ['nagle-lab', 'fleet', {str(captures)!r}, '--out', {str(tmp_path / 'out')!r}]; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"nagle-lab: fleet needs {missing}: pip install 'nagle-lab[fleet]'\n"

@@ -98,7 +98,6 @@ def test_processes_here_give_what_one_thread_gives(captures, tmp_path, expected)
 
 def test_what_is_done_is_not_done_again(captures, tmp_path, expected):
     out = Folder(str(tmp_path / "out"))
-    run(series_of([str(captures / "web-1")]), Folder(str(tmp_path / "other")), workers_of(THREADS, 1), Seen(), size=1)
     run(series_of([str(captures)]), out, workers_of(THREADS, 2), Seen(), size=1)
     seen = Seen()
     judged = run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
@@ -106,6 +105,15 @@ def test_what_is_done_is_not_done_again(captures, tmp_path, expected):
     assert rows(out) == expected
     carries = sorted((tmp_path / "out" / "work").glob("*.carry"), key=lambda path: path.stat().st_mtime)
     carries[-1].unlink()
+    run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
+    assert rows(out) == expected
+
+
+def test_a_store_shows_what_was_named_last_by_the_names_of_then(captures, tmp_path, expected):
+    out = Folder(str(tmp_path / "out"))
+    run(series_of([str(captures / "web-1")]), out, workers_of(THREADS, 1), Seen(), size=1)
+    assert Store(out).ask("SELECT DISTINCT series FROM stalls").rows == [("eth0",)]
+    seen = Seen()
     run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
     assert rows(out) == expected
 

@@ -36,9 +36,9 @@ def summed(rows: Counts) -> Counts:
     return np.concatenate([rows[begins, :1], np.add.reduceat(rows[:, 1:], begins)], 1)
 
 
-def by_server(rows: Counts, server: npt.NDArray[np.int64]) -> Counts:
+def by_server(rows: Counts, server: npt.NDArray[np.int32]) -> Counts:
     """The same by server instead: ``server`` numbers that of each connection; those of -1 are left out."""
-    of = server[rows[:, 0] >> _HOURS + _BINS]
+    of = server[rows[:, 0] >> _HOURS + _BINS].astype(np.int64)
     key = of << _HOURS + _BINS | rows[:, 0] & (1 << _HOURS + _BINS) - 1
     return summed(np.concatenate([key[:, None], rows[:, 1:]], 1)[of >= 0])
 

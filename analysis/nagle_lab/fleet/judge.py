@@ -1,6 +1,6 @@
 """The end of a series: what its stretches found, put together and judged as `analyze --rotated` would, and stored."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, counted, edges
 from nagle_lab.fleet.folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series, missing_numbers
-from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, Read, Stretch, as_counts, as_reads, events_of, resumed
+from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, FILES, Read, Stretch, as_counts, as_reads, events_of, resumed
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Counted
@@ -47,26 +47,24 @@ class Judged(msgspec.Struct, frozen=True):
 
 @dataclass
 class Whole:
-    """A series read to its end; ``exchanges`` are rows of :data:`nagle_lab.fleet.exchanges.Counts`."""
+    """A series read to its end; ``closing`` are its exchanges that ended with it."""
 
     result: Result
     findings: Findings
     counted: Counted
-    exchanges: Counts
+    closing: Counts
     reads: list[Read]
 
 
 def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
     """What the stretches of a series, all of which are done, amount to: the result of reading it in one piece."""
-    tables, exchanges, reads = Tables(), [], []
+    tables, reads = Tables(), list[Read]()
     for stretch in stretches:
-        for which, content in events_of(stretch.key, out):
-            if which < len(EVENTS):
-                _add(tables, EVENTS[which], content)
-            elif which == EXCHANGES:
-                exchanges.append(as_counts(content))
-            else:
+        for which, content in events_of(stretch.key, out, (*range(len(EVENTS)), FILES)):
+            if which == FILES:
                 reads += as_reads(content)
+            else:
+                _add(tables, EVENTS[which], content)
     with make_engine(in_place=False) as engine:
         known = resumed(engine, stretches[-1].key, out)
         engine.finish()
@@ -74,12 +72,12 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
             table = getattr(engine.tables, name)
             for begin, end in table.chunks():
                 _add(tables, name, table.read(begin, end))
-        exchanges.append(counted(engine.tables.exchange))
+        closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
     findings = Findings(tables, totals.step)
     result = _said(summarize(known, totals, findings, None), known)
-    return Whole(result, findings, totals, summed(np.concatenate(exchanges)), reads)
+    return Whole(result, findings, totals, closing, reads)
 
 
 def _said(result: Result, known: Known) -> Result:
@@ -107,7 +105,7 @@ def judge(series: Series, stretches: Sequence[Stretch], out: Folder) -> Judged:
     found = whole(stretches, out)
     summary = found.result.summary
     problems = [read.problem for read in found.reads if read.problem] + skipped(series)
-    store(series, found, len(problems), out)
+    store(series, stretches, found, len(problems), out)
     judged = Judged(
         series.name, found.result.verdict, found.result.reason, found.result.source.packets, summary.exchanges,
         summary.stalled_exchanges, summary.stalls, summary.lost_ms_total, problems,
@@ -131,10 +129,10 @@ def skipped(series: Series) -> list[str]:
 # Storing -----------------------------------------------------------------------------------------------
 
 
-def store(series: Series, found: Whole, problems: int, out: Folder) -> None:
+def store(series: Series, stretches: Sequence[Stretch], found: Whole, problems: int, out: Folder) -> None:
     """Write the tables of a series."""
     for name in TABLES:
-        out.remove(partition(name, series.name))
+        out.remove(f"{name}/{partition(series.name)}")
     connections = found.findings.connections
     with Writer("stalls", series, out) as stalls:
         for begin, end in found.findings.stalls.chunks():
@@ -145,7 +143,7 @@ def store(series: Series, found: Whole, problems: int, out: Folder) -> None:
             rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
             written.add(rows["first_ts"] // _DAY_NS, _connections(rows))
     with Writer("exchanges", series, out) as written:
-        columns, hours = _exchanges(connections, found.exchanges)
+        columns, hours = _exchanges(connections, [found.closing, *_counts(stretches, out)])
         written.add(hours * HOUR_NS // _DAY_NS, columns)
     with Writer("files", series, out) as written:
         written.add(None, _files(found.reads))
@@ -153,18 +151,26 @@ def store(series: Series, found: Whole, problems: int, out: Folder) -> None:
         written.add(None, _series(series, found, problems))
 
 
+def forget_others(series: Iterable[Series], out: Folder) -> None:
+    """Remove what is stored of any other series: a store shows what was named last."""
+    kept = {partition(each.name) for each in series}
+    for table in TABLES:
+        for name in out.names(table) - kept:
+            out.remove(f"{table}/{name}")
+
+
 def store_failed(series: Series, reason: str, out: Folder) -> None:
     """A series that could not be finished has a row, too; what was stored of it before is left out."""
     for name in TABLES:
-        out.remove(partition(name, series.name))
+        out.remove(f"{name}/{partition(series.name)}")
     row = {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
     with Writer("series", series, out) as written:
         written.add(None, row)
 
 
-def partition(table: str, series: str) -> str:
+def partition(series: str) -> str:
     """The folder of what a table has of a series."""
-    return f"{table}/series={quote(series, safe='')}"
+    return f"series={quote(series, safe='')}"
 
 
 class Writer:
@@ -198,7 +204,7 @@ class Writer:
 
     def _file(self, folder: str) -> Any:
         if folder not in self._files:
-            name = f"{partition(self._name, self._series.name)}{folder}/part.parquet"
+            name = f"{self._name}/{partition(self._series.name)}{folder}/part.parquet"
             to = self._stack.enter_context(self._out.writing(name))
             writer = extra("pyarrow.parquet").ParquetWriter(to, arrow_schema(self._name), compression="zstd")
             self._files[folder] = self._stack.enter_context(writer)
@@ -279,10 +285,16 @@ def _connections(rows: Rows) -> dict[str, Any]:
     }
 
 
+def _counts(stretches: Sequence[Stretch], out: Folder) -> Iterator[Counts]:
+    """The exchanges of each stretch."""
+    for stretch in stretches:
+        yield from (as_counts(content) for _, content in events_of(stretch.key, out, (EXCHANGES,)))
+
+
 def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
     """Of each connection the number of its server (-1: it is left out), and these servers."""
     numbers: dict[tuple[str, int], int] = {}
-    of = np.empty(len(connections), np.int64)
+    of = np.empty(len(connections), np.int32)
     for begin, end in connections.chunks():
         rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
         ends = zip(*_end(rows, 1 - rows["client"]), strict=True)
@@ -291,9 +303,11 @@ def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
     return of, list(numbers)
 
 
-def _exchanges(connections: Table, exchanges: Counts) -> tuple[dict[str, Any], Any]:
+def _exchanges(connections: Table, exchanges: Iterable[Counts]) -> tuple[dict[str, Any], Any]:
     of, servers = _servers(connections)
-    rows = by_server(exchanges, of)
+    rows = np.empty((0, 3), np.int64)
+    for some in exchanges:
+        rows = summed(np.concatenate([rows, by_server(some, of)]))
     server, hours, bins = parts(rows)
     from_ms, to_ms = edges_ms(bins)
     columns = {

@@ -11,7 +11,7 @@ import msgspec
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.folder import Folder
-from nagle_lab.fleet.judge import Judged, judge, judged_name, skipped, store_failed
+from nagle_lab.fleet.judge import Judged, forget_others, judge, judged_name, partition, skipped, store_failed
 from nagle_lab.fleet.series import Series
 from nagle_lab.fleet.stretch import Done, Stretch, follow, stretches
 from nagle_lab.fleet.workers import Workers
@@ -59,14 +59,16 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
     A worker that dies costs only what it was doing, which is tried again, alone; a series whose stretch fails
     MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
     """
-    there = out.names("work")
+    forget_others(series, out)
+    there, stored = out.names("work"), out.names("series")
     chains = [Chain(each, stretches(each, size)) for each in series]
     results: list[Judged] = []
     ready: list[tuple[int, int, int]] = []  # the largest first, but before them what failed
     for number, chain in enumerate(chains):
         done = (f"{stretch.key}.carry" in there for stretch in chain.stretches)
         chain.at = next((at for at, is_done in enumerate(done) if not is_done), len(chain.stretches))
-        if judged_name(chain.stretches).partition("/")[2] in there:
+        is_judged = judged_name(chain.stretches).partition("/")[2] in there
+        if is_judged and partition(chain.series.name) in stored:
             results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=Judged))
         else:
             heappush(ready, (0, -chain.left, number))

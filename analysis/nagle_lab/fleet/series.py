@@ -154,8 +154,8 @@ def first_time(file: File) -> int | None:
 
 def missing_numbers(series: Series) -> list[int]:
     """Numbers that rotation has skipped between the first and the last file, if its files are numbered one by one."""
-    numbers = [place.numbers[-1] for file in series.files if (place := place_of(file.path)).numbers]
-    if len(numbers) < len(series.files) or len(numbers) < 2 or numbers != sorted(set(numbers)):
+    numbers = [(0, *place_of(file.path).numbers)[-1] for file in series.files]  # the first of tcpdump -C has none
+    if numbers != sorted(set(numbers)):
         return []
     return sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
 

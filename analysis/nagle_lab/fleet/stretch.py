@@ -6,7 +6,7 @@ carry of that name the stretch is done, whoever did it.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from time import monotonic
@@ -170,8 +170,8 @@ def _write(to: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[Rea
     frame(FILES, msgspec.msgpack.encode(reads))
 
 
-def events_of(key: str, out: Folder) -> Iterator[tuple[int, bytes]]:
-    """What a stretch found, frame by frame: EVENTS, EXCHANGES or FILES, and its content.
+def events_of(key: str, out: Folder, wanted: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """What a stretch found, frame by frame: which of EVENTS, EXCHANGES or FILES, if it is wanted, and its content.
 
     Raises NagleLabError where that is damaged.
     """
@@ -181,7 +181,9 @@ def events_of(key: str, out: Folder) -> Iterator[tuple[int, bytes]]:
         while head := file.read(_FRAME.size):
             try:
                 which, size = _FRAME.unpack(head)
-                yield which, decompress(file.read(size))
+                content = file.read(size)
+                if which in wanted:
+                    yield which, decompress(content)
             except (struct.error, zstandard.ZstdError) as error:
                 raise NagleLabError(f"{name}: damaged ({error}): start over without --resume") from error
 
