@@ -1,6 +1,7 @@
 """Which files are one capture, by their names, by a manifest, and by the times in them."""
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.series import File, Series, missing_numbers, place_of, series_of
@@ -82,6 +83,25 @@ def test_a_manifest_says_what_names_do_not(tmp_path):
         manifest.write_text(wrong)
         with pytest.raises(NagleLabError, match=rf"fleet\.toml: not a manifest of series: .*({says})"):
             series_of([str(manifest)])
+
+
+def test_a_folder_may_be_called_like_a_glob(tmp_path):
+    touch(tmp_path, "[dc1]/web-1/eth0.pcap", "[dc1]/web-2/eth0.pcap")
+    assert [one.name for one in series_of([str(tmp_path / "[dc1]")])] == ["web-1/eth0", "web-2/eth0"]
+
+
+def test_a_folder_that_cannot_be_looked_into_is_told_of(tmp_path, monkeypatch):
+    touch(tmp_path, "web-1/eth0.pcap", "web-2/eth0.pcap")
+    real = LocalFileSystem.ls
+
+    def ls(self, path, detail=False, **options):
+        if path.endswith("web-2"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(self, path, detail, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    with pytest.raises(PermissionError, match="web-2"):
+        series_of([str(tmp_path)])
 
 
 def test_a_source_without_captures_is_an_error(tmp_path):

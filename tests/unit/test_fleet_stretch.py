@@ -153,6 +153,16 @@ def test_added_files_and_only_they_are_new_work(tmp_path):
     assert not {one.key for one in changed} & {one.key for one in after}
 
 
+def test_what_is_written_to_a_folder_appears_whole_or_not_at_all(tmp_path):
+    out = Folder(str(tmp_path / "out"))
+    with pytest.raises(RuntimeError), out.writing("work/a.events") as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert out.names("work") == set()
+    out.write("work/a.events", b"whole")
+    assert (out.names("work"), out.read("work/a.events")) == ({"a.events"}, b"whole")
+
+
 def test_a_damaged_or_foreign_carry_is_refused_in_one_line(tmp_path):
     rotated(tmp_path, [pcap_bytes(PACKETS[:200]), pcap_bytes(PACKETS[200:])])
     out = Folder(str(tmp_path / "out"))

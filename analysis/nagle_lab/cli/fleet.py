@@ -157,6 +157,6 @@ class _Progress:
 
     def _say(self) -> None:
         elapsed = self._bar.tasks[0].elapsed or 0.0
-        rate = f"{self._packets / elapsed / 1e6:.1f} M/s" if elapsed else ""
-        text = f"{self._done:,}/{self._series:,} series, {self._packets:,} packets {rate}, {size(self._size)}"
+        rate = f" ({self._packets / elapsed:,.0f}/s)" if elapsed else ""
+        text = f"{self._done:,}/{self._series:,} series, {self._packets:,} packets{rate}, {size(self._size)}"
         self._bar.update(self._task, description=text)

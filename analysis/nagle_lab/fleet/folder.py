@@ -50,10 +50,6 @@ class Folder:
             return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
         return set()
 
-    def has(self, name: str) -> bool:
-        """Whether it is there."""
-        return bool(self.fs.exists(self.at(name)))
-
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
         content: bytes = self.fs.cat_file(self.at(name))

@@ -166,7 +166,7 @@ def missing_numbers(series: Series) -> list[int]:
 def _list(source: str) -> tuple[str, list[File]]:
     """The folder that names are relative to, and the capture files in it."""
     fs, path = file_system(source)
-    if "*" in source or "?" in source or "[" in source:
+    if any(mark in path for mark in "*?[") and not fs.exists(path):
         found: dict[str, Any] = {}
         for name, info in fs.glob(path, detail=True).items():
             found |= _captures(fs, name) if info["type"] == "directory" else {name: info}
@@ -186,8 +186,17 @@ def _list(source: str) -> tuple[str, list[File]]:
 
 
 def _captures(fs: Any, folder: str) -> dict[str, Any]:
-    """The capture files in a folder, and in those in it."""
-    return {name: info for name, info in fs.find(folder, detail=True).items() if _CAPTURE.search(name)}
+    """The capture files in a folder, and in those in it; a folder that cannot be looked into is an OSError."""
+    if fs.async_impl:  # of an object store, in one request
+        files = fs.find(folder, detail=True).items()
+        return {name: info for name, info in files if _CAPTURE.search(name)}
+    found: dict[str, Any] = {}  # fsspec's own find passes over what it may not see
+    for info in fs.ls(folder, detail=True):
+        if info["type"] == "directory":
+            found |= _captures(fs, info["name"])
+        elif _CAPTURE.search(info["name"]):
+            found[info["name"]] = info
+    return found
 
 
 def _version(info: dict[str, Any]) -> str:
