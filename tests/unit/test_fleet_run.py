@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from nagle_lab.fleet.judge import Judged
 from nagle_lab.fleet.run import run
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import Done
-from nagle_lab.fleet.workers import workers_of
+from nagle_lab.fleet.workers import Workers, workers_of
 from support.s3 import s3  # noqa: F401 - a fixture
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
@@ -144,6 +144,24 @@ def test_what_kills_every_worker_is_given_up_and_the_rest_goes_on(captures, tmp_
     assert store.ask("SELECT series, verdict FROM series ORDER BY 1").rows == [
         ("web-0/eth0", "STALL"), ("web-1/eth0", "FAILED"), ("web-2/eth0", "STALL")]  # fmt: skip
     assert store.ask("SELECT DISTINCT series FROM stalls ORDER BY 1").rows == [("web-0/eth0",), ("web-2/eth0",)]
+
+
+@pytest.mark.parametrize("error", [BrokenExecutor("all have gone"), OSError("the cluster\nhas gone")])
+def test_an_executor_that_takes_nothing_any_more_ends_the_run_with_every_series_failed(captures, tmp_path, error):
+    class Refusing(ThreadPoolExecutor):
+        left = 4
+
+        def submit(self, *arguments, **named):
+            Refusing.left -= 1
+            if Refusing.left < 0:
+                raise error
+            return super().submit(*arguments, **named)
+
+    out = Folder(str(tmp_path / "out"))
+    judged = run(series_of([str(captures)]), out, Workers(Refusing, 1, "refusing"), Seen(), size=1)
+    assert {each.verdict for each in judged} == {None}
+    assert all(str(error).partition("\n")[0] in each.reason for each in judged)
+    assert len(out.names("work")) == 8  # of the four stretches, to go on from
 
 
 def dask(*arguments: str) -> "subprocess.Popen[str]":

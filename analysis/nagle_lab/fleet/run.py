@@ -47,10 +47,15 @@ class Chain:
         return sum(stretch.size for stretch in self.stretches[self.at :])
 
     def submit(self, executor: Executor, out: Folder) -> "Future[Any]":
-        """What is next."""
-        if self.at < len(self.stretches):
-            return executor.submit(follow, self.stretches[self.at], out)
-        return executor.submit(judge, self.series, self.stretches, out)
+        """What is next; where the executor takes nothing, a future that says so."""
+        try:
+            if self.at < len(self.stretches):
+                return executor.submit(follow, self.stretches[self.at], out)
+            return executor.submit(judge, self.series, self.stretches, out)
+        except Exception as error:  # it broke, or its cluster has gone
+            refused: Future[Any] = Future()
+            refused.set_exception(error)
+            return refused
 
 
 def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *, size: int) -> list[Judged]:
@@ -80,13 +85,9 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
             suspects = any(chains[number].tries for number in (*flying.values(), *(ready[0][2:] if ready else ())))
             while ready and len(flying) < (1 if suspects else workers.count):
                 number = heappop(ready)[2]
-                try:
-                    flying[chains[number].submit(executor, out)] = number
-                except BrokenExecutor:  # seen before the futures say so
-                    heappush(ready, (-chains[number].tries, -chains[number].left, number))
-                    break
+                flying[chains[number].submit(executor, out)] = number
             finished, _ = wait(flying, return_when=FIRST_COMPLETED)
-            broken = not finished or any(isinstance(future.exception(), BrokenExecutor) for future in finished)
+            broken = any(isinstance(future.exception(), BrokenExecutor) for future in finished)
             for future in list(flying) if broken else finished:
                 number = flying.pop(future)
                 chain = chains[number]

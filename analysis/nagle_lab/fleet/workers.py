@@ -93,4 +93,4 @@ class _Closing(Executor):
         """Let go of what is not done, and close the client."""
         with suppress(Exception):  # the cluster may have gone
             self._executor.shutdown(wait=wait)
-        self._client.close()
+            self._client.close()
