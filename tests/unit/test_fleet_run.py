@@ -164,6 +164,16 @@ def test_an_executor_that_takes_nothing_any_more_ends_the_run_with_every_series_
     assert len(out.names("work")) == 8  # of the four stretches, to go on from
 
 
+def test_an_executor_need_not_know_how_to_cancel(captures, tmp_path, expected):
+    class Plain(ThreadPoolExecutor):  # as loky's
+        def shutdown(self, wait=True):
+            super().shutdown(wait)
+
+    out = Folder(str(tmp_path / "out"))
+    run(series_of([str(captures)]), out, Workers(Plain, 1, "plain"), Seen(), size=1)
+    assert rows(out) == expected
+
+
 def dask(*arguments: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", *arguments]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=os.environ)

@@ -98,10 +98,12 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
                     results.append(judged)
                     watch.series(judged)
             if broken:
-                executor.shutdown(wait=False, cancel_futures=True)
+                executor.shutdown(wait=False)
                 executor = workers.make()
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+        for future in flying:  # some executors know no other way to let go of them
+            future.cancel()
+        executor.shutdown(wait=False)
     return sorted(results, key=lambda judged: judged.series)
 
 
