@@ -10,7 +10,7 @@ import pytest
 
 from nagle_lab.diagnosis.writes import Group, Place, Write, Writes
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.museum import exhibits
+from nagle_lab.experiments.museum import OtherWrites, exhibits
 from nagle_lab.experiments.museum_writes import Traced, is_at
 from nagle_lab.reports.museum_writes import traced_line, traced_page
 
@@ -29,8 +29,8 @@ def traced(exhibit: Any, trigger: Write, held: Write) -> Traced:
     return Traced(exhibit, None, writes, "", 1.0, 2.0)
 
 
-def test_most_exhibits_say_where_their_writes_are():
-    assert len(EVERY) >= 48
+def test_every_exhibit_says_where_its_writes_are():
+    assert exhibits() == EVERY and len(EVERY) >= 72
     assert {one.writes.language for one in EVERY} >= {"Python", "Node.js", "Java", "Rust", "Go", "C"}
 
 
@@ -38,7 +38,7 @@ def test_most_exhibits_say_where_their_writes_are():
 def test_each_exhibit_says_where_its_writes_are(exhibit):
     expected = exhibit.writes
     assert expected.language == LANGUAGES.get(exhibit.ecosystem, expected.language)
-    for place in (expected.trigger, expected.held):
+    for place in (place for pair in expected.pairs for place in pair):
         file = re.sub(r"(:\d+)? .*|:\d+$", "", place)
         own = Path(exhibit.folder) / file
         line = re.search(r":(\d+)", place.removeprefix("node:"))
@@ -56,6 +56,15 @@ def test_each_exhibit_says_where_its_writes_are(exhibit):
 )  # fmt: skip
 def test_a_write_is_at_its_line_of_the_program_and_of_the_library(expected, found):
     assert is_at(expected, write(OWN, THEIRS)) is found
+
+
+def test_where_threads_race_the_source_allows_another_pair_and_no_mixture():
+    others = [OtherWrites("other.py:8", "client.py:7", "")]
+    writes = msgspec.structs.replace(EVERY[0].writes, trigger="client.py:7", held="client.py:8", others=others)
+    exhibit = msgspec.structs.replace(EVERY[0], writes=writes)
+    one, other = write(None, Place("client.py", 8, "")), write(None, Place("other.py", 8, ""))
+    assert traced(exhibit, other, write(None, THEIRS)).code is Exit.OK
+    assert traced(exhibit, other, one).right == (False, True)
 
 
 def test_a_function_without_debug_information():

@@ -37,6 +37,14 @@ class Half(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one_write: bool = False  # whether what protects it is that each message leaves in one write
 
 
+class OtherWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The two writes of the same stall as the source makes them at other times, and why it does."""
+
+    trigger: Text
+    held: Text
+    why: Text
+
+
 class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the source of the bad half makes the two writes.
 
@@ -46,6 +54,12 @@ class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby"]
     trigger: Text
     held: Text
+    others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # where threads race: the other orders
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each trigger and held write that the source allows."""
+        return [(self.trigger, self.held), *((one.trigger, one.held) for one in self.others)]
 
 
 class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,10 +42,14 @@ class Traced:
 
     @property
     def right(self) -> tuple[bool, bool]:
-        """Whether the trigger and the held write are those of the exhibit."""
+        """Whether the trigger and the held write are those of the exhibit, or of one of the pairs it allows."""
         if not self.group:
             return False, False
-        return is_at(self.expected.trigger, self.group.trigger), is_at(self.expected.held, self.group.held)
+        found = [
+            (is_at(trigger, self.group.trigger), is_at(held, self.group.held))
+            for trigger, held in self.expected.pairs
+        ]
+        return next((pair for pair in found if all(pair)), found[0])
 
     @property
     def code(self) -> Exit:
