@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.guard import native
+from nagle_lab.guard.strace import STOPPED
 
 GO = "/go/pkg/mod/github.com/panjf2000/gnet@v1.6.7/connection_unix.go"
 
@@ -65,3 +66,39 @@ def test_a_native_method_of_java_is_java(monkeypatch):
     monkeypatch.setattr(native, "_lines", lambda binary, addresses: {})
     (found,) = native.where([["/usr/lib/jvm/lib/libnio.so(Java_sun_nio_ch_FileDispatcherImpl_write0+0x1f) [0x10]"]])
     assert found.program == () and "hook" in found.why
+
+
+RUST = "/root/.cargo/registry/src/index-1"
+HYPER = (f"{RUST}/hyper-1.12.0/src/proto/h1/io.rs", 293, "poll_flush<Rewind>")
+WRITER = (f"{RUST}/tonic-0.14.9/src/io.rs", 200, "Buffered<T,B>::poll_flush")  # named as what it was inlined into
+
+
+@pytest.mark.parametrize(
+    ("places", "libraries"),
+    [
+        ([WRITER, (f"{RUST}/x-1/src/rewind.rs", 72, "poll_write_vectored<TokioIo>"), HYPER], (HYPER,)),
+        ([WRITER, (f"{RUST}/thrift-0.17.0/src/mod.rs", 176, "std::io::Write::write_all"), HYPER], (HYPER,)),
+        ([(f"{RUST}/hyper-util-0.1.21/src/rt/tokio.rs", 218, "poll_flush"), HYPER], (HYPER,)),
+        ([(f"{RUST}/x-1/src/rewind.rs", 72, "poll_write")], ((f"{RUST}/x-1/src/rewind.rs", 72, "poll_write"),)),
+    ],
+)
+def test_who_calls_a_writer_is_named_and_not_what_it_passes_through(monkeypatch, places, libraries):
+    monkeypatch.setattr(native, "_lines", lambda binary, addresses: {0x10: places})
+    (found,) = native.where([["/bin/server() [0x10]"]])
+    assert found.libraries == libraries and found.why == ""
+
+
+def test_a_stack_that_straces_unwinder_lost(monkeypatch):
+    monkeypatch.setattr(native, "_lines", lambda binary, addresses: {})
+    stack = ["/bin/server(<&mio::net::TcpStream as std::io::Write>::write+0x11) [0x10]", f"{STOPPED} [0x56]"]
+    (found,), (attached,) = native.where([stack]), native.where([stack], attached=True)
+    assert "lld" in found.why and "C compiler" in found.why and "guard --trace -- COMMAND" in attached.why
+
+
+def test_a_function_that_only_the_symbol_table_has(monkeypatch):
+    monkeypatch.setattr(
+        native, "_lines", lambda binary, addresses: {0x10: [("", 0, "reply")], 0x20: [("", 0, "near")]}
+    )
+    monkeypatch.setattr(native, "_sizes", lambda binary: {"near": 0x40})
+    (found,) = native.where([["/bin/server() [0x10]", "/bin/server() [0x20]"]])
+    assert found.program == (("", 0, "reply"),)

@@ -50,7 +50,7 @@ class Host:
             "requirements.txt",
             "requirements-dev.txt",
             *(source.relative_to(REPOSITORY / "analysis") for source in native.SOURCES),
-            *("nagle_lab/guard/hooks/java.c", "nagle_lab/guard/hooks/java.h"),
+            *(f"nagle_lab/guard/hooks/{name}" for name in ("java.c", "java.h", "native.c")),
         ):
             (self.checkout / "analysis" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / "analysis" / name, self.checkout / "analysis" / name)

@@ -117,6 +117,22 @@ def test_stacks_belong_to_the_call_above_them(tmp_path):
     assert [call.stack for call in stream.writes] == [["/bin/a(f+0x1) [0x11]", "/bin/a(main+0x2) [0x12]"], []]
 
 
+def test_a_stack_of_the_hook_is_taken_where_straces_is_shorter(tmp_path):
+    stack = (
+        'rmdir("/proc/nagle-lab;stack;5;/bin/a+11;+2f,main+2;/lib/c.so+1a") = -1 ENOENT (No such file or directory)'
+    )
+    call = f'1 sendto({SOCKET}, ""..., 3, 0, NULL, 0) = 3'
+    (stream,) = trace(
+        tmp_path,
+        f"1 {stack}", call, " > /bin/a(f+0x1) [0x11]", " > unexpected_backtracing_error [0x5]",
+        f"1 {stack}", call, *[f" > /bin/a(f+0x1) [{n:#x}]" for n in (0x11, 0x2F, 0x30, 0x31)],
+        call,
+    ).streams[ANSWERS]  # fmt: skip
+    hooked, whole, none = (call.stack for call in stream.writes)
+    assert hooked == ["/bin/a(f+0x1) [0x11]", "/bin/a(main+0x2) [0x2f]", "/lib/c.so() [0x1a]"]
+    assert len(whole) == 4 and none == []
+
+
 def test_a_mark_speaks_of_the_bytes_that_follow_it(tmp_path):
     (stream,) = trace(
         tmp_path,

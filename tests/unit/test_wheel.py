@@ -83,7 +83,11 @@ def test_a_wheel_is_for_any_python_of_a_platform(compiled: Path):
         (about,) = (name for name in names if name.endswith(".dist-info/WHEEL"))
         assert f"Tag: py3-none-{platform}\n" in archive.read(about).decode()
     package = {name for name in names if ".dist-info/" not in name}
-    assert package == files("*.py", *OTHERS) | {"nagle_lab/tcp/_engine.so", "nagle_lab/guard/hooks/_java.so"}
+    compiled_files = {
+        "nagle_lab/tcp/_engine.so",
+        *(f"nagle_lab/guard/hooks/_{name}.so" for name in ("java", "native")),
+    }
+    assert package == files("*.py", *OTHERS) | compiled_files
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 

@@ -40,6 +40,7 @@ def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, A
         ([LIB, SEND, HEADER], [LIB, SEND, BODY], [(9, None), (10, None)]),  # the library's is the same
         ([LIB, LIB_1, MAIN], [LIB, LIB_2, MAIN], [(99, 7), (99, 8)]),
         ([LIB, LIB_1], [LIB, LIB_2], [(None, 7), (None, 8)]),
+        ([LIB, LIB_1], [(*LIB[:2], "write<u8>"), LIB_2], [(None, 7), (None, 8)]),  # the same line of Rust
         ([LIB_1, HEADER], [LIB_2, BODY], [(9, 7), (10, 8)]),
     ],
 )

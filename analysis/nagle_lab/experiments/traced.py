@@ -42,8 +42,8 @@ class _Again:
         folder = self.first.guarded.folder / name
         folder.mkdir()
         environment = dict(self.place.get("environment", {}))
-        if not stacks:
-            environment |= tracing.hooked({**os.environ, **environment})
+        prepared = tracing.preloaded if stacks else tracing.hooked
+        environment |= prepared({**os.environ, **environment})
         longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
         limit_s = longest if self.limit_s is None else self.limit_s
         place: Place = {**self.place, "environment": environment}

@@ -37,7 +37,8 @@ class Lines:
         """
         (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
         outer, inner = _first_difference(mine, other), _first_difference(one, two)
-        if mine and other and mine[outer] != other[outer] and one[inner : inner + 1] == two[inner : inner + 1]:
+        differ = bool(mine and other) and _spot(mine[outer]) != _spot(other[outer])
+        if differ and one[inner : inner + 1] == two[inner : inner + 1]:
             inner = max(len(one), len(two))
         return self.write(pair.trigger, outer, inner), self.write(pair.held, outer, inner)
 
@@ -77,7 +78,12 @@ class Lines:
 
 def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
     """How many are the same at the beginning; 0 where there is no difference."""
-    return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), 0)
+    return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if _spot(a) != _spot(b)), 0)
+
+
+def _spot(place: Place) -> tuple[str, int | str]:
+    """A line, by whichever name: Rust's functions have one for each type they are made for."""
+    return place.file, place.line or place.function
 
 
 def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines, problem: str) -> Writes:

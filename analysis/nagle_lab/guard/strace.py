@@ -27,6 +27,11 @@ _ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d{1,5})")
 _OPTION = re.compile(r"(?:(?:SOL|IPPROTO)_TCP, (TCP_NODELAY|TCP_CORK)|SOL_SOCKET, (SO_DEBUG)), (?:\[(-?\d{1,10})\])?")
 _PEER = re.compile(r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )"([^"]*)"')
 _MESSAGE = re.compile(r"\bmsg_len=(\d{1,10})\b")
+_HOOKED = re.compile(
+    r"([^+,]*)\+([0-9a-f]{1,16})(?:,([^+]+)\+([0-9a-f]{1,16}))?"
+)  # a frame in a mark of hooks/native.c
+_FRAME_ADDRESS = re.compile(r"\[(0x[0-9a-f]+)\]$")
+STOPPED = "unexpected_backtracing_error"  # what strace writes for a frame where its unwinder is lost
 _DIGITS = 15  # of a number that is believed: so many keep their value in JSON
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
 
@@ -189,6 +194,9 @@ class _Reader:
         self._parents = parents  # of threads
         self._marks: dict[tuple[int, int], Mark] = {}  # the latest of each thread on each fd
         self._left: dict[tuple[int, int], int] = {}  # bytes that it still speaks of
+        self._stacks: dict[
+            tuple[int, int], list[str]
+        ] = {}  # by thread and fd: what hooks/native.c says of the next call
         self._options: dict[tuple[int, int], list[Call]] = defaultdict(list)  # process, fd: of what is not connected
         self._names: dict[tuple[int, int], str] = {}  # what stands between the brackets of such a socket
         self._ways: dict[str, Way] = {}  # of a socket that was bound, and then connected: strace keeps its first name
@@ -209,7 +217,8 @@ class _Reader:
             self.trace.io_uring |= not result.startswith("-")
         elif socket := _SOCKET.search(arguments):
             process = self._process(thread)
-            call = Call(line.at, thread, process, line.command, name, stack=line.stack, until=line.until)
+            stack = _longer(line.stack, self._stacks.pop((thread, int(socket[1])), []))
+            call = Call(line.at, thread, process, line.command, name, stack=stack, until=line.until)
             self._call(call, socket, arguments, result, rest)
 
     def close(self) -> Trace:
@@ -233,6 +242,9 @@ class _Reader:
         parts = path.removeprefix(MARK).split(";")
         if parts[0] == "hook":
             self.trace.hooked.add(self._process(thread))
+            return
+        if parts[0] == "stack" and len(parts) > 1:
+            self._stacks[thread, _number(parts[1])] = _frames(parts[2:])
             return
         numbers = [part for part in parts[:2] if re.fullmatch(r"-?\d{1,15}", part)]
         if len(numbers) == 2 and len(parts) >= 3:
@@ -319,6 +331,33 @@ class _Reader:
         if call.option or (mark.length and self._left[key] <= 0):
             del self._marks[key]
         return mark if not mark.length or self._left[key] >= 0 else None
+
+
+def _frames(words: Sequence[str]) -> list[str]:
+    """The frames of a mark of hooks/native.c, as strace prints them: "/bin/server(main+0x16) [0x91906]"."""
+    frames = []
+    file = ""
+    for word in words:
+        if found := _HOOKED.fullmatch(word):
+            file = found[1] or file
+            frames.append(
+                f"{file}({found[3]}+0x{found[4]}) [0x{found[2]}]" if found[3] else f"{file}() [0x{found[2]}]"
+            )
+    return frames
+
+
+def _longer(strace: list[str], hook: list[str]) -> list[str]:
+    """The longer of two stacks of a call: strace's has more symbols, but its unwinder may have stopped."""
+    whole = next((i for i, line in enumerate(strace) if STOPPED in line), len(strace))
+    if len(hook) < whole:
+        return strace
+    symbols = {_address(line): line for line in strace[:whole]}
+    return [symbols.get(_address(line), line) for line in hook]
+
+
+def _address(frame: str) -> str:
+    found = _FRAME_ADDRESS.search(frame)
+    return found[1] if found else frame
 
 
 def _tell_apart(writes: Sequence[Call]) -> None:

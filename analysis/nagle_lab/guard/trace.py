@@ -63,6 +63,15 @@ def hooked(environment: Mapping[str, str]) -> dict[str, str]:
     return {"PYTHONPATH": ":".join(paths), "NODE_OPTIONS": " ".join(options), **_java(environment)}
 
 
+def preloaded(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment gets so that native code says who called what writes, if that hook was compiled."""
+    if not (hook := next(HOOKS.glob("_native.*"), None)) or set(str(hook)) & set(
+        " :"
+    ):  # the loader takes no such path
+        return {}
+    return {"LD_PRELOAD": ":".join([*filter(None, [environment.get("LD_PRELOAD", "")]), str(hook)])}
+
+
 def _java(environment: Mapping[str, str]) -> dict[str, str]:
     """The same for Java, if its hook was compiled."""
     if not (agent := java.hook()):
