@@ -191,7 +191,9 @@ def _why_interpreter(name: str) -> str:
             f"{name} wrote without our hook: it takes none (older than 8, or JAVA_TOOL_OPTIONS was unset), or a "
             "library in C wrote by itself"
         )
-    return f"{name} is an interpreter, and there are hooks for Python, Node.js and Java only"
+    if re.match(r"(lib)?ruby", name):
+        return f"{name} wrote without our hook: TLS, or a library in C, or nagle-lab's path has a space in it"
+    return f"{name} is an interpreter, and there are hooks for Python, Node.js, Java and Ruby only"
 
 
 def _symbol(frame: _Frame, places: Sequence[Place]) -> str:

@@ -1,6 +1,6 @@
 """Run a command under strace, with hooks in the interpreters it starts, so that each write can be named.
 
-Nothing in the command is changed: Python, Node.js and Java load a file of ours by an environment variable.
+Nothing in the command is changed: Python, Node.js, Java and Ruby load a file of ours by an environment variable.
 """
 
 import re
@@ -55,12 +55,24 @@ def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def hooked(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment gets so that Python, Node.js and Java say where they write."""
+    """What the environment gets so that Python, Node.js, Java and Ruby say where they write."""
     python, node = str(HOOKS / "python"), HOOKS / "node.cjs"
     paths = [python, *([environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else [])]
     require = '--require="{}"'.format(str(node).replace("\\", "\\\\").replace('"', '\\"'))
     options = [*([environment["NODE_OPTIONS"]] if environment.get("NODE_OPTIONS") else []), require]
-    return {"PYTHONPATH": ":".join(paths), "NODE_OPTIONS": " ".join(options), **_java(environment)}
+    return {
+        "PYTHONPATH": ":".join(paths),
+        "NODE_OPTIONS": " ".join(options),
+        **_java(environment),
+        **_ruby(environment),
+    }
+
+
+def _ruby(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for Ruby, whose options cannot quote a space."""
+    hook = str(HOOKS / "ruby.rb")
+    own = environment.get("RUBYOPT", "")
+    return {} if any(map(str.isspace, hook)) else {"RUBYOPT": f"{own} -r{hook}".lstrip()}
 
 
 def preloaded(environment: Mapping[str, str]) -> dict[str, str]:
