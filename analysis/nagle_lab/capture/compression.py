@@ -2,9 +2,20 @@
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
-import zstandard
+try:
+    import zstandard
+
+    _ZSTD_ERROR: type[Exception] = zstandard.ZstdError
+
+    def _zstd_decompressor() -> Any:
+        return zstandard.ZstdDecompressor().decompressobj()
+
+except ModuleNotFoundError:  # in a browser, where Python has its own (PEP 784)
+    _zstd = import_module("compression.zstd")
+    _ZSTD_ERROR, _zstd_decompressor = _zstd.ZstdError, _zstd.ZstdDecompressor
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -145,24 +156,30 @@ def _skip(pieces: _Input) -> None:
 
 
 def _zstd_frame(pieces: _Input) -> Iterator[bytes]:
-    decompress = zstandard.ZstdDecompressor().decompressobj().decompress
+    decompress = _zstd_decompressor().decompress
     try:
-        head = pieces.peek(18)
-        checksum = 4 if zstandard.get_frame_parameters(head).has_checksum else 0
-        yield decompress(pieces.take(zstandard.frame_header_size(head)))
+        descriptor = (pieces.peek(5) + b"\0")[4]
+        checksum = 4 if descriptor & 4 else 0
+        yield decompress(pieces.take(_zstd_header(descriptor)))
         last = False
         while not last:
             block = int.from_bytes(pieces.peek(3), "little")
             last, rle = bool(block & 1), block >> 1 & 3 == 1
             yield decompress(pieces.take(3 + (1 if rle else block >> 3)))
         yield decompress(pieces.take(checksum)) if checksum else b""
-    except zstandard.ZstdError as error:
+    except _ZSTD_ERROR as error:
         raise DamagedStreamError(_reason(str(error))) from error
 
 
+def _zstd_header(descriptor: int) -> int:
+    """Bytes of a frame's header, its magic among them (RFC 8878 §3.1.1.1)."""
+    single_segment = descriptor >> 5 & 1
+    window, dictionary = 1 - single_segment, (0, 1, 2, 4)[descriptor & 3]
+    content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    return 5 + window + dictionary + content_size
+
+
 def _reason(text: str) -> str:
-    if "not enough data" in text:
-        return ENDS_EARLY
     if "too much memory" in text:
         return "needs too much memory: decompress it first with zstd -d --long=31"
     return "is damaged"
