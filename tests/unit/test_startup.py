@@ -46,3 +46,16 @@ def test_a_report_of_a_capture_imports_no_lab(tmp_path):
     found = imported("analyze", STALLED, "--html", tmp_path / "report.html")
     assert "matplotlib" in found
     assert "nagle_lab.lab" not in found
+
+
+def test_a_report_without_matplotlib_says_so_and_has_the_rest():
+    """As in a browser, which has no NumPy, either."""
+    program = (
+        "import sys\nsys.modules.update(dict.fromkeys(('matplotlib', 'numpy')))\n"
+        "from pathlib import Path\nfrom nagle_lab.reports.html import report_page, shown_at\n"
+        f"print(report_page([shown_at(Path({str(STALLED)!r}))]))"
+    )
+    page = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "has no plots" in page and 'class="chart"' not in page
+    assert "<h2>Stalls, segment by segment</h2>" in page and "<h2>Where the time went</h2>" in page
+    assert "Remedy." in page and 'class="seg trigger"' in page

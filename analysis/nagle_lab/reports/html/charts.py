@@ -11,6 +11,7 @@ from nagle_lab.diagnosis.result import Histogram, Silence
 from nagle_lab.diagnosis.spread import Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
+from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.numbers import cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
@@ -73,6 +74,20 @@ class Durations:
     histogram: Histogram
     spread: Spread
     stalled: bool = False
+
+
+def durations_of(several: Sequence[Shown]) -> list[Durations]:
+    """The exchange times of each; of a single one its waits, too."""
+    drawn = []
+    for of in several:
+        summary, histograms = of.result.summary, of.result.histograms
+        name = of.name if len(several) > 1 else "exchanges"
+        if summary.exchange_ms:
+            drawn.append(Durations(name, histograms["exchange_ms"], summary.exchange_ms))
+        if summary.wait_ms and len(several) == 1:
+            waits = histograms["wait_ms"]
+            drawn.append(Durations("waits for a late ACK", waits, summary.wait_ms, stalled=True))
+    return drawn
 
 
 def distribution_plot(several: Sequence[Durations], label: str) -> Markup:

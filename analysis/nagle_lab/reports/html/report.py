@@ -1,9 +1,9 @@
 """The page of captures and runs, and what its template calls."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
-from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
@@ -31,20 +31,6 @@ def report_page(parts: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()
     return render("report.html.j2", title=", ".join(names), parts=parts, unusable=unusable)
 
 
-def _durations(several: Sequence[Shown]) -> list[charts.Durations]:
-    """The exchange times of each; of a single one its waits, too."""
-    drawn = []
-    for of in several:
-        summary, histograms = of.result.summary, of.result.histograms
-        name = of.name if len(several) > 1 else "exchanges"
-        if summary.exchange_ms:
-            drawn.append(charts.Durations(name, histograms["exchange_ms"], summary.exchange_ms))
-        if summary.wait_ms and len(several) == 1:
-            waits = histograms["wait_ms"]
-            drawn.append(charts.Durations("waits for a late ACK", waits, summary.wait_ms, stalled=True))
-    return drawn
-
-
 def _versions(manifest: Manifest) -> list[tuple[str, object]]:
     return [(_NAMES.get(name, name), version) for name, version in manifest.versions.stated().items()]
 
@@ -63,14 +49,26 @@ def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list
     return [[name, *(str(of.get(name, "–")) for of in short)] for name in names if any(name in of for of in short)]
 
 
+def _plots() -> Mapping[str, Any]:
+    """What draws with Matplotlib; nothing where that is missing, as in a browser: then pages have no plots."""
+    if find_spec("matplotlib") is None:
+        return {"plots": False}
+    from nagle_lab.reports.html import charts  # noqa: PLC0415
+
+    return {
+        "plots": True,
+        "cause_plot": charts.cause_plot,
+        "cliff_plot": charts.cliff_plot,
+        "distribution_plot": charts.distribution_plot,
+        "durations_of": charts.durations_of,
+        "time_sequence_plot": charts.time_sequence_plot,
+        "variant_plot": charts.variant_plot,
+    }
+
+
 ENVIRONMENT.globals |= {
-    "cause_plot": charts.cause_plot,
-    "cliff_plot": charts.cliff_plot,
-    "distribution_plot": charts.distribution_plot,
-    "durations_of": _durations,
     "environment_tables": _environment_tables,
     "ladder_drawing": ladder_drawing,
-    "time_sequence_plot": charts.time_sequence_plot,
-    "variant_plot": charts.variant_plot,
     "versions": _versions,
+    **_plots(),
 }
