@@ -74,6 +74,11 @@ class Analysis:
             yield self._records.frames
 
     @property
+    def bytes_read(self) -> int:
+        """Of the file or files, as they are stored."""
+        return self._capture.byte_count
+
+    @property
     def dropped(self) -> int:
         """Packets that the capturing program says it lost so far."""
         return self._capture.dropped
