@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.idle import CAUSES
+from nagle_lab.diagnosis.writes import Place, Write
 from nagle_lab.evidence.software import software_seen
+from nagle_lab.reports.guard import language
 from nagle_lab.reports.names import distinct_names
 from nagle_lab.reports.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
@@ -214,3 +217,24 @@ def test_the_html_report_has_the_lines_to_paste_and_the_next_step(run, tmp_path)
     text = page.read_text()
     assert "ss -tlnp &#39;sport = :8080&#39;" in text and "tcp_nodelay on;" in text
     assert "<b>Next: </b>server processing: the server replies late" in text
+
+
+WRITE = Write("sendto", "", 200, "1.0", 7, 7, "python3", None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named", "known_by"),
+    [
+        ({"program": Place("/srv/app.rb", 3, "reply")}, "Ruby", "the language of app.rb"),
+        ({"library": Place("lib/http.js", 3, "end")}, "Node.js", "the language of http.js"),
+        ({"program": Place("<string>", 1, "<module>")}, "Python", "which wrote what was held (python3)"),
+        ({}, "Python", "which wrote what was held (python3)"),
+        ({"command": "nginx"}, "nginx", "which wrote what was held (nginx)"),
+        ({"command": "of-its-own"}, None, ""),
+    ],
+)
+def test_the_language_of_what_was_traced(changed, named, known_by):
+    """By the file of the line, or else by what the process is called."""
+    found = language(replace(WRITE, **changed))
+    assert (found and found[0].software) == named
+    assert not found or found[1] == known_by

@@ -130,12 +130,12 @@ def _next(run: Run) -> str:
 
 def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
-    if command and run.writes and run.writes.groups and (known := _language(run.writes.groups[0].held)):
+    if command and run.writes and run.writes.groups and (known := language(run.writes.groups[0].held)):
         return [setting_of(*known)]
     return commands(run.result, software, running=not command)
 
 
-def _language(held: Write) -> tuple[Setting, str] | None:
+def language(held: Write) -> tuple[Setting, str] | None:
     """How TCP_NODELAY is set where that write was made, and how that is known: by its file, or by its program."""
     for place in (held.program, held.library):
         if place and (setting := setting_by_file(place.file)):
