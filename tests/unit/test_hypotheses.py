@@ -640,3 +640,15 @@ def test_a_queue_that_filled_up_after_the_handshake_is_no_delayed_ack(diagnose, 
             exchange(c, number)
         talks.append(c.seen_at("server"))
     assert diagnose(merge(*talks)).verdict == verdict
+
+
+def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diagnose):
+    """On one port: four connections whose data is held, two whose program wakes 130 µs behind the ACK."""
+    talks = [
+        talk(reply_in_two(LATE, lambda n, woken=port > 4: (130 + n * 7 % 40) * US if woken else RELEASE),
+             exchanges=11, client=("10.0.0.1", port), t0_ns=(1_700_000_000 + 3 * port) * SECOND).segments
+        for port in range(1, 7)
+    ]  # fmt: skip
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 40)
+    assert [c.stalls for c in result.connections] == [10, 10, 10, 10, 0, 0]

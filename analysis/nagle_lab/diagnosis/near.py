@@ -35,6 +35,9 @@ HANDSHAKES, HANDSHAKES_AT_PEER, SLOWEST_AT_PEER = 2, 4, 100 * US
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
 
+# A connection is judged by itself from so many releases on, if their median is so much above the limit.
+ENOUGH, CLEARLY = 6, 1.3
+
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
@@ -62,6 +65,13 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
             if other >= 0:
                 judged.relays[int(connection), int(other)] += 1
         return near.picked([])
+    is_split = middle <= limit and known.setting.step <= FINE
+    slow = _slow_connections(near, limit) if is_split else near.picked([])
+    if len(slow):
+        judged.leave(slow, Obstacle.LIKE_A_PROGRAM)
+        others = distinct(slow.connection)
+        pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
+        middle = _typical(near, known.setting.step)
     if middle <= limit:
         return _prompt(pure, near, known, judged, middle)
     return _held_among_others(pure, near, known, judged, limit)
@@ -85,6 +95,17 @@ def slowest_release(pure: Candidates, known: Known) -> float:
         return AT_PEER_ALIKE
     slowest = percentile(answers, 90) if answers else 0
     return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
+
+
+def _slow_connections(near: Candidates, limit: float) -> Candidates:
+    """Those on connections that are clearly of a program, though most others are of a kernel."""
+    releases = near.release
+    slow = [
+        group
+        for group in groups(near.connection)
+        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
+    ]
+    return near.picked(in_order(slow) if slow else [])
 
 
 def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
