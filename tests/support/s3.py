@@ -1,7 +1,7 @@
 """An S3 of its own on this machine: moto's server."""
 
-import os
 from collections.abc import Iterator
+from urllib.request import Request, urlopen
 
 import fsspec
 import pytest
@@ -16,7 +16,9 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    for name, value in (ACCESS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}).items():
+    url = f"http://{host}:{port}"
+    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()  # what it keeps is the process's
+    for name, value in (ACCESS | {"AWS_ENDPOINT_URL": url}).items():
         monkeypatch.setenv(name, value)
     fsspec.filesystem("s3").clear_instance_cache()
     s3 = fsspec.filesystem("s3")
@@ -26,4 +28,3 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
     finally:
         server.stop()
         s3.clear_instance_cache()
-        assert os.environ["AWS_ENDPOINT_URL"]
