@@ -98,12 +98,18 @@ C = """
 """
 
 
+def started(*command: str) -> subprocess.Popen[bytes]:
+    """In a network namespace of its own, and asking itself already."""
+    enter = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
+    process = subprocess.Popen([*enter, *command], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout and process.stdout.read(1) == b"."
+    return process
+
+
 @contextmanager
 def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """In a network namespace of its own, and asking itself already; its descendants end with it."""
-    enter = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    with subprocess.Popen([*enter, *command], stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout and process.stdout.read(1) == b"."
+    """The same; it goes on to the end, and its descendants end with it."""
+    with started(*command) as process:
         try:
             yield process
             goes_on(process)
@@ -249,8 +255,7 @@ def test_a_process_that_ends_meanwhile(tmp_path):
         process.wait()
         interrupted(guard)
 
-    enter = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh", *python(tmp_path)]
-    with subprocess.Popen(enter, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+    with started(*python(tmp_path)) as process:
         code, _, report = recorded(process.pid, tmp_path / "report.json", then=ended)
     assert code == 1
     most_are_named(report["writes"])
