@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from nagle_lab.experiments import writes as module
 from nagle_lab.experiments.writes import Lines
 from nagle_lab.guard.native import Where
-from nagle_lab.guard.strace import Call, Mark
+from nagle_lab.guard.strace import Call, Mark, Stream, Trace
 
 SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
+WAY = ("127.0.0.1", 80), ("127.0.0.1", 5000)
 LIB, LIB_1, LIB_2 = ("lib/a.py", 1, "write"), ("lib/b.py", 7, "head"), ("lib/b.py", 8, "body")
 
 
@@ -65,3 +67,19 @@ def test_where_the_function_that_set_an_option_was_called(frames, caller):
     call.mark = Mark(3, 0, "setsockopt", tuple(frames))
     _, place = Lines().option(call)
     assert (place and place.line) == caller
+
+
+def test_of_an_interpreter_any_of_its_stacks_says_why(monkeypatch):
+    """Its calls come by several ways, and the run with stacks may have ended before this one came."""
+
+    def traced(*stacks: str) -> Trace:
+        writes = [Call(at, 1, 1, "java", "write", wrote=600, stack=[stack]) for at, stack in enumerate(stacks)]
+        return Trace({WAY: [Stream(WAY, 1, writes=writes)]})
+
+    wheres = {"a": Where((), (("", 0, "NET_Send"),), "no hook"), "b": Where((), (), "no hook")}
+    monkeypatch.setattr(module, "where", lambda stacks: [wheres[stack[0]] for stack in stacks])
+    wanted = traced("", "", "").streams[WAY][0].writes[2]
+    trace = Trace({WAY: [Stream(WAY, 1, writes=[*traced("", "").streams[WAY][0].writes, wanted])]})
+    assert module.native_places([wanted], trace, traced("a", "b"))[id(wanted)] in wheres.values()
+    wheres["b"] = Where((("/s.c", 7, "reply"),), (), "")
+    assert module.native_places([wanted], trace, traced("a", "b")) == {}

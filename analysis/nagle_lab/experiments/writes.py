@@ -137,6 +137,8 @@ def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[
     for call, key in keys.items():
         alike = by_kind[_kind(key)]
         match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)
+        if not match and alike and not any(place.program for place in alike):  # an interpreter's, by several ways
+            match = min(alike, key=repr)
         if match:
             found[call] = match
     return found
