@@ -124,7 +124,7 @@ docs: ## write the output shown in the pages again, from the commands that made 
 	@$(bin)/python docs/refresh.py
 
 .PHONY: clean
-clean: ## remove the lab's leftover containers, its images, .venv and caches (keeps captures)
+clean: ## remove the lab's leftover containers, its images, .venv, caches and public/ (keeps captures)
 	@setup/clean.sh
 
 .PHONY: clean-runs

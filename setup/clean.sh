@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Remove what the lab made: containers and networks of ended runs, images, .venv, caches. Captures stay.
+# Remove what the lab made: containers and networks of ended runs, images, .venv, caches, the site. Captures stay.
 # clean.sh runs: remove the recorded runs, and nothing else.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -53,6 +53,7 @@ elif command -v docker >/dev/null; then
   say "no Docker engine answers: containers, networks and images, if any, are kept"
 fi
 
-require_ours . .venv .venv/lib .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+require_ours . .venv .venv/lib .cache public .pytest_cache .mypy_cache .ruff_cache .hypothesis
 rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
+[[ ! -e public/.nagle-lab-site ]] || rm -rf public
 find analysis tests bench scenarios maintenance -name __pycache__ -type d -prune -exec rm -rf {} +

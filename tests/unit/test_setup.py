@@ -553,6 +553,16 @@ def test_recorded_runs_are_removed_and_nothing_else(host: Host) -> None:
     assert [path.name for path in (host.checkout / "captures").iterdir()] == ["reference"]
 
 
+@pytest.mark.parametrize("made_here", [True, False])
+def test_a_site_is_removed_if_it_was_built_here(host: Host, made_here: bool) -> None:
+    folder = host.checkout / "public"
+    folder.mkdir()
+    (folder / (".nagle-lab-site" if made_here else "mine.html")).touch()
+    host.command("find", "true")
+    host.succeeds("clean.sh")
+    assert folder.exists() != made_here
+
+
 def test_unknown_set_of_packages(host: Host) -> None:
     assert host.refusal("python.sh", "everything") == "unknown set of packages: everything. Use run or dev."
 
