@@ -113,7 +113,7 @@ lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@git ls-files -z '*.md' | xargs -0 $(bin)/proselint check --config docs/proselint.json
 
 .PHONY: site
-site: ## build the simulator and the docs as HTML into public/, for any static host: INTO=FOLDER elsewhere
+site: ## build the simulator, the analyzer for a browser and the docs into public/, for any static host: INTO=FOLDER
 	@setup/python.sh
 	@PYTHONPATH=maintenance/recorder:maintenance/stacks $(bin)/python site/build.py "$${INTO:-public}"
 	@echo "open $${INTO:-public}/index.html"

@@ -1,7 +1,8 @@
-"""Build the site: the simulator, its predictions, and the docs as HTML, into one folder for any static host.
+"""Build the site: the simulator, the analyzer, and the docs as HTML, into one folder for any static host.
 
 `make site` runs it, with the folders of the recorders' tables on PYTHONPATH. The pages ask for nothing from other
-hosts, and also open from a disk: their modules become one plain script, because a browser loads none from files.
+hosts. All but the analyzer also open from a disk: their modules become one plain script, because a browser loads none
+from files.
 """
 
 import html
@@ -10,8 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+import analyzer
 from collect import collect
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -22,10 +26,12 @@ SITE = Path(__file__).parent
 # In the order of their imports.
 MODULES = (
     "kernel", "program", "world", "scenarios", "predictions", "controls", "presets", "ladder", "panels", "data",
-    "page", "table", "mystery", "main",
+    "page", "table", "mystery", "drop", "main",
 )  # fmt: skip
 IMPORT = re.compile(r'^import (\{[^}]+\}) from "\./([\w-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
+TO_DROP = re.compile(r'<a href="[^"]*\bdrop\.html">[^<]*</a> ')
+REPORT = REPOSITORY / "analysis" / "nagle_lab" / "reports" / "html"
 IMAGE = re.compile(r'\bsrc="([^"]+)"')
 MARKER = ".nagle-lab-site"  # a folder with this file was made here, and may be made again
 
@@ -83,8 +89,9 @@ class Docs:
     What a page links to goes with it: files as they are, folders as a list of their files.
     """
 
-    def __init__(self, into: Path) -> None:
+    def __init__(self, into: Path, template: str) -> None:
         self.into = into
+        self.template = template
         self.files = set(tracked())
         self.folders = {parent for path in self.files for parent in path.parents}
         self.pages = {path for path in self.files if path.suffix == ".md" and not path.parts[0].startswith(".")}
@@ -164,12 +171,14 @@ class Docs:
         """A page with the site's head and links."""
         up = "../" * len(place.parent.parts)
         values = {"title": html.escape(title), "up": up, "body": body}
-        text = re.sub(
-            r"\{\{ (\w+) \}\}", lambda match: values[match[1]], (SITE / "docs.html").read_text(encoding="utf-8")
-        )
         file = self.into / place
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(filled(self.template, values), encoding="utf-8")
+
+
+def filled(template: str, values: dict[str, str]) -> str:
+    """A page with its values in the places of ``{{ name }}``."""
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: values[match[1]], template)
 
 
 def resolved(folder: PurePosixPath, target: str) -> PurePosixPath:
@@ -198,13 +207,24 @@ def is_binary(file: Path) -> bool:
     return b"\0" in file.read_bytes()[:4096]
 
 
+def policy_hash(file: str) -> str:
+    """How a page's policy names the style or script that every report has in it."""
+    return f"'sha256-{b64encode(sha256((REPORT / file).read_bytes()).digest()).decode()}'"
+
+
 def build(into: Path) -> None:
     """Write the whole site into ``into``, which must be new, empty, or made here before.
 
-    Raises ValueError for another folder, and for a link of a page that leads nowhere.
+    Where the analyzer's parts cannot be fetched, it says so, and the site has no page for captures. Raises ValueError
+    for another folder, for a link of a page that leads nowhere, and for a fetched file that is not the right one.
     """
     if into.exists() and any(into.iterdir()) and not (into / MARKER).exists():
         raise ValueError(f"{into} has files that this did not write: name another folder")
+    try:
+        fetched = analyzer.fetch(analyzer.CACHE)
+    except analyzer.NotFetchedError as error:
+        print(f'site/build.py: no page "Drop a capture", because of {error}', file=sys.stderr)
+        fetched = []
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     (into / MARKER).touch()
@@ -213,9 +233,20 @@ def build(into: Path) -> None:
         for name in MODULES
     }
     (into / "site.js").write_text(script(modules), encoding="utf-8")
-    for name in ("index.html", "mysteries.html", "predictions.html", "site.css", "icon.svg"):
+    for name in ("site.css", "icon.svg"):
         shutil.copyfile(SITE / name, into / name)
-    Docs(into).write()
+    values = {"report_style": policy_hash("report.css"), "report_script": policy_hash("report.js")}
+    for name in ("index.html", "mysteries.html", "predictions.html", *(["drop.html"] if fetched else [])):
+        (into / name).write_text(filled(template(name, with_drop=bool(fetched)), values), encoding="utf-8")
+    if fetched:
+        analyzer.write(into / "analyzer", fetched)
+    Docs(into, template("docs.html", with_drop=bool(fetched))).write()
+
+
+def template(name: str, *, with_drop: bool) -> str:
+    """A page's text; its links to the page for captures only where there is one."""
+    text = (SITE / name).read_text(encoding="utf-8")
+    return text if with_drop else TO_DROP.sub("", text)
 
 
 def main(arguments: list[str]) -> int:

@@ -63,6 +63,12 @@ def test_a_page_opens_quietly_and_fits(open_at, site, size, dark, name):
     assert background == ("rgb(15, 19, 23)" if dark else "rgb(255, 255, 255)")
 
 
+def test_from_a_disk_the_page_for_captures_says_how_to_serve_it(open_at):
+    page = open_at(page="drop.html")
+    assert "python3 -m http.server" in text(page, "#wrong") and page.js("document.getElementById('file').disabled")
+    assert page.complaints() == []
+
+
 def test_all_predictions_on_the_page_agree(open_at):
     page = open_at(page="predictions.html")
     done, of = re.match(r"(\d+) of (\d+) predictions agree", text(page, "#sum")).groups()

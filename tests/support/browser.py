@@ -55,14 +55,14 @@ class Page:
         answer: dict[str, Any] = json.loads(whole)
         return answer
 
-    def open(self, file: Path, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+    def open(self, page: Path | str, width: int = 1200, height: int = 900, dark: bool = False) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.said.clear()
-        self.call("Page.navigate", url=file.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.said):
             self.said.append(self._next())
 
@@ -70,6 +70,23 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def attach(self) -> None:
+        """Hear from what pages opened from now on start, too: workers, and frames that are kept apart."""
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+
+    @contextmanager
+    def inside(self, kind: str) -> Iterator[None]:
+        """Speak to the newest "worker" or "iframe"; what it has complained about is heard then, too."""
+        attached = [event["params"] for event in self.said if event.get("method") == "Target.attachedToTarget"]
+        sessions = [of["sessionId"] for of in attached if of["targetInfo"]["type"] == kind]
+        own, self._session = self._session, sessions[-1]
+        try:
+            self.call("Runtime.enable")
+            self.call("Log.enable")
+            yield
+        finally:
+            self._session = own
 
     def events(self, *methods: str) -> list[dict[str, Any]]:
         self.js("new Promise((done) => setTimeout(done, 50))")
@@ -105,6 +122,18 @@ class Page:
         code = {"Tab": 9, "ArrowRight": 39, "ArrowDown": 40, "End": 35, "Home": 36, "Escape": 27}[key]
         for kind in ("rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def choose(self, selector: str, *files: Path) -> None:
+        """Choose files with an input."""
+        found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]
+        self.call("DOM.setFileInputFiles", files=[str(file) for file in files], objectId=found["objectId"])
+
+    def drop(self, selector: str, *files: Path) -> None:
+        """Drag files over an element, and let them go."""
+        x, y = self.centre(selector)
+        data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
 
     def screenshot(self, file: Path, top: float = 0, height: float | None = None) -> None:
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
