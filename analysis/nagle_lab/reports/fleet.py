@@ -52,7 +52,7 @@ def show_outcome(judged: Sequence[Judged], to: Console) -> None:
         if lines:
             to.print(Text(f"{heading}: {len(lines):,}", "bold"))
             for line in lines[:MOST]:
-                to.print(Text(f"  {printable(line)}"))
+                to.print(Text(f"  {printable(line)}"), soft_wrap=True)  # paths to copy
             _more(len(lines), to)
 
 
