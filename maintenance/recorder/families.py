@@ -121,6 +121,11 @@ WAITING = (
     Case("wait-stop-and-wait", "Pieces of 500 B, each written when the one before is acknowledged by the peer's TCP.",
          (Write(REQUEST), Read(1500)), (Read(REQUEST), *PIECES), nodelay=True, exchanges=24,
          unsure=BOTH),
+    Case("wait-stop-and-wait-rtt-20", "The same pieces, the client 20 ms away.",
+         (Write(REQUEST), Read(1500)), (Read(REQUEST), *PIECES), nodelay=True, exchanges=24, rtt_ms=20,
+         unsure=EVERYWHERE),
+    Case("wait-credit-tcp-rtt-1", "The body waits for leave on a second connection, the client 1 ms away.",
+         GRANT, with_wait(Credit(False)), nodelay=True, credit="tcp", rtt_ms=1, unsure=EVERYWHERE),
     Case("wait-stop-and-wait-told", "Pieces of 500 B, each written when the peer says that it has the one before.",
          (Write(REQUEST), *TELLING), (Read(REQUEST), *TOLD), nodelay=True),
 )  # fmt: skip
@@ -147,6 +152,8 @@ NOT_NAGLE = (
     Case("msg-more", "Header, a piece with MSG_MORE, 41 ms later the rest.",
          ASK, (Read(REQUEST), Write(HEADER), Write(300, True), Pause(41), Write(BODY - 300)), nodelay=True,
          unsure=BOTH),
+    Case("msg-more-60", "The same, the rest 60 ms later: the ACK releases the piece, without PSH.",
+         ASK, (Read(REQUEST), Write(HEADER), Write(300, True), Pause(60), Write(BODY - 300)), nodelay=True),
     Case("msg-more-well", "The header with MSG_MORE, then the body at once: one segment.",
          ASK, (Read(REQUEST), Write(HEADER, True), Write(BODY))),
     Case("cork-41", "Header, cork, a piece, 41 ms later the rest and the cork out.",
@@ -189,6 +196,7 @@ SLOW = (ASK, header_pause_body(60))
 FLUSHED: Steps = (*HEADER_BODY, NoDelay(True), NoDelay(False))
 BULK = ((Write(REQUEST), Read(14_000)), (Read(REQUEST), Write(14_000)))
 BULK_THEN_SMALL = ((1, *[0] * 12),) * 3
+TOKENS = (Read(REQUEST), Write(HEADER), Write(30), Pause(25), Write(30), Pause(25), Write(30))
 LARGE_FIRST = ((Write(REQUEST), Read(1200)), (Read(REQUEST), Write(900), Write(300)))
 COMPLICATED = (
     Case("flush-trick", "TCP_NODELAY on and off again to flush the second reply of each connection, and no other.",
@@ -209,6 +217,16 @@ COMPLICATED = (
          server_route=("advmss", "536")),
     Case("md5", "MD5 signatures leave less room in a segment; a bulk reply, then header and body apart.",
          ASK, HEADER_BODY, kinds=(BULK,), plan=(BULK_THEN_SMALL,), held_by="server", md5=True),
+    Case("two-kinds", "One port: on some connections TCP_NODELAY and SO_RCVTIMEO of 40 ms, on others data is held.",
+         ASK, HEADER_BODY, kinds=((ASK, (NoDelay(True), *with_wait(Timeout(40)))),),
+         plan=(((0,) * 15, (1,) * 10, (0,) * 15, (1,) * 10, (0,) * 15),), held_by="server"),
+    Case("tokens", "A header and the first token at once, which is held; further tokens every 25 ms.",
+         (Write(REQUEST), Read(HEADER + 90)), TOKENS, held_by="server", exchanges=24),
+    Case("confirm-and-next", "A confirm, and the next message, which waits behind it.",
+         (Write(30), Read(19), Write(12)), (Read(30), Write(19), Read(12)), held_by="client"),
+    Case("both-ends", "Request and reply in two writes each, and both ends hold the second.",
+         (Write(40), Write(44), Read(HEADER + BODY)), (Read(84), Write(HEADER), Write(BODY)), held_by="both",
+         exchanges=24),
     Case("large-first", "The first of the two writes is 900 B, more than half a segment.",
          *LARGE_FIRST, held_by="server"),
     Case("large-first-rtt-10", "The same on a path of 10 ms.", *LARGE_FIRST, held_by="server", rtt_ms=10),
@@ -231,6 +249,12 @@ DUPLEX = (
          CLIENT_TICKS, SERVER_TICKS, exchanges=5, nodelay=True),
     Case("duplex-ticks-nodelay-rtt-10", "The same with TCP_NODELAY on a path of 10 ms.",
          CLIENT_TICKS, SERVER_TICKS, exchanges=5, nodelay=True, rtt_ms=10),
+    Case("duplex-poll-25-rtt-5", "A client asks every 25 ms by its own clock, answered at once, on a path of 5 ms.",
+         (Ticks(60, 25, (50,), 60 * 84),), (Read(50), Write(84)) * 60, nodelay=True, exchanges=4,
+         rtt_ms=5, unsure=AWAY),
+    Case("duplex-confirmed-rtt-5", "A server pushes every 33 ms, and the client confirms each, on a path of 5 ms.",
+         (Write(1), *((Read(50), Write(20)) * 60)), (Read(1), Ticks(60, 33, (50,), 60 * 20)), nodelay=True,
+         exchanges=4, rtt_ms=5, unsure=("server", "middle")),
     *(Case(f"duplex-one{at}", "The ends tick every 25 and 33 ms and write once each time, Nagle on at both.",
            *GAME, held_by="both", exchanges=4, rtt_ms=rtt, counted=False)
       for at, rtt in (("", None), ("-rtt-10", 10))),
@@ -256,6 +280,10 @@ PATHS = (
       for ms in (1, 3)),
     *(Case(f"jitter-{ms}-rtt-10-nodelay", f"A path of 10 ms, up to {ms} ms of jitter, and TCP_NODELAY.",
            ASK, HEADER_BODY, nodelay=True, rtt_ms=10, jitter_ms=ms) for ms in (1, 3)),
+    Case("jitter-8-rtt-10", "A path of 10 ms and up to 8 ms of jitter.",
+         ASK, HEADER_BODY, held_by="server", rtt_ms=10, jitter_ms=8, unsure=AWAY),
+    Case("jitter-8-rtt-40-nodelay", "A path of 40 ms, up to 8 ms of jitter, and TCP_NODELAY.",
+         ASK, HEADER_BODY, nodelay=True, rtt_ms=40, jitter_ms=8),
     Case("jitter-3-pause-50-nodelay", "A path of 10 ms with jitter; pauses of 50 ms, about what a late ACK takes.",
          ASK, header_pause_body(50), nodelay=True, rtt_ms=10, jitter_ms=3, unsure=AWAY),
 )  # fmt: skip

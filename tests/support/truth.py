@@ -122,7 +122,7 @@ def stacks() -> list[Labelled]:
 # What the proof is known to judge wrong, and why: docs/proof.md, "What cannot be told apart".
 _AT_A_SLOW_PEER = "held, but captured at its peer on a slow machine, where a kernel takes as long as a program"
 _WAITS_FOR_THE_ACK = "away from a program that waits for the ACK itself, it looks held"
-_RIDES = "away from the sender, what is always held until data carries the ACK looks like an answer"
+_RIDES = "away from the sender, what is always held until data carries the ACK is INCONCLUSIVE: an answer, perhaps"
 KNOWN_LIMITS = {
     "chain-database-beside/both": _AT_A_SLOW_PEER,
     "wait-drained-rtt-10/client": _WAITS_FOR_THE_ACK,

@@ -157,9 +157,9 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
 
     What an early ACK let go had been written by then; what came later than it had not: of the same place in a
-    message, that is, behind a segment of the same size. Pauses longer than the wait are those of something else: that
-    data would not have been held. Where waits differ much, it had been written by the end of the shorter ones, too.
-    Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
+    message, that is, behind a segment of their usual size. Pauses longer than the wait are those of something else:
+    that data would not have been held. Where waits differ much, it had been written by the end of the shorter ones,
+    too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
@@ -167,7 +167,8 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     if len(held) < 0.9 * len(late):
         return Hold(len(held), 0, usual)
     early = early.only(each(lambda since: since <= usual, early.since))
-    early = early.only(among(early.trigger_bytes, distinct(held.trigger_bytes)))
+    size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
+    early = early.only(each(lambda trigger: trigger == size, early.trigger_bytes))
     written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
     latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
     shorter = percentile(waits, 10)
