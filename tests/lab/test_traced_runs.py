@@ -10,8 +10,9 @@ from lab.recording import REPOSITORY, docker
 
 from nagle_lab.experiments.opened import judged
 from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.namespace import CAP_SYS_PTRACE
 from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.lab.tracer import traced_service, with_tracer
+from nagle_lab.lab.tracer import traced_service
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run
 from support.schemas import check
@@ -85,11 +86,30 @@ def test_which_service_is_traced(scenario, variant, service):
     assert traced_service(found, chosen) == service
 
 
-def test_the_sidecar_has_one_right(tmp_path):
-    """Nothing but SYS_PTRACE, of what its Compose file asks and of what strace gets in it."""
-    overlay = with_tracer(next(iter(find_scenario("nginx-static").labs.values()))).compose[-1].read_text()
-    assert "cap_drop: [ALL]\n    cap_add: [SYS_PTRACE]\n" in overlay and "read_only: true" in overlay
-    assert "privileged" not in overlay.partition("services:")[2] and "host" not in overlay.partition("pid:")[2]
+def test_the_running_sidecar_has_one_right(tmp_path):
+    """In the middle of a run: nothing but SYS_PTRACE can be had in it, by its file alone, and nothing of the host."""
+    command = [NAGLE_LAB, "run", "nginx-static", "nodelay-off", "--trace", "--json", "--runs", tmp_path]
+    environment = os.environ | {"REQUESTS": "400", "CONCURRENCY": "2"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        sidecar = ""
+        while run.poll() is None and not sidecar:
+            sidecar = docker("ps", "--quiet", "--filter", "label=com.docker.compose.service=tracer").partition("\n")[
+                0
+            ]
+        container = json.loads(docker("container", "inspect", sidecar))[0]
+        status = docker("exec", sidecar, "cat", "/proc/self/status")
+        run.communicate(timeout=300)
+    assert run.returncode == 0
+    host, config = container["HostConfig"], container["Config"]
+    assert (host["CapDrop"], [name.removeprefix("CAP_") for name in host["CapAdd"]]) == (["ALL"], ["SYS_PTRACE"])
+    assert (config["User"], host["Privileged"], host["ReadonlyRootfs"]) == ("10001:10001", False, True)
+    assert not host["SecurityOpt"]  # seccomp and AppArmor are the engine's defaults
+    assert host["PidMode"].startswith("container:") and host["NetworkMode"].startswith("container:")
+    assert not container["Mounts"] and not host["Binds"] and not host["Devices"] and not host["PortBindings"]
+    assert 0 < host["Memory"] == host["MemorySwap"] and 0 < host["PidsLimit"] <= 64
+    sets = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Cap"))
+    assert int(sets["CapBnd"], 16) == 1 << CAP_SYS_PTRACE  # what a setuid program could get, too
+    assert int(sets["CapEff"], 16) == int(sets["CapPrm"], 16) == int(sets["CapAmb"], 16) == 0
 
 
 def test_the_sidecar_traces_the_calls_that_the_guard_traces():
