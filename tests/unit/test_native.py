@@ -102,3 +102,18 @@ def test_a_function_that_only_the_symbol_table_has(monkeypatch):
     monkeypatch.setattr(native, "_sizes", lambda binary: {"near": 0x40})
     (found,) = native.where([["/bin/server() [0x10]", "/bin/server() [0x20]"]])
     assert found.program == (("", 0, "reply"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("write<memcache::connection::Connection>", "write"),
+        ("{async_fn#0}<core::iter::Once<&[u8]>, fn(u8) -> u8>", "{async_fn#0}"),
+        ("<threadpool::Job as Box<dyn F>>::call_box", "<threadpool::Job as Box>::call_box"),
+        ("exhibit::main::{{closure}}", "exhibit::main::{{closure}}"),
+        ("sqlx::<impl sqlx::MySqlConnection>::prepare", "sqlx::<impl sqlx::MySqlConnection>::prepare"),
+    ],
+)
+def test_functions_of_rust_without_the_types_they_are_made_for(name, short):
+    found = native._places(["0x10", name, "/src/lib.rs:7", "0x20", name, "/src/lib.cc:7"])
+    assert [place for places in found.values() for _, _, place in places] == [short, name]

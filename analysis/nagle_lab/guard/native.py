@@ -224,6 +224,20 @@ def _plain(symbol: str) -> str:
     return re.sub(r"::h[0-9a-f]{16}$", "", symbol)
 
 
+def _without_types(name: str) -> str:
+    """A function of Rust without the types it was made for, which take hundreds of letters: "flush<Box<u8>>"."""
+    depth = 0
+    kept = []
+    for before, letter in zip(f" {name}", name, strict=False):
+        if letter == "<" and (depth or before.isalnum() or before in "_}"):
+            depth += 1
+        elif letter == ">" and depth and before != "-":  # of "->"
+            depth -= 1
+        elif not depth:
+            kept.append(letter)
+    return "".join(kept)
+
+
 def _lines(binary: str, addresses: set[int]) -> dict[int, list[Place]]:
     """Of each address in the file its places, what was inlined first; nothing where nothing is known."""
     loads = _loads(binary)
@@ -271,6 +285,7 @@ def _places(lines: Iterable[str]) -> dict[int, list[Place]]:
         at = re.match(r"(.+?):(\d+)(:\d+)?( \(discriminator \d+\))?$", next(each, ""))
         file, number = (at[1], int(at[2])) if at and not at[1].startswith("??") else ("", 0)
         function = "" if line.startswith("??") else _plain(line)
+        function = _without_types(function) if file.endswith(".rs") else function
         if function or number:
             places.append((file if number else "", number, function))
     return found
