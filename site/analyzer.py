@@ -56,14 +56,17 @@ def _fetch(place: Path, by: list[str], sha256: str) -> Path:
 
 def _run(command: list[str], folder: Path, name: str) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
+        )
     except FileNotFoundError as error:
         raise NotFetchedError(f"{name}: {command[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise NotFetchedError(f"{name}: {command[0]} took longer than 5 minutes") from error
     if done.returncode:
-        said = (done.stderr.strip() or f"{command[0]} failed").splitlines()
-        raise NotFetchedError(f"{name}: {said[-1]}")
+        said = done.stderr.splitlines() or [f"{command[0]} ended with exit code {done.returncode}"]
+        why = [line for line in said if "reason:" in line or line.startswith("ERROR")] or said  # npm's, or pip's
+        raise NotFetchedError(f"{name}: {why[-1]}")
 
 
 def _check(file: Path, sha256: str) -> None:

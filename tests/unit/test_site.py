@@ -137,6 +137,11 @@ def test_without_npm_the_site_is_built_without_the_page_that_needs_it(tmp_path, 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(analyzer.NotFetchedError, match=r"^pyodide-[\d.]+\.tgz: npm is not installed$"):
         analyzer.fetch(tmp_path / "cache")
+    lines = "npm warn of something\nnpm error failed, reason: no way\nnpm error log"
+    (tmp_path / "npm").write_text(f"#!/bin/sh\necho '{lines}' >&2\nexit 1\n")
+    (tmp_path / "npm").chmod(0o755)
+    with pytest.raises(analyzer.NotFetchedError, match=r"^pyodide-[\d.]+\.tgz: npm error failed, reason: no way$"):
+        analyzer.fetch(tmp_path / "cache")
     monkeypatch.undo()
     monkeypatch.setattr(analyzer, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(analyzer, "_run", refuse(analyzer.NotFetchedError("pyodide.tgz: npm is not installed")))
