@@ -35,7 +35,7 @@ def open_capture(
     *,
     window_bytes: int = WINDOW_BYTES,
     sha256: bool = True,
-    after: "Known | None" = None,
+    after: "CaptureSoFar | None" = None,
 ) -> "Capture":
     """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
@@ -56,7 +56,7 @@ def open_capture(
     return Capture([str(path) for path in paths], window_bytes, sha256, after)
 
 
-class Known:
+class CaptureSoFar:
     """What is known of a capture so far, whoever read it.
 
     Attributes
@@ -138,7 +138,7 @@ class Known:
             self.facts.warn(TroubleKind.UNORDERED, text)
 
 
-class Capture(Known):
+class Capture(CaptureSoFar):
     """An open capture: a context manager whose records are taken once, by :meth:`read`.
 
     The properties tell what is known so far; they are complete when that is. It goes on ``after`` what is known of
@@ -150,7 +150,7 @@ class Capture(Known):
         paths: Sequence[str | FileIO],
         window_bytes: int = WINDOW_BYTES,
         sha256: bool = True,
-        after: Known | None = None,
+        after: CaptureSoFar | None = None,
     ) -> None:
         if not paths:
             raise NagleLabError("no capture file given: name one, or - for standard input")
@@ -193,7 +193,7 @@ class Capture(Known):
         self.end(taker.clock)
 
     def read_files(self, taker: RecordTaker) -> Iterator[None]:
-        """The same of a capture that goes on in other files; see :meth:`Known.end`."""
+        """The same of a capture that goes on in other files; see :meth:`CaptureSoFar.end`."""
         clock = taker.clock
         for number, path in enumerate(self._paths):
             if number and not self._next(path):

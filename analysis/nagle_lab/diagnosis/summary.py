@@ -5,7 +5,7 @@ from bisect import bisect_right
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nagle_lab.capture.capture import Known
+from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Ends, Findings
 from nagle_lab.diagnosis.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.judged import Ground
@@ -33,7 +33,7 @@ from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.tables import Table
 
 
-def summarize(capture: Known, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
+def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
     damage, idle_gaps = _damage(capture), _silences(findings)
@@ -62,7 +62,7 @@ def _one_way(connections: int, both_ways: int) -> float:
     return 1 - both_ways / connections if connections else 0.0
 
 
-def _damage(capture: Known) -> list[str]:
+def _damage(capture: CaptureSoFar) -> list[str]:
     """What is wrong with the input; files by their names without folders, as in ``source``."""
     texts = [str(trouble) for trouble in capture.trouble]
     for name in capture.names:
@@ -70,7 +70,7 @@ def _damage(capture: Known) -> list[str]:
     return texts
 
 
-def _source(capture: Known, totals: Counted) -> Source:
+def _source(capture: CaptureSoFar, totals: Counted) -> Source:
     first = totals.first_ts
     return Source(
         file=" ".join(Path(name).name for name in capture.names),
@@ -84,7 +84,7 @@ def _source(capture: Known, totals: Counted) -> Source:
     )
 
 
-def _quality(capture: Known, totals: Counted, findings: Findings) -> Quality:
+def _quality(capture: CaptureSoFar, totals: Counted, findings: Findings) -> Quality:
     copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
     for kind, count in totals.not_decoded.items():

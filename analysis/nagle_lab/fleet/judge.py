@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from nagle_lab.capture.capture import Known
+from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result
@@ -80,7 +80,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
     return Whole(result, findings, totals, closing, reads)
 
 
-def _said(result: Result, known: Known) -> Result:
+def _said(result: Result, known: CaptureSoFar) -> Result:
     """Where no file could be read at all, that is the reason."""
     if known.facts.formats or not known.trouble:
         return result

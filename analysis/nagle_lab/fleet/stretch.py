@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import zstandard
 
-from nagle_lab.capture.capture import Capture, Known
+from nagle_lab.capture.capture import Capture, CaptureSoFar
 from nagle_lab.capture.records import Facts, Trouble, TroubleKind
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
@@ -120,10 +120,10 @@ def follow(stretch: Stretch, out: Folder) -> Done:
         return Done(engine.frames - first, monotonic() - began)
 
 
-def resumed(engine: Engine, key: str, out: Folder) -> Known:
+def resumed(engine: Engine, key: str, out: Folder) -> CaptureSoFar:
     """What is known after the stretch of that key, and a new engine where it was then; "" is before all of them."""
     if not key:
-        return Known([])
+        return CaptureSoFar([])
     name = carry_name(key)
     try:
         carry = msgspec.msgpack.decode(out.read(name), type=Carry)
@@ -131,10 +131,10 @@ def resumed(engine: Engine, key: str, out: Folder) -> Known:
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
     restore(engine, carry.engine, name)
     trouble = [Trouble(TroubleKind(kind), text) for kind, text in carry.facts["trouble"]]
-    return Known(carry.names, Facts(**carry.facts | {"trouble": trouble}))
+    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble}))
 
 
-def _read(file: File, known: Known, engine: Engine) -> tuple[Known, Read]:
+def _read(file: File, known: CaptureSoFar, engine: Engine) -> tuple[CaptureSoFar, Read]:
     """Read one file; one that cannot be read costs only itself, as a rotated one does."""
     before, trouble = engine.frames, len(known.trouble)
     try:
@@ -143,7 +143,7 @@ def _read(file: File, known: Known, engine: Engine) -> tuple[Known, Read]:
         with Capture([file.path], sha256=False, after=known) as capture:
             for _ in capture.read_files(engine):
                 engine.drain()
-        known = Known(capture.names, capture.facts)
+        known = CaptureSoFar(capture.names, capture.facts)
     except NagleLabError as error:
         known.names.append(file.path)
         known.facts.warn(TroubleKind.DAMAGED, str(error))
