@@ -154,6 +154,7 @@ def chromium() -> Iterator[Page]:
     back, writing = os.pipe()
     # Its sandbox needs what root, and many containers, lack; the only pages opened are the tests' own.
     flags = "--headless --remote-debugging-pipe --no-sandbox --no-first-run --disable-gpu --disable-dev-shm-usage"
+    flags += " --disable-ipc-flooding-protection"  # a test changes a page's address more often than people do
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = f'exec "$0" {flags} "$1" 3<&{reading} 4>&{writing}'  # the protocol's descriptors
         process = subprocess.Popen(
