@@ -100,7 +100,7 @@ export function drawOutcome(place, runs) {
     const time = run.exchanges.at(-1).end / run.exchanges.length;
     const verdict = element("strong", outcome.verdict, `verdict ${outcome.verdict.toLowerCase()}`);
     const said = stalls.length
-      ? ` The ${outcome.heldBy} holds data until a delayed ACK: ${stalls.length} × in ${run.exchanges.length} exchanges, up to ${milliseconds(longest, 1)} ms.`
+      ? ` ${outcome.heldBy === "both" ? "Both ends hold" : `The ${outcome.heldBy} holds`} data until a delayed ACK: ${stalls.length} × in ${run.exchanges.length} exchanges, up to ${milliseconds(longest, 1)} ms.`
       : ` Nothing waits for a delayed ACK, in ${run.exchanges.length} exchange${run.exchanges.length > 1 ? "s" : ""}.`;
     place
       .querySelectorAll(".outcome")

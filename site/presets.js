@@ -58,7 +58,7 @@ export function presetsOf(data) {
 function recordedText({ verdict, share, stalls }, heldBy) {
   const part = share ? `, ${Math.round(share * 100)}% of the later exchanges` : "";
   const counted = stalls ? `, ${Number(stalls.toFixed(1))} per connection` : "";
-  return verdict === "STALL" ? `STALL${part}${counted}, held by the ${heldBy}` : "CLEAN";
+  return verdict === "STALL" ? `STALL${part}${counted}, held by ${heldBy === "both" ? "both ends" : `the ${heldBy}`}` : "CLEAN";
 }
 
 // The setup that a preset's name stands for, with few enough exchanges to look at; null: there is none.

@@ -201,13 +201,14 @@ function isStall(hold) {
 // What a run comes to, in the terms of `nagle-lab analyze`: verdict, share of stalled exchanges, who held, packets.
 export function verdictOf(run) {
   const stalls = run.holds.filter((hold) => hold.stalls);
+  const holders = new Set(stalls.map((hold) => hold.by));
   const stalled = new Set(stalls.map((hold) => hold.exchange)).size;
   const later = run.exchanges.filter((exchange) => exchange.inConnection > 0).length;
   return {
     verdict: stalls.length ? "STALL" : "CLEAN",
     stalls: stalls.length,
     share: later ? Math.min(stalled / later, 1) : 0, // of the exchanges that follow another on their connection
-    heldBy: stalls.length ? stalls[0].by : null,
+    heldBy: holders.size > 1 ? "both" : (stalls[0]?.by ?? null),
     packets: run.segments.length / Math.max(run.exchanges.length, 1),
   };
 }
