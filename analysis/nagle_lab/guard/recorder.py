@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from io import BufferedWriter
 from itertools import chain
 from pathlib import Path
 from struct import Struct, pack, unpack
@@ -194,6 +195,7 @@ class Recorder(threading.Thread):
             self._end_file()
         except OSError as error:
             self.problem = f"the capture could not be written ({error.strerror})"
+            self._file.raw.close()  # what is left in the buffer cannot be written; Python 3.13 would say so on stderr
         finally:
             self._close_rings()
 
@@ -241,7 +243,7 @@ class Recorder(threading.Thread):
         self._begin_file(path)
 
     def _begin_file(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=1 << 18)
+        self._file = BufferedWriter(path.open("wb", buffering=0), 1 << 18)
         self._writer = Pcapng(self._file)
         for name in self._interfaces:
             self._writer.add_interface(name, snaplen=SNAPLEN)
