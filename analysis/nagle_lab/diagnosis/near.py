@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.population import (
     total,
     where,
 )
-from nagle_lab.diagnosis.timing import FEW, LATEST, NEAR, SOME, US, Known, is_paced, middle_half
+from nagle_lab.diagnosis.timing import FEW, LATEST, LINUX_TIMER, NEAR, SOME, US, Known, is_paced, middle_half
 from nagle_lab.tcp.machine import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program.
@@ -60,10 +60,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         return near
     middle = _typical(near, known.setting.step)
     if _is_relayed(near) and middle > max(limit, HELD_ALIKE) / 2:
-        judged.reject(len(pure), Rejected.RELAYED)
-        for connection, other in zip(near.connection, near.arrival, strict=True):
-            if other >= 0:
-                judged.relays[int(connection), int(other)] += 1
+        _set_aside_relayed(pure, near, judged)
         return near.picked([])
     is_split = middle <= limit and known.setting.step <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
@@ -75,6 +72,19 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     if middle <= limit:
         return _prompt(pure, near, known, judged, middle)
     return _held_among_others(pure, near, known, judged, limit)
+
+
+def _set_aside_relayed(pure: Candidates, near: Candidates, judged: Judged) -> None:
+    """Data that arrived meanwhile was passed on; on connections that wait like these it may have come by chance."""
+    arrivals = near.only(each(lambda arrival: arrival >= 0, near.arrival)).arrival
+    if total(among(arrivals, distinct(near.connection))) > len(arrivals) / 2:
+        judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+        judged.leave(near, Obstacle.LIKE_A_PROGRAM)
+        return
+    judged.reject(len(pure), Rejected.RELAYED)
+    for connection, other in zip(near.connection, near.arrival, strict=True):
+        if other >= 0:
+            judged.relays[int(connection), int(other)] += 1
 
 
 def slowest_release(pure: Candidates, known: Known) -> float:
@@ -123,7 +133,7 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
         judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, known)
-    if len(prompt) == 1 and pauses >= SOME:
+    if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, known)):
         judged.leave(prompt, Obstacle.COINCIDENCE)
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
@@ -134,6 +144,11 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
+
+
+def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
+    """Whether a single ACK from far away came sooner than Linux's timer fires: a path may stand still once."""
+    return known.peer >= NEAR and highest(prompt.wait) - known.peer < LINUX_TIMER
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
@@ -191,11 +206,18 @@ def _held_among_others(
     middle = percentile(near.release, 50)
     if known.sent_before >= max(1, 0.01 * len(near)) or _pauses_anyway(near, known):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
-    elif len(near) < len(pure) / 2 and is_paced(pure) and middle_half(near.release) > middle / 2:
+    elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
         judged.leave(rest, Obstacle.LIKE_A_PROGRAM)
     return some
+
+
+def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
+    """Whether less than half came so soon, and no more within the bound than of pauses that may end at any time."""
+    soon = total(each(lambda release: release <= bound, near.release))
+    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
+    return len(near) < len(pure) / 2 and soon <= by_chance + 3 * by_chance**0.5
 
 
 def _typical(near: Candidates, step: int) -> float:
