@@ -223,7 +223,9 @@ def test_the_option_that_was_set_and_then_lost(tmp_path, project):
     writes = writes_of(tmp_path, command(project, "lost"))
     path, story = source(project), writes.nodelay
     set_at, cleared_at = line(path, "peer.setTcpNoDelay(true)"), line(path, "peer.setTcpNoDelay(false)")
-    assert f"Server.java:{set_at} Server.serve, " in story and f"Server.java:{cleared_at} Server.serve" in story
+    called = "(called at example/Server.java:"
+    assert f"Server.java:{set_at} Server.serve {called}" in story
+    assert f"Server.java:{cleared_at} Server.serve {called}" in story
     assert story.startswith("set at") and "and cleared at" in story
 
 

@@ -46,6 +46,7 @@ def test_the_hook_names_the_line_and_changes_nothing(tmp_path):
 
 
 def test_the_options_of_ruby_that_are_set_stay(monkeypatch, tmp_path):
-    assert trace.hooked({"RUBYOPT": "-w"})["RUBYOPT"] == f"-w -r{trace.HOOKS}/ruby.rb"
+    monkeypatch.setattr(trace, "HOOKS", tmp_path)
+    assert trace.hooked({"RUBYOPT": "-w"})["RUBYOPT"] == f"-w -r{tmp_path}/ruby.rb"
     monkeypatch.setattr(trace, "HOOKS", tmp_path / "a b")
     assert "RUBYOPT" not in trace.hooked({})

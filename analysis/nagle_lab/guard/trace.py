@@ -77,11 +77,11 @@ def _ruby(environment: Mapping[str, str]) -> dict[str, str]:
 
 def preloaded(environment: Mapping[str, str]) -> dict[str, str]:
     """What the environment gets so that native code says who called what writes, if that hook was compiled."""
-    if not (hook := next(HOOKS.glob("_native.*"), None)) or set(str(hook)) & set(
-        " :"
-    ):  # the loader takes no such path
+    hook = next(HOOKS.glob("_native.*"), None)
+    if hook is None or set(str(hook)) & set(" :"):  # the loader takes no such path
         return {}
-    return {"LD_PRELOAD": ":".join([*filter(None, [environment.get("LD_PRELOAD", "")]), str(hook)])}
+    own = environment.get("LD_PRELOAD", "")
+    return {"LD_PRELOAD": f"{own}:{hook}".lstrip(":")}
 
 
 def _java(environment: Mapping[str, str]) -> dict[str, str]:
