@@ -60,7 +60,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         return near
     middle = _typical(near, known.setting.step)
     if _is_relayed(near) and middle > max(limit, HELD_ALIKE) / 2:
-        _set_aside_relayed(pure, near, judged)
+        _set_aside_relayed(pure, near, known, judged)
         return near.picked([])
     is_split = middle <= limit and known.setting.step <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
@@ -74,10 +74,11 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     return _held_among_others(pure, near, known, judged, limit)
 
 
-def _set_aside_relayed(pure: Candidates, near: Candidates, judged: Judged) -> None:
-    """Data that arrived meanwhile was passed on; on connections that wait like these it may have come by chance."""
+def _set_aside_relayed(pure: Candidates, near: Candidates, known: Known, judged: Judged) -> None:
+    """Data that arrived meanwhile was passed on; but at a slow stack, data of connections in step comes by chance."""
     arrivals = near.only(each(lambda arrival: arrival >= 0, near.arrival)).arrival
-    if total(among(arrivals, distinct(near.connection))) > len(arrivals) / 2:
+    in_step = total(among(arrivals, distinct(near.connection)))
+    if _is_slow_stack(known) and in_step > len(arrivals) / 2:
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave(near, Obstacle.LIKE_A_PROGRAM)
         return
