@@ -201,6 +201,7 @@ def test_what_a_slow_reader_loses_is_counted_and_nothing_is_called_clean(asked):
 def test_ctrl_c_takes_all_that_was_recorded_until_then(asked):
     """However much is still on its way: the kernel's count is the recorder's and the report's."""
     pair = asked("nodelay", 15_000)
+    begun = pair.sent()
     with subprocess.Popen([*COMMAND, f"--pid={pair.pid}", "--json"], stdout=subprocess.PIPE, text=True) as watch:
         while len(Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()) < 2:
             time.sleep(0.05)
@@ -211,7 +212,8 @@ def test_ctrl_c_takes_all_that_was_recorded_until_then(asked):
         sent = pair.sent() - before
         watch.send_signal(signal.SIGINT)
         report = report_of(watch)
-    assert report["packets"] + report["dropped"] == sent
+    most = pair.sent() - begun  # a segment or two before and after may be in it
+    assert sent <= report["packets"] + report["dropped"] <= most
 
 
 def is_recorded(pair: Asked) -> bool:
