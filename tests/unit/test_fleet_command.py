@@ -175,4 +175,6 @@ def test_without_its_extra_packages_one_line_says_what_to_install(captures, tmp_
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"nagle-lab: fleet needs {missing}: pip install 'nagle-lab[fleet]'\n"
+    assert done.stderr == (
+        f"nagle-lab: fleet needs {missing}: {sys.executable} -m pip install fsspec pyarrow duckdb\n"
+    )

@@ -104,7 +104,7 @@ class Remote(io.RawIOBase):
 
             self._file = fsspec.open(path, "rb").open()
         except ImportError as error:
-            raise NagleLabError(f"{path}: {error}: pip install 'nagle-lab[fleet]', and what it names") from error
+            raise NagleLabError(f"{path}: {error}: pip install fsspec, and what it names") from error
         except FileNotFoundError as error:
             raise NagleLabError(f"{path}: no such file: check the path") from error
         except Exception as error:  # whatever a protocol's library raises

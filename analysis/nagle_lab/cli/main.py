@@ -386,8 +386,8 @@ def fleet_(**options: Any) -> Exit:
     """Diagnose the rotated captures of many hosts.
 
     A SOURCE is a file, a folder, a glob (also s3://, gs://, hdfs://, ssh://), or a manifest (.toml). Files of one
-    host and interface are one series, and what is said of it is what `analyze --rotated` says. Needs the extra
-    packages of nagle-lab[fleet].
+    host and interface are one series, and what is said of it is what `analyze --rotated` says. Needs fsspec,
+    pyarrow and duckdb.
 
     Exit codes are those of analyze on each series, and the worst of them decides: 2 a series is INVALID or could
     not be finished, 3 one is inconclusive.

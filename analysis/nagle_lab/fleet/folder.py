@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -17,7 +18,8 @@ def extra(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise NagleLabError(f"fleet needs {name.partition('.')[0]}: pip install 'nagle-lab[fleet]'") from error
+        todo = f"{sys.executable} -m pip install fsspec pyarrow duckdb"
+        raise NagleLabError(f"fleet needs {name.partition('.')[0]}: {todo}") from error
 
 
 def file_system(url: str) -> tuple[Any, str]:

@@ -24,7 +24,8 @@ MOST = 10  # lines of one kind
 def show_series(series: Sequence[Series], to: Console) -> None:
     """Every series with its files, as they would be read."""
     for each in series:
-        to.print(Text.assemble((printable(each.name), "bold"), f": {len(each.files)} files, {size(each.size)}"))
+        count = "1 file" if len(each.files) == 1 else f"{len(each.files):,} files"
+        to.print(Text.assemble((printable(each.name), "bold"), f": {count}, {size(each.size)}"))
         for file in each.files:
             to.print(Text(f"    {printable(file.path)}" + ("  (missing)" if file.size < 0 else "")), soft_wrap=True)
 
