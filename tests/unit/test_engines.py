@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp import native
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import COPY, FULL_WAIT, SHORT
+from nagle_lab.tcp.machine import COPY, FULL_WAIT, MOST_SAMPLES, SAMPLES, SHORT
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import contents_of, followed
 from support.stories import CLEAN, STALLED, talk
@@ -267,6 +268,16 @@ def test_packets_lost_repeated_and_out_of_order(engine, seed):
         kept[at : at + 2] = reversed(kept[at : at + 2])
     content = pcap_bytes(kept, ETHERNET, snaplen=rng.choice([66, 70, 128]))
     assert followed(engine, content, window_bytes=1000) == followed(PlainEngine, content)
+
+
+def test_no_more_reactions_leave_than_are_looked_at(engine):
+    """However many connections a program has."""
+    talks = [talk(STALLED[0], 2 * SAMPLES + 2, client=("10.0.0.1", 33_000 + i)) for i in range(270)]
+    content = pcap_bytes([segment for talked in talks for segment in talked.segments])
+    said = followed(engine, content)
+    assert said == followed(PlainEngine, content)
+    kinds = Counter((row["side"], row["kind"]) for row in contents_of(said, "reaction"))
+    assert max(kinds.values()) == MOST_SAMPLES < 270 * 2 * SAMPLES
 
 
 # --------------------------------------------------------------------------------------- real captures

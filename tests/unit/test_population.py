@@ -117,6 +117,14 @@ def test_tallies(keys, data):
     assert both(population.tally, keys, weights) == {key: [keys.count(key), sums[key]] for key in keys}
 
 
+@given(FEW, st.data())
+def test_sums(keys, data):
+    weights = [data.draw(st.integers(0, 1 << 62)) for _ in keys]
+    below = max(keys, default=0) + 2
+    said = both(population.sums, keys, weights, below)
+    assert said == [sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in range(below)]
+
+
 @given(NUMBERS, st.data())
 def test_replacing(numbers, data):
     rows = data.draw(st.lists(st.integers(0, max(0, len(numbers) - 1)), unique=True)) if numbers else []
@@ -250,8 +258,7 @@ def test_the_causes_of_random_gaps(rows):
     """Each gap has one; both together are told by how often and how long."""
     layout = LAYOUTS["idle_gap"]
     packed = b"".join(
-        layout.struct.pack(0, gap, side, ended_by, small, reply, 0)
-        for gap, side, ended_by, small, reply, _, _ in rows
+        layout.struct.pack(gap, 0, side, ended_by, small, reply) for gap, side, ended_by, small, reply, _, _ in rows
     )
 
     def caused() -> idle.CauseTotals:

@@ -11,7 +11,7 @@ LATER = 5 * MS  # behind an ACK and the way of its own: no ACK released that
 
 
 class Candidates:
-    """Some candidates of one program; columns (n,), times in ns, made at each access: keep what is used in a loop.
+    """Some candidates of one program; columns (n,), times in ns, made when first asked for.
 
     Attributes
     ----------
@@ -36,7 +36,9 @@ class Candidates:
         return len(self.row)
 
     def __getattr__(self, name: str) -> Column:
-        return pick(self._columns[name], self.row)
+        column = pick(self._columns[name], self.row)
+        setattr(self, name, column)
+        return column
 
     def only(self, condition: Column) -> "Candidates":
         """Those of which it is true."""

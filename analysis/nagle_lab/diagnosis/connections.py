@@ -4,6 +4,7 @@ from struct import Struct
 from typing import Any
 
 from nagle_lab.diagnosis.population import Column, chosen, distinct, each, is_array, pick, ranks
+from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.tables import Table
 
 
@@ -45,6 +46,8 @@ class Involved:
 
     def of_side(self, name: str, sides: Column) -> Column:
         """What these sides (n,) have in a column of one number per side."""
+        if is_array(sides):
+            return self.column(name).reshape(-1).take(2 * self.of + sides)
         return each(chosen, sides, self.rows((name, 1)), self.rows((name, 0)))
 
     def reaction(self, sides: Column) -> Column:
@@ -52,7 +55,7 @@ class Involved:
         return each(lambda reaction: chosen(reaction < 0, 0, reaction), self.of_side("reaction", sides))
 
     def _array(self, name: Any) -> Any:
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         rows = np.frombuffer(self._part, self._layout.dtype)
         return rows[name] if isinstance(name, str) else rows[name[0]][:, name[1]]

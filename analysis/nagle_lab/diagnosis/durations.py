@@ -3,6 +3,7 @@
 from collections import Counter
 
 from nagle_lab.diagnosis.population import Column, is_array
+from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.durations import Durations
 
 MANY_STEPS = 1 << 20
@@ -14,7 +15,7 @@ def add_all(durations: Durations, column: Column) -> None:
         for duration in column:
             durations.add(duration)
         return
-    import numpy as np  # noqa: PLC0415
+    np = numpy()
 
     durations.total += int(column.sum())
     steps = np.rint(column / durations.step_ns).astype(np.int64)

@@ -33,7 +33,7 @@ from nagle_lab.diagnosis.population import (
     lowest,
     pick,
     replaced,
-    tally,
+    sums,
     total,
     where,
 )
@@ -92,6 +92,10 @@ class Findings:
         self.held, self.delayed = Ends(), Ends()
         for gaps, _ in _chunks(tables.idle_gap):
             self._count_idle(gaps)
+        for late, _ in _chunks(tables.late_ack):
+            self._count_late(late)
+        for counted in (tables.idle_gap, tables.late_ack):
+            counted.cut(0)  # the proof needs the memory
         mark_seen_again(tables.connection)
         if only:
             _leave_out_others(tables.connection, only)
@@ -105,8 +109,6 @@ class Findings:
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
-        for late, _ in _chunks(tables.late_ack):
-            self._count_late(late)
         self.sums = Sums(self.connections)
 
     @property
@@ -229,9 +231,8 @@ def _increase(involved: Involved, name: Any, connections: Column) -> None:
 
 def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> None:
     """Add times to those of the connections involved, which may repeat."""
-    sums = tally(connections, ns)
-    before = involved.column(name)
-    involved.fill_in(name, [int(old) + sums.get(number, (0, 0))[1] for number, old in enumerate(before)])
+    more = sums(connections, ns, len(involved.numbers))
+    involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
 
 
 @dataclass

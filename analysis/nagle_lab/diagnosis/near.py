@@ -110,13 +110,15 @@ def slowest_release(pure: Candidates, known: Known) -> float:
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
     """Those on connections that are clearly of a program, though most others are of a kernel."""
-    releases = near.release
+    clearly_late = near.only(each(lambda release: release > CLEARLY * limit, near.release))
+    suspects = near.only(among(near.connection, distinct(clearly_late.connection)))
+    releases = suspects.release
     slow = [
         group
-        for group in groups(near.connection)
+        for group in groups(suspects.connection)
         if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
     ]
-    return near.picked(in_order(slow) if slow else [])
+    return suspects.picked(in_order(slow) if slow else [])
 
 
 def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:

@@ -6,22 +6,16 @@ them; from LARGE on they are arrays. What differs between the two is here, and n
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
+from nagle_lab.tcp.arrays import has_numpy, numpy
 from nagle_lab.tcp.layout import Layout
 
 LARGE = 1 << 12  # rows
+EXACT = 1 << 53  # up to here sums of doubles are
 
 Column = Any
 """Numbers, one for each row: a list or tuple, or a NumPy array."""
-
-
-@cache
-def has_numpy() -> bool:
-    """Whether NumPy is installed."""
-    return find_spec("numpy") is not None
 
 
 def is_large(rows: int) -> bool:
@@ -35,9 +29,10 @@ class Columns:
     def __init__(self, layout: Layout, packed: bytes | memoryview) -> None:
         self._layout = layout
         self._count = len(packed) // layout.struct.size
+        self._converted: dict[Any, Column] = {}
         self._rows: Any
         if is_large(self._count):
-            import numpy as np  # noqa: PLC0415 - only where populations are large
+            np = numpy()
 
             self._rows = np.frombuffer(packed, layout.dtype)
         else:
@@ -49,17 +44,25 @@ class Columns:
     def __getitem__(self, name: Any) -> Column:
         if isinstance(self._rows, list):
             return self._rows[self._layout.columns[name]]
-        column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
-        return column.astype("i8")
+        if name not in self._converted:
+            column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
+            self._converted[name] = column.astype("i8")
+        return self._converted[name]
 
 
 def as_column(numbers: Sequence[int]) -> Column:
     """A column of them; of an array where there are many."""
     if not is_large(len(numbers)):
         return list(numbers)
-    import numpy as np  # noqa: PLC0415
+    np = numpy()
 
     return np.asarray(numbers)
+
+
+def listed(column: Column) -> Sequence[int]:
+    """The numbers as Python has them."""
+    numbers: Sequence[int] = column.tolist() if is_array(column) else column
+    return numbers
 
 
 def is_array(column: Column) -> bool:
@@ -81,7 +84,7 @@ def where(condition: Column) -> Column:
 
 def pick(column: Column, rows: Column) -> Column:
     """Those rows, in that order."""
-    return column[rows] if is_array(column) else [column[row] for row in rows]
+    return column.take(rows) if is_array(column) else [column[row] for row in rows]
 
 
 def total(column: Column) -> int:
@@ -93,7 +96,7 @@ def least(one: Any, other: Any) -> Any:
     """The lesser of two numbers, or of each two."""
     if is_number(one):
         return min(one, other)
-    import numpy as np  # noqa: PLC0415
+    np = numpy()
 
     return np.minimum(one, other)
 
@@ -107,7 +110,7 @@ def chosen(condition: Any, this: Any, that: Any) -> Any:
     """This number where the condition is true, else that."""
     if is_number(condition):
         return this if condition else that
-    import numpy as np  # noqa: PLC0415
+    np = numpy()
 
     return np.where(condition, this, that)
 
@@ -132,7 +135,7 @@ def percentile(column: Column, percent: float) -> float:
     place, part = divmod((len(column) - 1) * percent, 100)
     low_at, high_at = int(place), int(place) + (part > 0)
     if is_array(column):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         ordered: Any = np.partition(column, [low_at, high_at])
     else:
@@ -145,7 +148,7 @@ def distinct(column: Column) -> Column:
     """Every number once, least first."""
     if not is_array(column):
         return sorted(set(column))
-    import numpy as np  # noqa: PLC0415
+    np = numpy()
 
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
     if high - low < 4 * len(column):  # close together: counting takes less than sorting
@@ -157,7 +160,7 @@ def distinct(column: Column) -> Column:
 def ranks(column: Column, ordered: Column) -> Column:
     """Which of the ``ordered`` numbers, each of them there once, each row has."""
     if is_array(column):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         low, among = ordered[0], ordered[-1] - ordered[0] + 1
         if among > 4 * len(column):
@@ -172,7 +175,7 @@ def ranks(column: Column, ordered: Column) -> Column:
 def counts(numbers: Column, below: int) -> Column:
     """How often each number from 0 on occurs, (below,)."""
     if is_array(numbers):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         return np.bincount(numbers, minlength=below)
     counted = [0] * below
@@ -184,7 +187,7 @@ def counts(numbers: Column, below: int) -> Column:
 def groups(keys: Column) -> Iterator[Column]:
     """The numbers of the rows that have a key in common, in order, for each key."""
     if is_array(keys):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         if len(keys) and (keys == keys[0]).all():  # one group: nothing to sort
             yield np.arange(len(keys))
@@ -199,16 +202,25 @@ def groups(keys: Column) -> Iterator[Column]:
     yield from rows.values()
 
 
+def sums(numbers: Column, weights: Column, below: int) -> Column:
+    """The sum of the weights of each number from 0 on, (below,)."""
+    if is_array(numbers) and len(numbers) * int(weights.max(initial=0)) < EXACT:
+        return numpy().bincount(numbers, weights, below).astype("i8")
+    tallied = tally(numbers, weights)
+    return [tallied.get(number, (0, 0))[1] for number in range(below)]
+
+
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
     """How many rows have each key, a small number, and the sum of their weights."""
     if is_array(keys):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
-        counts, sums = np.bincount(keys), [0] * (int(keys.max(initial=-1)) + 1)
-        for shift in (0, 21, 42):  # sums of doubles are exact up to 2**53
-            part = np.bincount(keys, weights >> shift & 0x1FFFFF)
+        counts, sums = np.bincount(keys).tolist(), [0] * (int(keys.max(initial=-1)) + 1)
+        are_few = len(keys) * int(weights.max(initial=0)) < EXACT
+        for shift in (0,) if are_few else (0, 21, 42):
+            part = np.bincount(keys, weights if are_few else weights >> shift & 0x1FFFFF)
             sums = [whole + (int(some) << shift) for whole, some in zip(sums, part.tolist(), strict=True)]
-        return {key: (int(counts[key]), sums[key]) for key in np.flatnonzero(counts).tolist()}
+        return {key: (count, sums[key]) for key, count in enumerate(counts) if count}
     counted: dict[int, tuple[int, int]] = {}
     for key, weight in zip(keys, weights, strict=True):
         count, whole = counted.get(key, (0, 0))
@@ -219,7 +231,7 @@ def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
 def extended(before: Column, column: Column, after: Column) -> Column:
     """A column with others before and after it."""
     if is_array(column):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         return np.concatenate([np.asarray(before, np.int64), column, np.asarray(after, np.int64)])
     return [*before, *column, *after]
@@ -239,7 +251,7 @@ def replaced(column: Column, rows: Column, values: Column) -> Column:
 def among(column: Column, values: Column) -> Column:
     """Which rows have one of those values."""
     if is_array(column):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         return np.isin(column, values)
     wanted = set(values)
@@ -251,7 +263,7 @@ def in_order(parts: Sequence[Column]) -> Column:
     if len(parts) == 1:
         return parts[0]
     if any(is_array(part) for part in parts):
-        import numpy as np  # noqa: PLC0415
+        np = numpy()
 
         return np.sort(np.concatenate(parts))
     return sorted(number for part in parts for number in part)

@@ -12,10 +12,9 @@ from typing import Any
 from nagle_lab.diagnosis.connections import Involved
 from nagle_lab.diagnosis.population import Column, Columns, chosen, each, groups, pick, total, where
 from nagle_lab.tcp.durations import rounded
-from nagle_lab.tcp.machine import MS, Echo, Reaction
+from nagle_lab.tcp.machine import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
-MOST_SAMPLES = 4096  # of one kind, of one program
 AT_ONCE = 1 << 16  # rows
 
 

@@ -31,7 +31,7 @@ Roles = Literal["client", "server", "both"]
 Place = Literal["client", "server", "both", "neither"]
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """One end of a connection; role "client" or "server"."""
 
     ip: str
@@ -182,7 +182,7 @@ class Summary(msgspec.Struct, frozen=True):
     remedy: str | None
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What one side of a connection sent."""
 
     packets: Count
@@ -195,7 +195,7 @@ class Sent(msgspec.Struct, frozen=True):
     not_held: Count  # small segments sent behind unacknowledged small ones: its Nagle's algorithm was off
 
 
-class Connection(msgspec.Struct, frozen=True):
+class Connection(msgspec.Struct, frozen=True, gc=False):
     """One connection."""
 
     id: Count
@@ -218,7 +218,7 @@ class Connection(msgspec.Struct, frozen=True):
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
 
 
-class Stall(msgspec.Struct, frozen=True):
+class Stall(msgspec.Struct, frozen=True, gc=False):
     """One proved stall; frames are 1-based positions in the file, as in Wireshark."""
 
     connection: Count
@@ -234,7 +234,7 @@ class Stall(msgspec.Struct, frozen=True):
     released_bytes: Count
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True, gc=False):
     """One answered exchange; gaps are None where the capture does not show them."""
 
     connection: int

@@ -6,24 +6,32 @@ A capture of millions of packets can hold hundreds of thousands of them; a view 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.findings import ROLES, Findings
+from nagle_lab.diagnosis.population import Columns, each, listed
 from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
 from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
 Row = TypeVar("Row")
 _AT_ONCE = 1 << 12  # rows
 
-_COLUMNS = LAYOUTS["connection"].columns
-# In the order of Sent's fields.
-_SENT = ("packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks", "nagle_off")
+_AT = LAYOUTS["connection"].columns  # the place of each in a row
+# What each side sent, in the order of Sent's fields.
+_SENT = tuple(
+    itemgetter(*(_AT[name, side] for name in (
+        "packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks", "nagle_off"
+    )))
+    for side in (0, 1)
+)  # fmt: skip
 
 
 class _Rows(Sequence[Row], Generic[Row]):
-    """A sequence of what ``_make`` makes of the rows of a table."""
+    """A sequence of what ``_read`` makes of the rows of a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -50,45 +58,42 @@ class _Rows(Sequence[Row], Generic[Row]):
         for begin in range(0, len(self), _AT_ONCE):
             yield from self._read(begin, min(begin + _AT_ONCE, len(self)))
 
-    def _read(self, begin: int, end: int) -> Iterator[Row]:
-        return map(self._make, self._table.layout.struct.iter_unpack(self._table.read(begin, end)))
-
     @abstractmethod
-    def _make(self, row: tuple[Any, ...]) -> Row:
-        """What a row of the table, unpacked, says."""
+    def _read(self, begin: int, end: int) -> Iterator[Row]:
+        """The rows from ``begin`` up to ``end``."""
 
 
 class ConnectionRows(_Rows[Connection]):
     """Every connection, in order of appearance."""
 
-    def _make(self, row: tuple[Any, ...]) -> Connection:
-        of = {name: row[place] for name, place in _COLUMNS.items()}
-        client = of["client"]
-        server = 1 - client
-        first_stalled = of["first_stalled"]
-        return Connection(
-            id=of["number"],
-            client=_endpoint(of, client),
-            server=_endpoint(of, server),
-            first_frame=of["first_frame"],
-            packets=of["packets", 0] + of["packets", 1],
-            handshake=bool(of["syns"]),
-            mss=of["full_size"],
-            exchanges=of["answered"],
-            repeat_exchanges=of["repeat"],
-            stalled_exchanges=of["stalled"],
-            stalls=of["stalls"],
-            followed=of["followed"],
-            unresolved=of["unresolved"],
-            first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
-            sent={
-                role: Sent(*(of[name, side] for name in _SENT))
-                for role, side in zip(ROLES, (client, server), strict=True)
-            },
-            held_ms=round(of["held"] / 1e6, 3),
-            round_trips_ms=round(of["round_trips"] / 1e6, 3),
-            handshake_us=round(of["handshake"] / 1e3, 1) if of["syns"] and of["handshake"] >= 0 else None,
-        )
+    def _read(self, begin: int, end: int) -> Iterator[Connection]:
+        return map(_connection, self._table.layout.struct.iter_unpack(self._table.read(begin, end)))
+
+
+def _connection(row: tuple[Any, ...]) -> Connection:
+    client = row[_AT["client"]]
+    server = 1 - client
+    first_stalled, handshake = row[_AT["first_stalled"]], row[_AT["handshake"]]
+    return Connection(
+        id=row[_AT["number"]],
+        client=_endpoint(row, client),
+        server=_endpoint(row, server),
+        first_frame=row[_AT["first_frame"]],
+        packets=row[_AT["packets", 0]] + row[_AT["packets", 1]],
+        handshake=bool(row[_AT["syns"]]),
+        mss=row[_AT["full_size"]],
+        exchanges=row[_AT["answered"]],
+        repeat_exchanges=row[_AT["repeat"]],
+        stalled_exchanges=row[_AT["stalled"]],
+        stalls=row[_AT["stalls"]],
+        followed=row[_AT["followed"]],
+        unresolved=row[_AT["unresolved"]],
+        first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
+        sent={"client": Sent(*_SENT[client](row)), "server": Sent(*_SENT[server](row))},
+        held_ms=_ms(row[_AT["held"]]),
+        round_trips_ms=_ms(row[_AT["round_trips"]]),
+        handshake_us=round(handshake / 1e3, 1) if row[_AT["syns"]] and handshake >= 0 else None,
+    )
 
 
 class StallRows(_Rows[Stall], Stalls):
@@ -106,37 +111,32 @@ class StallRows(_Rows[Stall], Stalls):
         columns = LAYOUTS["candidate"].columns
         wait, ack = columns["wait"], columns["ack_frame"]
         without_ack = None
-        for row in self._table.rows():
-            if round(row[wait] / 1e3) == percentiles[0]:
+        for number, row in enumerate(self._table.rows()):
+            if rounded(row[wait], 1_000) == percentiles[0]:
                 if row[ack]:
-                    return self._make(row)
-                without_ack = without_ack or row
-        assert without_ack, "the median was observed"
-        return self._make(without_ack)
+                    return self[number]
+                without_ack = number if without_ack is None else without_ack
+        assert without_ack is not None, "the median was observed"
+        return self[without_ack]
 
-    def _make(self, row: tuple[Any, ...]) -> Stall:
-        (
+    def _read(self, begin: int, end: int) -> Iterator[Stall]:
+        rows = Columns(self._table.layout, self._table.read(begin, end))
+        connection = listed(rows["connection"])
+        ends = [self._ends(number, side) for number, side in zip(connection, listed(rows["side"]), strict=True)]
+        return map(
+            Stall,
             connection,
-            trigger,
-            ack,
-            released,
-            _,
-            wait,
-            release,
-            *_,
-            exchange,
-            trigger_bytes,
-            released_bytes,
-            side,
-            _,
-            _,
-            _,
-        ) = row
-        held_by, delayed_by = self._ends(connection, side)
-        return Stall(
-            connection, exchange + 1, held_by, delayed_by, trigger, ack or None, released, round(wait / 1e6, 3),
-            round(release / 1e3, 3), trigger_bytes, released_bytes,
-        )  # fmt: skip
+            listed(each(lambda number: number + 1, rows["exchange"])),
+            (held_by for held_by, _ in ends),
+            (delayed_by for _, delayed_by in ends),
+            listed(rows["trigger_frame"]),
+            (ack or None for ack in listed(rows["ack_frame"])),
+            listed(rows["release_frame"]),
+            map(_ms, listed(rows["wait"])),
+            (release / 1e3 for release in listed(rows["release"])),
+            listed(rows["trigger_bytes"]),
+            listed(rows["released_bytes"]),
+        )
 
     def _ends_of(self, connection: int, side: int) -> tuple[Endpoint, Endpoint]:
         return end_of(self._findings, connection, side), end_of(self._findings, connection, 1 - side)
@@ -152,9 +152,12 @@ class ExchangeRows(_Rows[Exchange]):
         connection, exchange = columns["connection"], columns["exchange"]
         self._stalled = {(row[connection], row[exchange]) for row in findings.stalls.rows()}
 
-    def _make(self, row: tuple[Any, ...]) -> Exchange:
+    def _read(self, begin: int, end: int) -> Iterator[Exchange]:
+        return map(self._exchange, self._table.layout.struct.iter_unpack(self._table.read(begin, end)))
+
+    def _exchange(self, row: tuple[Any, ...]) -> Exchange:
         connection, asked, *gaps, number = row
-        to_ack, to_response, total = (None if gap < 0 else round(gap / 1e6, 3) for gap in gaps)
+        to_ack, to_response, total = (None if gap < 0 else _ms(gap) for gap in gaps)
         seconds = round((asked - self._first_ts) / 1e9, 6)
         stalled = (connection, number) in self._stalled
         return Exchange(connection, number + 1, seconds, to_ack, to_response, total, stalled)
@@ -162,10 +165,14 @@ class ExchangeRows(_Rows[Exchange]):
 
 def end_of(findings: Findings, connection: int, side: int) -> Endpoint:
     """One end of a connection."""
-    row = findings.connections.row(connection)
-    return _endpoint({name: row[place] for name, place in _COLUMNS.items()}, side)
+    return _endpoint(findings.connections.row(connection), side)
 
 
-def _endpoint(of: dict[Any, Any], side: int) -> Endpoint:
-    address = of["address"][16 * side : 16 * side + 16]
-    return Endpoint(address_text(address), of["port", side], ROLES[side != of["client"]])
+def _endpoint(row: tuple[Any, ...], side: int) -> Endpoint:
+    address = row[_AT["address"]][16 * side : 16 * side + 16]
+    return Endpoint(address_text(address), row[_AT["port", side]], ROLES[side != row[_AT["client"]]])
+
+
+def _ms(ns: int) -> float:
+    """Milliseconds to the nearest microsecond, ties to even, as they are counted (:mod:`nagle_lab.tcp.durations`)."""
+    return round(ns / 1e3) / 1e3

@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.result import Endpoint, NamedEnd, Result
 from nagle_lab.packet.segment import Segment, decode
 
 _MOST_FRAMES = 2_000  # that are looked through for a header
+_WINDOW = 1 << 16  # bytes looked through at once: the header is mostly among the first packets
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def software_seen(files: Sequence[Path], result: Result) -> Setting | None:
             texts.append(bytes(buffer[at : at + captured]))
 
     taker = Taker(take)
-    with open_capture([str(file) for file in files], sha256=False) as capture:
+    with open_capture([str(file) for file in files], window_bytes=_WINDOW, sha256=False) as capture:
         for _ in capture.read(taker):
             for text in texts:
                 for said in _HEADERS.findall(text):

@@ -1,6 +1,7 @@
 """TCP segments: header and options. Sources: RFC 9293; RFC 7323 (window scale, timestamps); RFC 2018 (SACK)."""
 
 import ipaddress
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -135,6 +136,7 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
     return mss, wscale, timestamps, tsval, tsecr, sack
 
 
+@lru_cache(1 << 12)
 def address_text(address: bytes) -> str:
     """An address of a segment as people write it."""
     v6 = ipaddress.IPv6Address(address)

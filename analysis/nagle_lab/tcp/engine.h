@@ -46,27 +46,27 @@ typedef struct {
 /* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */
 typedef struct {
     int64_t connection;
-    int64_t ns;
-    int32_t side;
-    int32_t kind;            /* see Reaction in machine.py */
+    int32_t ns;
+    int8_t side;
+    int8_t kind;             /* see Reaction in machine.py */
+    uint16_t unused;
 } reaction;
 
 /* A pure ACK that came at least LATE after what it acknowledges. */
 typedef struct {
     int64_t connection;
-    int64_t wait;
-    int64_t side;            /* that sent the ACK */
+    int32_t wait;            /* two seconds, if it was longer than the type holds */
+    int32_t side;            /* that sent the ACK */
 } late_ack;
 
 /* Nothing was on the wire for IDLE or longer, on a connection that had sent data. */
 typedef struct {
-    int64_t connection;
     int64_t gap;
+    int32_t connection;
     int8_t side;             /* that ended it */
     int8_t ended_by;         /* see EndedBy in machine.py */
     uint8_t small;           /* what ended it was less than a full segment */
     uint8_t reply;           /* the packet before it came from the other side */
-    int32_t unused;
 } idle_gap;
 
 /* A request and its answer. Durations are -1 where the capture does not show one end. */

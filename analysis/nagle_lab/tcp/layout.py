@@ -7,6 +7,8 @@ from pathlib import Path
 from struct import Struct, calcsize
 from typing import Any
 
+from nagle_lab.tcp.arrays import numpy
+
 PACKAGE = Path(__file__).parents[1]
 HEADERS = tuple(PACKAGE / name for name in ("tcp/engine.h", "packet/segment.h", "capture/records.h"))
 
@@ -59,9 +61,7 @@ class Layout:
     @cached_property
     def dtype(self) -> Any:
         """The same as a NumPy structured dtype."""
-        import numpy as np  # noqa: PLC0415 - only where populations are large
-
-        return np.dtype([
+        return numpy().dtype([
             (name, f"V{count}") if is_bytes(code, count) else (name, code, (count,)) if count > 1 else (name, code)
             for name, code, count in self.fields
         ])  # fmt: skip

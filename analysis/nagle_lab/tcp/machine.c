@@ -6,10 +6,9 @@
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
-enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768 };
+enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, MOST_SAMPLES = 4096, EPHEMERAL = 32768 };
 enum { SWEEP = 1 << 15, MANY = 1 << 15, BLOCK = 1 << 10 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
-enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, REACTIONS }; /* Reaction */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000, COPY = 5000000;
 static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
@@ -295,6 +294,13 @@ static uint32_t new_place(machine *m)
     return place;
 }
 
+static void programs_free(programs *p)
+{
+    free(p->key);
+    free(p->number);
+    free(p->sampled);
+}
+
 /* Whether memory ran out. */
 static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t *number)
 {
@@ -303,15 +309,17 @@ static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t
     memcpy(key, address, 16);
     memcpy(key + 16, &port, 2);
     if (2 * (int64_t)(p->used + 1) > p->slots) {
-        programs grown = {NULL, NULL, p->slots ? 2 * p->slots : 64, p->used};
+        programs grown = {NULL, NULL, NULL, p->slots ? 2 * p->slots : 64, p->used};
         grown.key = malloc((size_t)grown.slots * 18);
         grown.number = malloc((size_t)grown.slots * 4);
-        if (!grown.key || !grown.number) {
-            free(grown.key);
-            free(grown.number);
+        grown.sampled = calloc((size_t)grown.slots / 2, sizeof *grown.sampled);
+        if (!grown.key || !grown.number || !grown.sampled) {
+            programs_free(&grown);
             return -1;
         }
         memset(grown.number, 0xFF, (size_t)grown.slots * 4);
+        if (p->used)
+            memcpy(grown.sampled, p->sampled, (size_t)p->used * sizeof *grown.sampled);
         for (int64_t i = 0; i < p->slots; i++) {
             if (p->number[i] < 0)
                 continue;
@@ -323,8 +331,7 @@ static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t
             memcpy(grown.key[at], p->key[i], 18);
             grown.number[at] = p->number[i];
         }
-        free(p->key);
-        free(p->number);
+        programs_free(p);
         *p = grown;
     }
     uint64_t at = hash_end(address, port) & (uint64_t)(p->slots - 1);
@@ -340,15 +347,25 @@ static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t
 
 static inline int32_t full_segment(const half *x) { return x->largest ? x->largest : x->full_size; }
 
-static int add_reactions(machine *m, const flow *f)
+/* The samples of a connection whose ends are those programs. */
+static int add_reactions(machine *m, const flow *f, const int32_t *program)
 {
-    for (int side = 0; side < 2; side++)
-        for (int kind = 0; kind < REACTIONS; kind++)
-            for (int64_t i = 0; i < least(f->halves[side].reacted[kind], 2 * SAMPLES); i++) {
-                reaction row = {f->number, f->halves[side].reactions[kind][i], side, kind};
+    for (int side = 0; side < 2; side++) {
+        const half *x = &f->halves[side];
+        int32_t *own = m->programs.sampled[program[side]][0], *of_peers = m->programs.sampled[program[1 - side]][1];
+        for (int kind = 0; kind < REACTIONS; kind++) {
+            int64_t count = least(x->reacted[kind], 2 * SAMPLES);
+            if (own[kind] >= MOST_SAMPLES && of_peers[kind] >= MOST_SAMPLES)
+                continue;
+            own[kind] += (int32_t)count;
+            of_peers[kind] += (int32_t)count;
+            for (int64_t i = 0; i < count; i++) {
+                reaction row = {f->number, x->reactions[kind][i], (int8_t)side, (int8_t)kind, 0};
                 if (table_add(m, REACTION, &row, sizeof row))
                     return -1;
             }
+        }
+    }
     return 0;
 }
 
@@ -379,7 +396,7 @@ static int close_connection(machine *m, flow *f)
         (program_of(m, f->address, client ? f->port[0] : 0, &row.program[0]) ||
                               program_of(m, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
         return -1;
-    if (f->has_candidates && add_reactions(m, f))
+    if (f->has_candidates && add_reactions(m, f, row.program))
         return -1;
     return table_add(m, CONNECTION, &row, sizeof row);
 }
@@ -774,7 +791,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     else if (s->length)
         keep_sample(x, BY_DATA, wait);
     if (is_pure && wait >= LATE) {
-        late_ack row = {f->number, wait, side};
+        late_ack row = {f->number, (int32_t)least(wait, INT32_MAX), side};
         if (table_add(m, LATE_ACK, &row, sizeof row))
             return -1;
     } else if (is_pure && answered->flags & FIN && !answered->length) {
@@ -819,8 +836,8 @@ static int take(machine *m, flow *f, int side, const segment *s)
     int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
     int64_t idle = ts - f->last_ts;
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
-        idle_gap row = {f->number, idle, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
-                        length % f->full_size != 0, f->sender != side, 0};
+        idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
+                        length % f->full_size != 0, f->sender != side};
         if (table_add(m, IDLE_GAP, &row, sizeof row))
             return -1;
     }
@@ -883,8 +900,7 @@ void machine_free(machine *m)
         free(m->blocks[i]);
     free(m->blocks);
     free(m->slots);
-    free(m->programs.key);
-    free(m->programs.number);
+    programs_free(&m->programs);
     for (int i = 0; i < DURATIONS; i++)
         counted_free(&m->durations[i]);
     for (int i = 0; i < TABLES; i++)
@@ -977,7 +993,7 @@ static int pass_programs(machine *m, snapshot *s)
         failed = program_of(m, keys[i], port, &number);
     }
     free(keys);
-    return failed;
+    return failed || (used && snapshot_pass(s, p->sampled, used * (int64_t)sizeof *p->sampled)) ? -1 : 0;
 }
 
 /* The live connections, in order of appearance. */

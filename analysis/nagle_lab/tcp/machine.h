@@ -8,6 +8,7 @@
 /* In the order of TABLES in native.py, and last an engine's snapshot. */
 enum { CANDIDATE, UNHELD, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, SNAPSHOT, TABLES };
 enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
+enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, REACTIONS }; /* Reaction in machine.py */
 
 typedef struct { /* packed rows that wait to be taken */
     uint8_t *bytes;
@@ -36,6 +37,7 @@ typedef struct { /* what one host sent to another */
 typedef struct { /* numbers of programs, by address and port */
     uint8_t (*key)[18];
     int32_t *number; /* -1: an empty slot */
+    int32_t (*sampled)[2][REACTIONS]; /* of each program: rows of its own reactions, and of its peers' */
     int64_t slots;
     int32_t used;
 } programs;

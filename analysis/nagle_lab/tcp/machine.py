@@ -6,7 +6,7 @@ means: an answer to an earlier one, the end of an idle gap, data that follows a 
 declares; a connection's own row leaves when the connection is over. machine.c does the same, to the last bit.
 """
 
-from collections import deque
+from collections import Counter, deque
 from enum import IntEnum
 from math import gcd
 from typing import NamedTuple
@@ -50,11 +50,14 @@ COPY = 5 * MS
 RECENT = 4  # segments of a half-connection that the next may be a copy of
 LATEST = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
+MOST_SAMPLES = (
+    1 << 12
+)  # that are kept of a program, and of its peers, of each kind; and of the connection that reaches it
 
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
 CONTROL = SYN | FIN | RST
 EPHEMERAL = 32768  # the lowest port that Linux gives a client by itself (ip_local_port_range)
-MOST_SAMPLED = (1 << 31) - 1  # ns
+LONGEST = (1 << 31) - 1  # ns, about two seconds; what a row of 32 bits holds
 NEVER = (1 << 63) - 1
 
 
@@ -272,6 +275,8 @@ class Machine:
         ] = {}  # of live connections, by the addresses they send from and to
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
+        self._own_samples: Counter[tuple[int, Reaction]] = Counter()  # rows of reactions, of each program and kind,
+        self._peer_samples: Counter[tuple[int, Reaction]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
         # The latest segments: times, hosts that sent and that got them, connections, whether they have data
         self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=LATEST)
@@ -327,7 +332,7 @@ class Machine:
         idle = ts - connection.last_ts
         if idle >= IDLE and connection.latest_data is not None and (length or not flags & CONTROL):
             small, reply = length % connection.full_size != 0, connection.sender is not x
-            self.tables.idle_gap.add(connection.number, idle, x.side, ended_by(x, s, start, ack), small, reply, 0)
+            self.tables.idle_gap.add(idle, connection.number, x.side, ended_by(x, s, start, ack), small, reply)
         number = connection.packets
         exchange = -1
         if length:
@@ -401,7 +406,7 @@ class Machine:
         elif s.length:
             keep_sample(x, Reaction.DATA, wait)
         if is_pure and wait >= LATE:
-            self.tables.late_ack.add(connection.number, wait, x.side)
+            self.tables.late_ack.add(connection.number, min(wait, LONGEST), x.side)
         elif is_pure and answered.flags & FIN and not answered.length:
             x.fin_acks += 1
         asks = answered.length and x.peer.side == connection.client
@@ -575,10 +580,7 @@ class Machine:
                 self._program(dst, 0 if client else dport),
             )
         if connection.has_candidates:
-            for half in connection.halves:
-                for kind in Reaction:
-                    for ns in (half.reactions or {}).get(kind, ()):
-                        self.tables.reaction.add(connection.number, ns, half.side, kind)
+            self._add_reactions(connection, (program, other_program))
         followed = sum((half.reacted or {}).get(Reaction.RELEASE, 0) for half in connection.halves)
         self.tables.put_connection(
             (
@@ -599,6 +601,18 @@ class Machine:
 
     def _program(self, address: bytes, port: int) -> int:
         return self._programs.setdefault((address, port), len(self._programs))
+
+    def _add_reactions(self, connection: Connection, programs: tuple[int, int]) -> None:
+        """The samples of a connection whose ends are those programs."""
+        for half in connection.halves:
+            own, of_peers = programs[half.side], programs[1 - half.side]
+            for kind, samples in sorted((half.reactions or {}).items()):
+                if self._own_samples[own, kind] >= MOST_SAMPLES <= self._peer_samples[of_peers, kind]:
+                    continue
+                self._own_samples[own, kind] += len(samples)
+                self._peer_samples[of_peers, kind] += len(samples)
+                for ns in samples:
+                    self.tables.reaction.add(connection.number, ns, half.side, kind, 0)
 
     def _sweep(self, now: int) -> None:
         """Let go of connections that nothing more is expected of."""
@@ -784,7 +798,7 @@ def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
         x.reactions, x.reacted = {}, {}
     kept, count = x.reactions.setdefault(kind, []), x.reacted.get(kind, 0)
     x.reacted[kind] = count + 1
-    ns = min(max(ns, 0), MOST_SAMPLED)
+    ns = min(max(ns, 0), LONGEST)
     if count < 2 * SAMPLES:
         kept.append(ns)
     else:

@@ -14,7 +14,7 @@ from typing import Any
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp.layout import LAYOUTS, Layout
 
-IN_MEMORY = 4 << 20  # bytes of one table
+IN_MEMORY = 8 << 20  # bytes of one table
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
 
@@ -94,6 +94,7 @@ class Table:
     def cut(self, count: int) -> None:
         """Forget all rows but the first ``count``."""
         self._count = count
+        del self._memory[count * self._row_bytes :]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row, its values in the order of the layout."""
