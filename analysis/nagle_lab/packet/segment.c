@@ -10,7 +10,8 @@ enum {
     CUT = 0x100000, INCOMPLETE = 0x200000, MALFORMED = 0x300000, FRAGMENT = 0x400000, OPAQUE = 0x500000,
     IPV4 = 0x0800, IPV6 = 0x86DD, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, TCP = IP_PROTOCOL | 6,
 };
-enum { MOST_LAYERS = 16, TCP_HEADER = 20, LONGEST = 1 << 30 };
+enum { MOST_LAYERS = 16, ETHERNET_HEADER = 14, IPV4_HEADER = 20, TCP_HEADER = 20, LONGEST = 1 << 30 };
+enum { TIMESTAMPS_ALONE = 12, NOP_NOP_TIMESTAMPS = 0x0101080A }; /* the options of nearly every segment */
 enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
 
 typedef struct { /* Packet in headers.py */
@@ -253,10 +254,45 @@ static int peel(packet *p, int look_only)
 #undef LAYER
 }
 
+/* Takes off Ethernet and IPv4, if that is all there is before TCP: most packets by far, so at once. */
+static int take_usual(packet *p)
+{
+    int64_t ip = p->at + ETHERNET_HEADER;
+    if (ip + IPV4_HEADER > p->captured_end)
+        return 0;
+    const uint8_t *b = p->buffer + p->at;
+    int64_t length = b[16] << 8 | b[17];
+    if (b[12] != 0x08 || b[13] != 0x00 || b[14] != 0x45 || length < IPV4_HEADER || (b[20] & 0x1F) || b[21] || b[23] != 6)
+        return 0;
+    p->src[10] = p->src[11] = p->dst[10] = p->dst[11] = 0xFF;
+    memcpy(p->src + 12, b + 26, 4);
+    memcpy(p->dst + 12, b + 30, 4);
+    p->ip_id = (uint16_t)(b[18] << 8 | b[19]);
+    p->at = ip + IPV4_HEADER;
+    p->end = ip + length;
+    p->kind = TCP;
+    return 1;
+}
+
+static void peel_all(packet *p)
+{
+    int layers = 0;
+    while (layers < MOST_LAYERS && peel(p, 0))
+        layers++;
+    if (layers == MOST_LAYERS && peel(p, 1))
+        p->kind |= OPAQUE;
+}
+
 /* The options of the next `size` bytes. */
 static void read_options(const packet *p, int64_t size, segment *s)
 {
     int64_t skip = 0;
+    if (size == TIMESTAMPS_ALONE && u32(p, 0) == NOP_NOP_TIMESTAMPS) {
+        s->timestamps = 1;
+        s->tsval = u32(p, 4);
+        s->tsecr = u32(p, 8);
+        return;
+    }
     while (skip < size && u8(p, skip) != OPTION_END) {
         uint32_t kind = u8(p, skip);
         if (kind == OPTION_NOP) {
@@ -285,11 +321,8 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
 {
     packet whole = {buffer, at, at + captured, at + original, at + original, LINK_TYPE | link_type, {0}, {0}, 0};
     packet *p = &whole;
-    int layers = 0;
-    while (layers < MOST_LAYERS && peel(p, 0))
-        layers++;
-    if (layers == MOST_LAYERS && peel(p, 1))
-        p->kind |= OPAQUE;
+    if (p->kind != ETHERNET || !take_usual(p))
+        peel_all(p);
     if (p->kind != TCP || !has(p, TCP_HEADER))
         return p->kind;
     int64_t header = (int64_t)(u8(p, 12) >> 4) * 4, length = p->end - p->at - header;

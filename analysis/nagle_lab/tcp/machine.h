@@ -74,12 +74,18 @@ int machine_follow(machine *m, const segment *s);
 int machine_finish(machine *m);
 int machine_pass(machine *m, snapshot *s);
 
+/* The bits of a key, spread. */
+static inline uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * 0x9FB21C651E98DF25ull;
+    return (x ^ x >> 29) * 0xD6E8FEB86659FD93ull;
+}
+
 /* tables.c */
 int table_add(machine *m, int which, const void *row, int64_t size);
 int counted_add(counted *c, int64_t key, int64_t count);
 int counted_pass(counted *c, snapshot *s);
 void counted_free(counted *c);
 int snapshot_pass(snapshot *s, void *bytes, int64_t size);
-uint64_t mix(uint64_t x);
 
 #endif

@@ -35,12 +35,6 @@ int snapshot_pass(snapshot *s, void *bytes, int64_t size)
     return 0;
 }
 
-uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 32) * 0x9FB21C651E98DF25ull;
-    return (x ^ x >> 29) * 0xD6E8FEB86659FD93ull;
-}
-
 static int counted_grow(counted *c)
 {
     int64_t slots = c->slots ? 2 * c->slots : 1 << 8;
