@@ -12,7 +12,7 @@ from rich.console import Console
 from nagle_lab.cli import sweep as command
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.evidence.bursts import Bursts, bursts_of
+from nagle_lab.experiments.bursts import Bursts, bursts_of
 from nagle_lab.experiments.sweep import Edge, Point, Series, asked_range, code_of, doubled, explanation, run_through
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab.scenario_file import find_scenario

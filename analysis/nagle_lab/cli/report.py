@@ -5,7 +5,8 @@ import sys
 from nagle_lab.cli.exports import Exports
 from nagle_lab.diagnosis.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, tell
-from nagle_lab.evidence.examples import Examples, examples_of_run
+from nagle_lab.evidence.examples import Examples
+from nagle_lab.experiments.opened import examples_of_run
 from nagle_lab.reports.run import show_run
 from nagle_lab.reports.terminal import console, shown_path
 from nagle_lab.runs.run import Run

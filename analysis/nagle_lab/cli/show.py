@@ -8,10 +8,10 @@ from nagle_lab.cli.report import report
 from nagle_lab.diagnosis.json_text import json_text
 from nagle_lab.diagnosis.result import Result, Stall
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.evidence.examples import examples, examples_of_run
+from nagle_lab.evidence.examples import examples
 from nagle_lab.evidence.ladder import ladder_of, parts_of
 from nagle_lab.evidence.tshark import detail
-from nagle_lab.experiments.opened import opened
+from nagle_lab.experiments.opened import examples_of_run, opened
 from nagle_lab.reports.dissection import show_frames, show_no_frames
 from nagle_lab.reports.terminal import console, show_exchange, show_stall
 from nagle_lab.runs.run import Run

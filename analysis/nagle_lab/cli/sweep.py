@@ -10,7 +10,7 @@ from nagle_lab.cli.exports import require_writable, write_wanted
 from nagle_lab.cli.progress import RunsProgress
 from nagle_lab.cli.run import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.evidence.bursts import bursts_of
+from nagle_lab.experiments.bursts import bursts_of
 from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run

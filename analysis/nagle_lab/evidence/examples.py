@@ -12,7 +12,6 @@ from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packe
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 from nagle_lab.evidence.software import Setting, software_seen
-from nagle_lab.runs.run import Run
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
 _BEFORE = 11  # of a longer one, that many before the trigger
@@ -151,10 +150,3 @@ def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:
             return
         if number == wanted:
             yield step
-
-
-def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
-    """Read that capture once more; of a run without a stall an exchange to the port under test."""
-    files, result = [run.capture(run.best)], run.results[run.best]
-    found = examples(files, result, run.manifest.expected.port, typical_only=typical_only)
-    return replace(found, written=written_ladder(files, result, run.writes)) if run.writes else found

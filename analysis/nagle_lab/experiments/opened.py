@@ -1,4 +1,4 @@
-"""What there is at a path: a run folder, judged, or a capture file, diagnosed."""
+"""What there is at a path: a run folder, judged, with the packets to show of it, or a capture file, diagnosed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.errors import NagleLabError
+from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.attached import writes_beside
 from nagle_lab.guard.strace import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
@@ -28,3 +29,10 @@ def judged(folder: Path) -> Run:
         return run
     trace = read_trace(run.folder / TRACE, threads=run.folder / THREADS)
     return replace(run, writes=writes_beside([run.capture(run.best)], run.results[run.best], trace, elsewhere=True))
+
+
+def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
+    """Read the capture nearest the held end once more; where no stall is, an exchange to the port under test."""
+    files, result = [run.capture(run.best)], run.results[run.best]
+    found = examples(files, result, run.manifest.expected.port, typical_only=typical_only)
+    return replace(found, written=written_ladder(files, result, run.writes)) if run.writes else found

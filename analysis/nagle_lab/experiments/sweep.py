@@ -8,7 +8,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
-from nagle_lab.evidence.bursts import Bursts
+from nagle_lab.experiments.bursts import Bursts
 from nagle_lab.experiments.trials import Outcome
 from nagle_lab.lab.scenario import Scenario, Sweep
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result import Result
 from nagle_lab.diagnosis.writes import Writes
-from nagle_lab.evidence.examples import Examples, examples, examples_of_run
+from nagle_lab.evidence.examples import Examples, examples
 from nagle_lab.evidence.source import Source
-from nagle_lab.experiments.opened import opened
+from nagle_lab.experiments.opened import examples_of_run, opened
 from nagle_lab.reports.writes import MOST_GROUPS
 from nagle_lab.runs.run import Run
 
