@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict
 from support.holds import MS
 from support.transforms import transformed
 from support.truth import (

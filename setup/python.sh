@@ -13,7 +13,7 @@ readonly ENGINE=(
   "$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine,tables,engine}.c
   "$PACKAGE"/capture/records.h "$PACKAGE"/packet/segment.h "$PACKAGE"/tcp/{machine,engine}.h
 )
-readonly HOOKS=("$PACKAGE"/guard/hooks/{java.c,java.h,native.c})
+readonly HOOKS=("$PACKAGE"/guard/tracing/hooks/{java.c,java.h,native.c})
 readonly VERSIONS="3.11, 3.12 or 3.13"
 
 requirements() { if [[ $1 == dev ]]; then echo requirements-dev.txt; else echo requirements.txt; fi; }
@@ -96,7 +96,7 @@ install_nagle_lab() {
   local compiled source
   source=$(cat "${ENGINE[@]}" | "$VENV/bin/python" -c 'import sys, zlib; print(zlib.crc32(sys.stdin.buffer.read()))')
   compiled=$PACKAGE/tcp/_engine$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-  rm -f "$compiled" "$PACKAGE"/guard/hooks/_*.so
+  rm -f "$compiled" "$PACKAGE"/guard/tracing/hooks/_*.so
   local -x CPPFLAGS="${CPPFLAGS:-} -DSOURCE=$source"  # CFLAGS would replace those that Python was built with
   pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$PACKAGE" >/dev/null || true

@@ -15,7 +15,7 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 
 SITE = Path(__file__).parent
 CACHE = REPOSITORY / ".cache" / "site"

@@ -20,7 +20,7 @@ from collect import collect
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 
 SITE = Path(__file__).parent
 # In the order of their imports.

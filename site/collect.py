@@ -14,9 +14,9 @@ import stack_cases
 from nagle_lab import analyze
 from nagle_lab.cli.workshop.script import DemoFile, MysteriesFile, workshop
 from nagle_lab.evidence.excerpt import Step, Window, excerpts
-from nagle_lab.lab.parameters import resolve
-from nagle_lab.lab.scenario import REPOSITORY, Scenario, Variant
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.parameters import resolve
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario, Variant
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 
 Data = dict[str, Any]
 

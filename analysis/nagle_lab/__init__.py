@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nagle_lab.diagnosis.analysis import Analysis, analyze
-    from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Result, Stall
-    from nagle_lab.diagnosis.verdict import Verdict
+    from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Stall
+    from nagle_lab.diagnosis.result.verdict import Verdict
     from nagle_lab.errors import NagleLabError
 
 __version__ = "0.1.0"
@@ -27,13 +27,13 @@ __all__ = [
 # Loaded when asked for: `nagle-lab --version` needs none of them.
 _HOMES = {
     "Analysis": "diagnosis.analysis",
-    "Connection": "diagnosis.result",
-    "Endpoint": "diagnosis.result",
-    "Exchange": "diagnosis.result",
+    "Connection": "diagnosis.result.result",
+    "Endpoint": "diagnosis.result.result",
+    "Exchange": "diagnosis.result.result",
     "NagleLabError": "errors",
-    "Result": "diagnosis.result",
-    "Stall": "diagnosis.result",
-    "Verdict": "diagnosis.verdict",
+    "Result": "diagnosis.result.result",
+    "Stall": "diagnosis.result.result",
+    "Verdict": "diagnosis.result.verdict",
     "analyze": "diagnosis.analysis",
 }
 

@@ -139,7 +139,7 @@ class Case:
     server: tuple[Step, ...]
     held_by: str | None = None
     silence: str | None = (
-        None  # the cause (nagle_lab.diagnosis.idle.Cause) of a silence in every exchange, or every second
+        None  # the cause (nagle_lab.diagnosis.proof.idle.Cause) of a silence in every exchange, or every second
     )
     exchanges: int = 40
     nodelay: bool = False  # TCP_NODELAY, both ends

@@ -14,16 +14,16 @@ from typing import Any
 
 import click
 
-from nagle_lab.cli.exports import require_writable, write_whole
+from nagle_lab.cli.lab.matrix import chosen
 from nagle_lab.cli.main import RUNS, NoReaderError, markdown_option, runs_option
-from nagle_lab.cli.matrix import chosen
-from nagle_lab.cli.progress import RunsProgress
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.cli.shared.exports import require_writable, write_whole
+from nagle_lab.cli.shared.progress import RunsProgress
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.lab.containers.interrupts import deferred, interruptible
 from nagle_lab.lab.containers.process import Child, Finished
 from nagle_lab.lab.folder import claimed, disk_problem
-from nagle_lab.reports import terminal
+from nagle_lab.reports.screens import terminal
 from nagle_lab.runs.manifest import MANIFEST
 from nagle_lab.runs.witnesses import WITNESSES
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write

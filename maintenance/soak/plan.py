@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
-from nagle_lab.lab.scenario import Scenario
+from nagle_lab.lab.scenarios.scenario import Scenario
 from soak.pressure import PRESSURE
 
 MAIN = "nginx-static"  # the lab of the README, which is run most

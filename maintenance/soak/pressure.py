@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.images import ready_images
-from nagle_lab.lab.containers.leftovers import labels, variables
+from nagle_lab.lab.leftovers import labels, variables
 from nagle_lab.lab.live import LiveLab
-from nagle_lab.lab.scenario import Lab
+from nagle_lab.lab.scenarios.scenario import Lab
 
 # What stress-ng is asked for: a worker for every CPU; nine tenths of the free memory, written over and over; files
 # written, read and removed on the disk of Docker's volumes.

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, printable
-from nagle_lab.reports.markdown import table
-from nagle_lab.reports.numbers import NONE, number
+from nagle_lab.reports.files.markdown import table
+from nagle_lab.reports.words.numbers import NONE, number
 from soak.plan import Row, Soak, distinct
 
 _HEADINGS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.process import run
-from nagle_lab.lab.scenario import Lab
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.scenario import Lab
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 from nagle_lab.lab.tracer import with_tracer
 from soak import pressure
 

@@ -21,7 +21,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import BASE, image_names, ready_images
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from supply_chain.packages import Content, Package, content_of, labs, python_packages
 
 SCHEMA = "http://cyclonedx.org/schema/bom-1.5.schema.json"

@@ -19,7 +19,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.compose import error_line
 from nagle_lab.lab.containers.interrupts import deferred, interruptible
 from nagle_lab.lab.containers.process import Child, Finished
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from supply_chain.packages import Package, content_of, labs, python_packages
 
 Lists = dict[str, tuple[Package, ...]]

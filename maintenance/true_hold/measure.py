@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.experiments.guarded import Selection, guard
-from nagle_lab.experiments.traced import with_writes
+from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.traced import with_writes
 
 HERE = Path(__file__).parent
 

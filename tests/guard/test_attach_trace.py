@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nagle_lab.guard import trace as tracing
-from nagle_lab.guard import tracer
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import tracer
 from support.guarded import GUARD
 from support.rights import mount_refused
 

@@ -445,7 +445,7 @@ SLOW_TO_JUDGE = """\
 import sys, time
 from pathlib import Path
 from nagle_lab.cli.main import main
-from nagle_lab.experiments import guarded
+from nagle_lab.experiments.software import guarded
 def judge(*_, **__):
     Path(sys.argv.pop()).touch()
     time.sleep(60)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.museum import exhibits, show
+from nagle_lab.experiments.software.museum import exhibits, show
 
 QUICK = {"pypi/hypercorn": "pip", "pypi/thrift": "pip", "npm/undici": "npm", "debian/python-http-server": "python3"}
 

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from nagle_lab.live import rights
-from nagle_lab.live.inventory import inventory
+from nagle_lab.live.sockets import rights
+from nagle_lab.live.sockets.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.rights import AS_ROOT, mount_refused
 from support.schemas import check

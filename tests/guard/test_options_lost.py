@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from nagle_lab.diagnosis.summary import ONE_WRITE
-from nagle_lab.experiments.guarded import Selection, guard
-from nagle_lab.experiments.traced import with_writes
-from nagle_lab.experiments.writes import Writes
-from nagle_lab.guard import trace as tracing
-from nagle_lab.reports.writes import remedy
+from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.traced import with_writes
+from nagle_lab.experiments.writes.writes import Writes
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.reports.words.writes import remedy
 
 pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 

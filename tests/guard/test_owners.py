@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from nagle_lab.live.owners import owners
+from nagle_lab.live.sockets.owners import owners
 from support.rights import AS_ROOT, mount_refused
 
 PAIR = textwrap.dedent("""

@@ -14,8 +14,8 @@ import pytest
 
 import nagle_lab
 from nagle_lab.cli.pytest_plugin.expected import expected_of
-from nagle_lab.experiments.guarded import Selection
-from nagle_lab.guard import trace as tracing
+from nagle_lab.experiments.software.guarded import Selection
+from nagle_lab.guard.tracing import trace as tracing
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from nagle_lab.guard.recorder import Ring
-from nagle_lab.live.namespaces import inside
+from nagle_lab.guard.recording.recorder import Ring
+from nagle_lab.live.sockets.namespaces import inside
 from support.living import stalling
 from support.rights import AS_ROOT, mount_refused
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.tracing import trace as tracing
 from support.rights import mount_refused
 
 

@@ -10,8 +10,8 @@ from statistics import median
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.guard import trace as tracing
-from nagle_lab.guard.strace import read_trace
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing.strace import read_trace
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
 from support.traced import line, lines, program, traced, writes_of

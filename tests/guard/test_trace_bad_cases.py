@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.diagnosis.writes import Writes
-from nagle_lab.experiments.guarded import Selection, guard
-from nagle_lab.experiments.traced import with_writes
-from nagle_lab.guard import trace as tracing
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.traced import with_writes
+from nagle_lab.guard.tracing import trace as tracing
 
 pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 

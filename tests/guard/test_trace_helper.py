@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nagle_lab.guard import trace as tracing
+from nagle_lab.guard.tracing import trace as tracing
 from support.guarded import SERVER
 from support.traced import line, lines, program, writes_of
 

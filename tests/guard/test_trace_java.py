@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard import java, trace
+from nagle_lab.guard.tracing import java, trace
 from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = [

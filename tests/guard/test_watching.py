@@ -134,9 +134,9 @@ def test_a_server_that_stalls_is_named_while_it_runs(asked):
 def stream(pair: Asked, ring_bytes: int, to: int) -> subprocess.Popen:
     """The recorder alone, with a ring of that size."""
     code = f"""
-import nagle_lab.guard.recorder as recorder
+import nagle_lab.guard.recording.recorder as recorder
 recorder.RING_BYTES = {ring_bytes}
-from nagle_lab.guard.streamed import main
+from nagle_lab.guard.recording.streamed import main
 main('{{"pid": {pair.pid}}}')
 """
     return subprocess.Popen([sys.executable, "-c", code], stdout=to)

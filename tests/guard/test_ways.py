@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard import ways
+from nagle_lab.guard.recording import ways
 from support import forbid
 from support.guarded import GUARD, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, reachable

@@ -17,10 +17,10 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.examples import Examples
 from nagle_lab.experiments import comparison
+from nagle_lab.reports.files.junit import junit, suite_of_run
+from nagle_lab.reports.files.markdown import page_of_run
 from nagle_lab.reports.html import Shown, report_page
-from nagle_lab.reports.junit import junit, suite_of_run
-from nagle_lab.reports.markdown import page_of_run
-from nagle_lab.reports.run import show_run
+from nagle_lab.reports.screens.run import show_run
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge, store

@@ -11,7 +11,7 @@ from pathlib import Path
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import recorder, session
 from nagle_lab.lab.containers import docker
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 
 WAITING = {"docker": docker, "recorder": recorder, "session": session}

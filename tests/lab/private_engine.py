@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nagle_lab.lab.containers.images import BASE, image_names, image_tag
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from support.rights import AS_ROOT, mount_refused
 
 ADMINISTRATORS = f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"  # a user's PATH often lacks theirs

@@ -13,7 +13,7 @@ from pathlib import Path
 from nagle_lab.errors import Exit
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import image_names, image_tag
-from nagle_lab.lab.scenario import Lab
+from nagle_lab.lab.scenarios.scenario import Lab
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("driver.py")

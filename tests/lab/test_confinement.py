@@ -19,10 +19,10 @@ from lab.recording import Recording, docker, engine_holds
 
 from nagle_lab.lab.containers.compose import Compose, ComposeSearch
 from nagle_lab.lab.containers.images import image_names, ready_images
-from nagle_lab.lab.containers.leftovers import labels, variables
 from nagle_lab.lab.folder import RunFolder
-from nagle_lab.lab.scenario import Lab
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.leftovers import labels, variables
+from nagle_lab.lab.scenarios.scenario import Lab
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 
 pytestmark = pytest.mark.builds
 SERVICES = ["client", "client-capture", "server", "server-capture"]

@@ -13,8 +13,16 @@ from msgspec.structs import replace
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import live
 from nagle_lab.lab.containers.images import BASE
-from nagle_lab.lab.scenario import CapturePoint, ChoiceParameter, Listener, Option, Prepare, Requirement, Scenario
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario import (
+    CapturePoint,
+    ChoiceParameter,
+    Listener,
+    Option,
+    Prepare,
+    Requirement,
+    Scenario,
+)
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge
 from support.rights import AS_ROOT, mount_refused

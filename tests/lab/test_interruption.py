@@ -19,7 +19,7 @@ from lab.recording import (
 )
 
 from nagle_lab.lab.containers.images import BASE
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 
 LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted
 

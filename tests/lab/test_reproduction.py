@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds, left_on_engine, undisturbed
 
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge
 from nagle_lab.runs.witnesses import Counters

@@ -6,8 +6,8 @@ import subprocess
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import image_names, ready_images
-from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from supply_chain import packages, sbom
 from support.supply import check_bill
 

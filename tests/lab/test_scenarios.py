@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lab.recording import REPOSITORY, left_on_engine, undisturbed
 
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"

@@ -9,9 +9,9 @@ import pytest
 from lab.recording import REPOSITORY, docker
 
 from nagle_lab.experiments.opened import judged
-from nagle_lab.guard import trace as tracing
-from nagle_lab.guard.namespace import CAP_SYS_PTRACE
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.tracer import traced_service
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run

@@ -10,8 +10,8 @@ from statistics import median
 
 import pytest
 
-from nagle_lab.diagnosis import population
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof import population
 from support.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed

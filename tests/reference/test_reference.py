@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.runs.run import judge
 from support.schemas import check
 

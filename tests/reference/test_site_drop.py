@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from support.browser import chromium
 from support.site import built
 from support.stories import client_held, talk

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from support.browser import chromium
 from support.site import SITE, load_model, module, predicted, sources
 

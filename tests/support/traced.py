@@ -4,9 +4,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.diagnosis.writes import Writes
-from nagle_lab.experiments.guarded import Run, Selection, guard
-from nagle_lab.experiments.traced import with_writes
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.experiments.software.guarded import Run, Selection, guard
+from nagle_lab.experiments.writes.traced import with_writes
 
 
 def program(folder: Path, name: str, text: str) -> Path:

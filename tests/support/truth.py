@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.segments import segments
 from nagle_lab.packet.segment import SYN
 from support.holds import LATE, MS, holds_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY, Scenario
-from nagle_lab.lab.scenario_file import load_scenario
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenarios.scenario_file import load_scenario
 from support.tree import copied, run_in
 
 PAGE = (REPOSITORY / "docs" / "adding-a-scenario.md").read_text()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from nagle_lab.live import change, changed
-from nagle_lab.live.change import Program, to_take_back, turn_back, turn_on, without
-from nagle_lab.live.diag import LISTEN, Listed
-from nagle_lab.live.inventory import Found
-from nagle_lab.live.options import Options
+from nagle_lab.live.sockets import change, changed
+from nagle_lab.live.sockets.change import Program, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.diag import LISTEN, Listed
+from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.options import Options
 
 PROGRAM = Program("web 1", {1: 1}, None, "--pid 1")
 

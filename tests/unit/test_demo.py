@@ -21,7 +21,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from nagle_lab.cli import demo as command
+from nagle_lab.cli.lab import demo as command
 from nagle_lab.cli.workshop import script
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
 from nagle_lab.cli.workshop.before_after import _lines
@@ -31,13 +31,13 @@ from nagle_lab.cli.workshop.script import workshop
 from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Stall
+from nagle_lab.diagnosis.result.result import Stall
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.excerpt import Step
 from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 
 _spec = importlib.util.spec_from_file_location("refresh", REPOSITORY / "docs" / "refresh.py")
 assert _spec and _spec.loader

@@ -10,14 +10,14 @@ import pytest
 from lxml import etree
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
 from nagle_lab.experiments.matrix import fill, plan
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports.junit import Case, Suite, junit, suites_of_matrix
-from nagle_lab.reports.markdown import escaped
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.reports.files.junit import Case, Suite, junit, suites_of_matrix
+from nagle_lab.reports.files.markdown import escaped
 from nagle_lab.runs.run import judge
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -289,7 +289,7 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nagle_lab.cli.analyze.Analysis", interrupt)
+    monkeypatch.setattr("nagle_lab.cli.captures.analyze.Analysis", interrupt)
     files = ["--junit", captures / "o.xml", "--csv", captures / "o.csv", "--markdown", captures / "o.md"]
     before = sorted(captures.iterdir())
     assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import nagle_lab.tcp
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.json_text import json_text
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.judge import judge, whole

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result
-from nagle_lab.reports.phrases import findings
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.reports.words.phrases import findings
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard import java, trace
+from nagle_lab.guard.tracing import java, trace
 
 HEADER = java.HOOKS / "java.h"
 

@@ -6,8 +6,8 @@ import pytest
 
 from nagle_lab.lab.containers import images
 from nagle_lab.lab.containers.images import _locked, image_names, image_tag
-from nagle_lab.lab.scenario import REPOSITORY, Lab
-from nagle_lab.lab.scenario_file import load_scenario
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab
+from nagle_lab.lab.scenarios.scenario_file import load_scenario
 
 SIDECAR = "scenarios/shared/sidecar"
 

@@ -8,7 +8,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.manifest import new_manifest, write_json, write_manifest
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.runs.folder import read_manifest, read_witnesses
 from nagle_lab.runs.manifest import CaptureRecord, Manifest, NamespaceRecord
 from nagle_lab.runs.witnesses import (

@@ -7,7 +7,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.docker import Container
 from nagle_lab.lab.manifest import capture_record, namespace_record
 from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
-from nagle_lab.lab.scenario import CapturePoint
+from nagle_lab.lab.scenarios.scenario import CapturePoint
 from nagle_lab.runs.manifest import CaptureRecord
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.recorder import Recorder
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.witnesses import parse_counters
 from nagle_lab.runs.witnesses import CaptureNumbers
 

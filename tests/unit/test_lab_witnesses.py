@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.load import parse_ab, parse_json
+from nagle_lab.lab.scenarios.load import parse_ab, parse_json
 from nagle_lab.lab.witnesses import (
     option_in_effect,
     parse_capture_numbers,

@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.namespace import CAP_SYS_PTRACE
-from nagle_lab.live import rights
-from nagle_lab.live.changed import BOOT, FILE, Entry, changes
-from nagle_lab.live.diag import Info, Listed
-from nagle_lab.live.inventory import Found, Inventory, Waits, waits
-from nagle_lab.live.options import Options
-from nagle_lab.live.processes import Process
-from nagle_lab.reports.nodelay import names
-from nagle_lab.reports.sockets import end, owner, show_sockets, sockets_json
+from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
+from nagle_lab.live.sockets import rights
+from nagle_lab.live.sockets.changed import BOOT, FILE, Entry, changes
+from nagle_lab.live.sockets.diag import Info, Listed
+from nagle_lab.live.sockets.inventory import Found, Inventory, Waits, waits
+from nagle_lab.live.sockets.options import Options
+from nagle_lab.live.sockets.processes import Process
+from nagle_lab.reports.experiments.nodelay import names
+from nagle_lab.reports.screens.sockets import end, owner, show_sockets, sockets_json
 from support.schemas import check
 
 OFF, ON = Options(False, False, True), Options(True, False, False)
@@ -166,7 +166,7 @@ def test_of_another_boot_nothing_is_known(tmp_path, monkeypatch):
     boot = tmp_path / "boot_id"
     boot.write_text("another\n")
     assert BOOT.read_text() != boot.read_text()
-    monkeypatch.setattr("nagle_lab.live.changed.BOOT", boot)
+    monkeypatch.setattr("nagle_lab.live.sockets.changed.BOOT", boot)
     with changes(tmp_path) as known:
         assert known.entries == []
 

@@ -10,17 +10,17 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from nagle_lab.cli import matrix as command
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.cli.lab import matrix as command
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments import trials
 from nagle_lab.experiments.claims import Mark, weigh
 from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.trials import Outcome, attempt, outcome_of
-from nagle_lab.lab.scenario import Claim, Scenario
-from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports.matrix import claim_in_words, heading, markdown, show_matrix
-from nagle_lab.reports.numbers import delayed_acks, number, share
+from nagle_lab.lab.scenarios.scenario import Claim, Scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.reports.experiments.matrix import claim_in_words, heading, markdown, show_matrix
+from nagle_lab.reports.words.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians
 from nagle_lab.runs.run import judge
 

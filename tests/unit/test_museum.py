@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments import museum
-from nagle_lab.experiments.museum import ECOSYSTEMS, MUSEUM, Outcome, Shown, exhibits
-from nagle_lab.reports.museum import museum_page
+from nagle_lab.experiments.software import museum
+from nagle_lab.experiments.software.museum import ECOSYSTEMS, MUSEUM, Outcome, Shown, exhibits
+from nagle_lab.reports.experiments.museum import museum_page
 
 EVERY = exhibits()
 HALVES = [(exhibit, half) for exhibit in EVERY for half in (exhibit.bad, exhibit.good)]

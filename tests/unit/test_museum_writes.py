@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from nagle_lab.diagnosis.writes import Group, Place, Write, Writes
+from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.museum import OtherWrites, exhibits
-from nagle_lab.experiments.museum_writes import Traced, is_at
-from nagle_lab.reports.museum_writes import traced_line, traced_page
+from nagle_lab.experiments.software.museum import OtherWrites, exhibits
+from nagle_lab.experiments.writes.museum_writes import Traced, is_at
+from nagle_lab.reports.experiments.museum_writes import traced_line, traced_page
 
 EVERY = [exhibit for exhibit in exhibits() if exhibit.writes]
 LANGUAGES = {"pypi": "Python", "npm": "Node.js", "maven": "Java", "crates": "Rust", "go": "Go"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard import native
-from nagle_lab.guard.strace import STOPPED
+from nagle_lab.guard.tracing import native
+from nagle_lab.guard.tracing.strace import STOPPED
 
 GO = "/go/pkg/mod/github.com/panjf2000/gnet@v1.6.7/connection_unix.go"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard import trace
+from nagle_lab.guard.tracing import trace
 
 PROGRAM = """
 #include <string.h>

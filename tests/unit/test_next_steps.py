@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.idle import CAUSES
-from nagle_lab.diagnosis.writes import Place, Write
+from nagle_lab.diagnosis.proof.idle import CAUSES
+from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.software import software_seen
-from nagle_lab.reports.guard import language
-from nagle_lab.reports.names import distinct_names
-from nagle_lab.reports.next_steps import commands, idle_gaps
+from nagle_lab.reports.screens.guard import language
+from nagle_lab.reports.words.names import distinct_names
+from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
 from support.stories import thinks_then_one_write as thinks
 from support.synthetic import Frame, packet_bytes, pcap_bytes

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from nagle_lab.cli import main as cli
-from nagle_lab.cli.exports import require_writable
+from nagle_lab.cli.shared.exports import require_writable
 from nagle_lab.errors import Exit, NagleLabError, os_problem
 from nagle_lab.lab import manifest
 from nagle_lab.lab.containers.process import Finished

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nagle_lab.diagnosis import findings, idle, population
-from nagle_lab.diagnosis.candidates import Candidates
-from nagle_lab.diagnosis.connections import Involved
+from nagle_lab.diagnosis import findings
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.judged import Judged
-from nagle_lab.diagnosis.population import Columns, is_array
-from nagle_lab.diagnosis.programs import Program, Reactions
-from nagle_lab.diagnosis.proof import prove
-from nagle_lab.diagnosis.timing import Setting
+from nagle_lab.diagnosis.proof import idle, population
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.connections import Involved
+from nagle_lab.diagnosis.proof.judged import Judged
+from nagle_lab.diagnosis.proof.population import Columns, is_array
+from nagle_lab.diagnosis.proof.programs import Program, Reactions
+from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.proof.timing import Setting
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import EndProcess
+from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.evidence.processes import processes_of
 from support.schemas import check
 from support.stories import server_held, talk

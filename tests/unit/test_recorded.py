@@ -15,8 +15,8 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
-from nagle_lab.experiments.recorded import with_recorded
-from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.experiments.writes.recorded import with_recorded
+from nagle_lab.reports.words.ladder_text import ladder_text
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
 from support.straces import strace_text, write_strace

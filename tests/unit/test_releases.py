@@ -8,8 +8,8 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.experiments import releases
-from nagle_lab.experiments.releases import Tried, code_of, flips, span
+from nagle_lab.experiments.software import releases
+from nagle_lab.experiments.software.releases import Tried, code_of, flips, span
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
 
@@ -77,7 +77,7 @@ def test_where_the_verdict_changes(verdicts, changes, code):
 def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
     ones = dict(zip(KNOWN, tried("STALL", "CLEAN", "absent", "STALL", "STALL"), strict=True))
     made = (Tried(version, one.result, one.problem) for version, one in ones.items())
-    monkeypatch.setattr("nagle_lab.cli.bisect.try_each", lambda *_, **__: made)
+    monkeypatch.setattr("nagle_lab.cli.software.bisect.try_each", lambda *_, **__: made)
     out_file = tmp_path / "out.json"
     code, out, _ = run("bisect", "--json", out_file, "pypi:x", "0.9..1.0", "--", "python", "-c", "pass")
     assert code == 3

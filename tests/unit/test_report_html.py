@@ -16,9 +16,9 @@ from jinja2 import UndefinedError
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Histogram
-from nagle_lab.diagnosis.spread import Spread
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.result import Histogram
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.examples import Examples, chosen, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
@@ -28,14 +28,14 @@ from nagle_lab.experiments.claims import Mark
 from nagle_lab.experiments.matrix import claims_of, fill, plan
 from nagle_lab.experiments.sweep import Point, Series, run_through
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
 from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff_plot, distribution_plot, variant_plot
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
 from nagle_lab.reports.html.time_axis import common_scale
-from nagle_lab.reports.ladder_text import ladder_text
+from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge
 from support.run_folders import change

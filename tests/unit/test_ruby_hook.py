@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.guard import trace
+from nagle_lab.guard.tracing import trace
 
 PROGRAM = """\
 require "socket"

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.runs import noise
 from nagle_lab.runs import run as runs

@@ -7,8 +7,8 @@ import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.matrix import plan
-from nagle_lab.lab.parameters import MAKE_VARIABLES, ON_COMMAND_LINE, refuse_misspelled, resolve
-from nagle_lab.lab.scenario import (
+from nagle_lab.lab.scenarios.parameters import MAKE_VARIABLES, ON_COMMAND_LINE, refuse_misspelled, resolve
+from nagle_lab.lab.scenarios.scenario import (
     REPOSITORY,
     SHARED_SERVICES,
     CapturePoint,
@@ -21,7 +21,7 @@ from nagle_lab.lab.scenario import (
     Scenario,
     Sweep,
 )
-from nagle_lab.lab.scenario_file import find_scenario, load_scenario, readable_scenarios, scenarios
+from nagle_lab.lab.scenarios.scenario_file import find_scenario, load_scenario, readable_scenarios, scenarios
 
 NGINX = REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml"
 EXAMPLE = REPOSITORY / "tests" / "support" / "scenario.toml"  # what it says, the real ones may stop saying

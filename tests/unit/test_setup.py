@@ -50,7 +50,7 @@ class Host:
             "requirements.txt",
             "requirements-dev.txt",
             *(source.relative_to(REPOSITORY / "analysis") for source in native.SOURCES),
-            *(f"nagle_lab/guard/hooks/{name}" for name in ("java.c", "java.h", "native.c")),
+            *(f"nagle_lab/guard/tracing/hooks/{name}" for name in ("java.c", "java.h", "native.c")),
         ):
             (self.checkout / "analysis" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / "analysis" / name, self.checkout / "analysis" / name)
@@ -472,7 +472,7 @@ def test_development_set_contains_the_run_set(pythonic: Host) -> None:
         "pyproject.toml",
         "nagle_lab/tcp/engine.h",
         "nagle_lab/packet/segment.c",
-        "nagle_lab/guard/hooks/java.c",
+        "nagle_lab/guard/tracing/hooks/java.c",
     ],
 )
 def test_changed_pins_are_installed(pythonic: Host, name: str) -> None:

@@ -10,8 +10,8 @@ from urllib.parse import urldefrag
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 from support.site import SITE, built, module
 
 STRICT = {"default-src 'none'", "style-src 'self'", "base-uri 'none'", "form-action 'none'"}

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab.scenario_file import scenarios
+from nagle_lab.lab.scenarios.scenario_file import scenarios
 from soak import command
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
 from soak.table import markdown, show_soak

@@ -11,7 +11,7 @@ LAB = {
     "nagle_lab.lab",
     "nagle_lab.evidence.tshark",
     "nagle_lab.experiments.matrix",
-    "nagle_lab.reports.listing",
+    "nagle_lab.reports.screens.listing",
     "rich.progress",
     "subprocess",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from supply_chain import packages, sbom, twice
 from support.supply import check_bill
 

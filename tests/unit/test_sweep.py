@@ -9,14 +9,14 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from nagle_lab.cli import sweep as command
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.cli.lab import sweep as command
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.bursts import Bursts, bursts_of
 from nagle_lab.experiments.sweep import Edge, Point, Series, asked_range, code_of, doubled, explanation, run_through
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario_file import find_scenario
-from nagle_lab.reports.sweep import show_sweep
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.reports.experiments.sweep import show_sweep
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import judge
 

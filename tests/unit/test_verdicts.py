@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from support.stories import (
     BODY,
     CLEAN,

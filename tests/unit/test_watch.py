@@ -22,22 +22,22 @@ from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.cli.watch import nearer
+from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import passing
 from nagle_lab.diagnosis.analysis import Analysis, analyze
-from nagle_lab.diagnosis.result import Endpoint
-from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.live.evidence import write_packets
-from nagle_lab.live.findings import Findings
-from nagle_lab.live.metrics import Metrics
-from nagle_lab.live.names import Names
-from nagle_lab.live.namespaces import namespace_of
-from nagle_lab.live.periods import Period, Sums
-from nagle_lab.live.processes import Process
-from nagle_lab.live.recording import Target
-from nagle_lab.live.ring import PacketRing
-from nagle_lab.live.window import View, look
-from nagle_lab.reports.watch import Screen, identity, render
+from nagle_lab.diagnosis.result.result import Endpoint
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.live.sockets.processes import Process
+from nagle_lab.live.watch.evidence import write_packets
+from nagle_lab.live.watch.findings import Findings
+from nagle_lab.live.watch.metrics import Metrics
+from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.periods import Period, Sums
+from nagle_lab.live.watch.recording import Target
+from nagle_lab.live.watch.ring import PacketRing
+from nagle_lab.live.watch.window import View, look
+from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
@@ -346,7 +346,7 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
 
 def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
     made, address = metrics
-    monkeypatch.setattr("nagle_lab.live.metrics.MOST_LABELS", 1)
+    monkeypatch.setattr("nagle_lab.live.watch.metrics.MOST_LABELS", 1)
     view = look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
     made.take(view, [], Names(), 0.0)
     labels = {key[1:] for key in served(address) if key[0] == "nagle_lab_exchanges_total"}
@@ -439,8 +439,8 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
         (("127.0.0.1", 81), ("", 0)): process("elsewhere", 1),
         (("0.0.0.0", 82), ("", 0)): process("any", here),
     }
-    monkeypatch.setattr("nagle_lab.live.names.owners", lambda pid: found)
-    monkeypatch.setattr("nagle_lab.live.names.container_names", lambda: {"c0ffee": "shop-web"})
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid: found)
+    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "shop-web"})
     names = Names()
     names.look()
 

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from nagle_lab.lab.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
 
 ANALYSIS = REPOSITORY / "analysis"
 STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
@@ -87,7 +87,7 @@ def test_a_wheel_is_for_any_python_of_a_platform(compiled: Path):
     package = {name for name in names if ".dist-info/" not in name}
     compiled_files = {
         "nagle_lab/tcp/_engine.so",
-        *(f"nagle_lab/guard/hooks/_{name}.so" for name in ("java", "native")),
+        *(f"nagle_lab/guard/tracing/hooks/_{name}.so" for name in ("java", "native")),
     }
     assert package == files("*.py", *OTHERS) | compiled_files
     assert any(name.endswith("/licenses/LICENSE") for name in names)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nagle_lab.experiments import writes as module
-from nagle_lab.experiments.writes import Lines
-from nagle_lab.guard.native import Where
-from nagle_lab.guard.strace import Call, Mark, Stream, Trace
+from nagle_lab.experiments.writes import writes as module
+from nagle_lab.experiments.writes.writes import Lines
+from nagle_lab.guard.tracing.native import Where
+from nagle_lab.guard.tracing.strace import Call, Mark, Stream, Trace
 
 SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
 WAY = ("127.0.0.1", 80), ("127.0.0.1", 5000)

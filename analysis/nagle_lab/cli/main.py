@@ -97,7 +97,7 @@ def cli() -> None:
 
 
 def _command(name: str, options: dict[str, Any], function: str = "command") -> Exit:
-    """Call a command by the names of its options; its module is imported only now."""
+    """Call a command by the names of its options; its module, ``name`` in this package, is imported only now."""
     code: Exit = getattr(import_module(f"nagle_lab.cli.{name}"), function)(**options)
     return code
 
@@ -110,7 +110,7 @@ def list_(**options: Any) -> Exit:
 
     With SCENARIO, also its parameters and what each variant teaches.
     """
-    return _command("list", options)
+    return _command("lab.list", options)
 
 
 @cli.command("run")
@@ -128,7 +128,7 @@ def run_(**options: Any) -> Exit:
 
     Its traffic is captured, and the verdict compared with the expected one.
     """
-    return _command("run", options)
+    return _command("lab.run", options)
 
 
 @cli.command("matrix")
@@ -147,7 +147,7 @@ def matrix_(**options: Any) -> Exit:
     A table is printed for each. Exit codes: 0 all as expected, 1 a verdict contradicts, 2 a run failed or is
     INVALID, 3 some are inconclusive.
     """
-    return _command("matrix", options)
+    return _command("lab.matrix", options)
 
 
 @cli.command("sweep")
@@ -165,7 +165,7 @@ def sweep_(**options: Any) -> Exit:
     the scenario's [sweep]) or any of its whole-number parameters, in upper or lower case. Exit codes: 0, 2 a run
     failed or is INVALID, 3 a run is inconclusive.
     """
-    return _command("sweep", options)
+    return _command("lab.sweep", options)
 
 
 @cli.command("analyze")
@@ -198,7 +198,7 @@ def analyze_(**options: Any) -> Exit:
     A FILE is a pcap or pcapng file, a run folder of the lab, or - for standard input. Each is a capture of its
     own, unless --rotated is given.
     """
-    return _command("analyze", options)
+    return _command("captures.analyze", options)
 
 
 @cli.command("guard", context_settings={"allow_interspersed_args": False})
@@ -268,7 +268,7 @@ def guard_(**options: Any) -> Exit:
     Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. If
     COMMAND fails, its own exit code; 126 or 127 if it cannot be started.
     """
-    return _command("guard", options)
+    return _command("software.guard", options)
 
 
 @cli.command("sockets")
@@ -282,7 +282,7 @@ def sockets_(**options: Any) -> Exit:
 
     Of containers too, with process, TCP_NODELAY, and the bytes that wait. Run it as root to see other users' sockets.
     """
-    return _command("sockets", options)
+    return _command("live.sockets", options)
 
 
 @cli.command("nodelay")
@@ -308,7 +308,7 @@ def nodelay_(**options: Any) -> Exit:
 
     Exit codes: 0 the stall is gone (or taken back), 1 it stays, 2 not possible, 3 too little traffic to say.
     """
-    return _command("nodelay", options)
+    return _command("live.nodelay", options)
 
 
 @cli.command("watch")
@@ -359,7 +359,7 @@ def watch_(**options: Any) -> Exit:
 
     Exit codes are those of analyze.
     """
-    return _command("watch", options)
+    return _command("live.watch", options)
 
 
 @cli.command("fleet")
@@ -392,7 +392,7 @@ def fleet_(**options: Any) -> Exit:
     Exit codes are those of analyze on each series, and the worst of them decides: 2 a series is INVALID or could
     not be finished, 3 one is inconclusive.
     """
-    return _command("fleet", options)
+    return _command("captures.fleet", options)
 
 
 @cli.command("fleet ask")
@@ -406,7 +406,7 @@ def fleet_ask_(**options: Any) -> Exit:
     QUESTION is a name from the list that is printed without it, `schema` for tables and columns, or SQL (DuckDB)
     in quotes. With --html, the overview is written.
     """
-    return _command("fleet", options, "ask")
+    return _command("captures.fleet", options, "ask")
 
 
 @cli.command("museum")
@@ -422,7 +422,7 @@ def museum_(**options: Any) -> Exit:
     Both run under the guard. EXHIBIT is a name such as pypi/hypercorn, or an ecosystem such as pypi; default:
     all. Exit codes: 0 all as expected, 1 one is not, 3 one could not run here.
     """
-    return _command("museum", options)
+    return _command("software.museum", options)
 
 
 @cli.command("bisect", context_settings={"allow_interspersed_args": False})
@@ -448,7 +448,7 @@ def bisect_(**options: Any) -> Exit:
     COMMAND is guarded with each release from A to B. Each release comes first in PYTHONPATH, or in NODE_PATH and
     PATH. Exit codes: 0, 2 none could be tried, 3 some are inconclusive.
     """
-    return _command("bisect", options)
+    return _command("software.bisect", options)
 
 
 @cli.command("show")
@@ -468,7 +468,7 @@ def show_(**options: Any) -> Exit:
     With tshark, every field of its three frames is shown. Of a capture without a stall, show an ordinary
     exchange. For a run folder, --stall N shows a stall from the capture at the end that held data back.
     """
-    return _command("show", options)
+    return _command("captures.show", options)
 
 
 @cli.command("compare")
@@ -483,7 +483,7 @@ def compare_(**options: Any) -> Exit:
     capture files. For two captures of the same traffic, one from each end, use analyze --same-traffic. Exit
     codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
-    return _command("compare", options)
+    return _command("captures.compare", options)
 
 
 @cli.command("annotate")
@@ -503,7 +503,7 @@ def annotate_(**options: Any) -> Exit:
     Wireshark then shows a comment on every trigger, late ACK and release, and the verdict on frame 1. Of a run
     folder, the capture nearest the held end is copied.
     """
-    return _command("annotate", options)
+    return _command("captures.annotate", options)
 
 
 @cli.command("verify")
@@ -513,7 +513,7 @@ def verify_(**options: Any) -> Exit:
 
     The differences are listed. Exit codes: 0 no unexplained difference, 1 some, 2 unusable FILE or no tshark.
     """
-    return _command("verify", options)
+    return _command("captures.verify", options)
 
 
 @cli.command("demo")
@@ -533,7 +533,7 @@ def demo_(**options: Any) -> Exit:
     Predict, run, see what was on the wire; then diagnose captures. The exit code depends on the runs, not on the
     answers: 0 all as expected, 1 one contradicts, 2 one failed or is INVALID, 3 one is inconclusive.
     """
-    return _command("demo", options)
+    return _command("lab.demo", options)
 
 
 def main(command: click.Command = cli) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings, Wanted
 from nagle_lab.diagnosis.passing import Passing, Seen
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine

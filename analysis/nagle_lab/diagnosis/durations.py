@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from nagle_lab.diagnosis.population import Column, is_array
+from nagle_lab.diagnosis.proof.population import Column, is_array
 from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.durations import Durations
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from nagle_lab.diagnosis import idle
-from nagle_lab.diagnosis.candidates import by_program
-from nagle_lab.diagnosis.connections import Involved
-from nagle_lab.diagnosis.delayed_acks import is_before_timer, is_late
 from nagle_lab.diagnosis.durations import add_all
-from nagle_lab.diagnosis.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.population import (
+from nagle_lab.diagnosis.proof import idle
+from nagle_lab.diagnosis.proof.candidates import by_program
+from nagle_lab.diagnosis.proof.connections import Involved
+from nagle_lab.diagnosis.proof.delayed_acks import is_before_timer, is_late
+from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.population import (
     Column,
     Columns,
     among,
@@ -37,10 +37,10 @@ from nagle_lab.diagnosis.population import (
     total,
     where,
 )
-from nagle_lab.diagnosis.programs import Programs
-from nagle_lab.diagnosis.proof import prove
-from nagle_lab.diagnosis.result import Role, Roles
-from nagle_lab.diagnosis.timing import Setting
+from nagle_lab.diagnosis.proof.programs import Programs
+from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.proof.timing import Setting
+from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.machine import COPY

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Ends, Findings
-from nagle_lab.diagnosis.idle import CAUSES, Cause, time_text
-from nagle_lab.diagnosis.judged import Ground
-from nagle_lab.diagnosis.result import (
+from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.proof.judged import Ground
+from nagle_lab.diagnosis.proof.timing import FEW
+from nagle_lab.diagnosis.result.result import (
     SCHEMA,
     Histogram,
     NamedEnd,
@@ -23,10 +24,9 @@ from nagle_lab.diagnosis.result import (
     Summary,
     named,
 )
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
-from nagle_lab.diagnosis.spread import Spread
-from nagle_lab.diagnosis.timing import FEW
-from nagle_lab.diagnosis.verdict import Verdict, decide
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from nagle_lab.diagnosis.busiest import busiest
-from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.diagnosis.writes import HeldWrite, Write, Writes
+from nagle_lab.diagnosis.result.busiest import busiest
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.writes import HeldWrite, Write, Writes
 from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence

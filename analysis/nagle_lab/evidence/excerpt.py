@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.result import Connection, Endpoint
+from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.segments import Ends, segments
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN
 

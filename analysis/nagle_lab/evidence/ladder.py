@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.idle import Cause
-from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.diagnosis.writes import HeldWrite, Write
+from nagle_lab.diagnosis.proof.idle import Cause
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
 from nagle_lab.tcp.machine import LATE
 

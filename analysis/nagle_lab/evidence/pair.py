@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from nagle_lab.diagnosis.json_text import json_text
-from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.diagnosis.spread import Spread
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 
 SCHEMA = "nagle-lab-pair/1"

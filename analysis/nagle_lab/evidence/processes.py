@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.comments import INBOUND, OUTBOUND, CommentTaker
-from nagle_lab.diagnosis.result import Connection, EndProcess, Result, Role
+from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
 from nagle_lab.evidence.excerpt import end_of
 from nagle_lab.packet.segment import Segment, decode
 

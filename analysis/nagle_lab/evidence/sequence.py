@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.result import Connection, Stall
+from nagle_lab.diagnosis.result.result import Connection, Stall
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import parts_of, words_of
 

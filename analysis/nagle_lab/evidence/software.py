@@ -9,8 +9,8 @@ from typing import Any
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Taker
-from nagle_lab.diagnosis.busiest import busiest
-from nagle_lab.diagnosis.result import Endpoint, NamedEnd, Result
+from nagle_lab.diagnosis.result.busiest import busiest
+from nagle_lab.diagnosis.result.result import Endpoint, NamedEnd, Result
 from nagle_lab.packet.segment import Segment, decode
 
 _MOST_FRAMES = 2_000  # that are looked through for a header

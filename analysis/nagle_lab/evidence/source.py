@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.writes import Group
+from nagle_lab.diagnosis.result.writes import Group
 
 _AROUND = 3  # lines before and after
 _LONGEST_FILE, _LONGEST_LINE = 4_000_000, 200  # bytes, characters

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nagle_lab.lab.scenario import Claim
+from nagle_lab.lab.scenarios.scenario import Claim
 from nagle_lab.runs.figures import MEASURES, Figures, Measure
 
 

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 from msgspec import to_builtins
 
-from nagle_lab.diagnosis.json_text import json_text
-from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.spread import Spread
-from nagle_lab.diagnosis.verdict import Verdict, exit_code
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.manifest import Image

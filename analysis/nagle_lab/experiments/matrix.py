@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.claims import ClaimResult, weigh
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.runs.figures import Figures, medians
 
 SCHEMA = "nagle-lab-matrix/1"

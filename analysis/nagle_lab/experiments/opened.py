@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.attached import writes_beside
-from nagle_lab.guard.strace import read_trace
+from nagle_lab.experiments.writes.attached import writes_beside
+from nagle_lab.guard.tracing.strace import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run, is_run, judge
 

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments.bursts import Bursts
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import Scenario, Sweep
+from nagle_lab.lab.scenarios.scenario import Scenario, Sweep
 
 SCHEMA = "nagle-lab-sweep/1"
 SHARP = 0.9  # at the stalled side of a sharp edge, this much of the largest share that the doubling sizes show

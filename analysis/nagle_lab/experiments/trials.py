@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.opened import judged
-from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.lab.session import record
 from nagle_lab.runs.figures import Figures, figures_of
 from nagle_lab.runs.run import Run, store

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.diagnosis.could_stall import Missing, what_is_missing
-from nagle_lab.diagnosis.result import Connection, Result, Role, named
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
+from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
-from nagle_lab.experiments.guarded import Selection, judge, lost
-from nagle_lab.guard.attach import attach
-from nagle_lab.live.change import Program, living, sockets, without
-from nagle_lab.live.diag import LISTEN, End
-from nagle_lab.live.inventory import Found
+from nagle_lab.experiments.software.guarded import Selection, judge, lost
+from nagle_lab.guard.recording.attach import attach
+from nagle_lab.live.sockets.change import Program, living, sockets, without
+from nagle_lab.live.sockets.diag import LISTEN, End
+from nagle_lab.live.sockets.inventory import Found
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
 FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before

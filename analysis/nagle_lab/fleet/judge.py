@@ -11,10 +11,10 @@ import numpy as np
 
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.json_text import json_text
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import summarize
-from nagle_lab.diagnosis.verdict import Verdict
 from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, counted, edges_ms, parts, summed
 from nagle_lab.fleet.folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from nagle_lab.diagnosis.result import Connection, Endpoint, Role, Stall
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, Role, Stall
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.excerpt import Window, excerpts
 from nagle_lab.evidence.ladder import Ladder, stall_ladder

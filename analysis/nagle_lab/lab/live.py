@@ -21,7 +21,7 @@ from nagle_lab.lab.containers.docker import (
 from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.recorder import Recorder
-from nagle_lab.lab.scenario import Lab
+from nagle_lab.lab.scenarios.scenario import Lab
 from nagle_lab.lab.tracer import SERVICE, Tracer
 
 _LISTENING_S = 15.0

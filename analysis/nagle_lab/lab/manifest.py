@@ -12,7 +12,7 @@ from nagle_lab import __version__
 from nagle_lab.errors import tell
 from nagle_lab.lab.containers.docker import SERVICE_LABEL, Container
 from nagle_lab.lab.containers.process import run
-from nagle_lab.lab.scenario import REPOSITORY, CapturePoint, Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, CapturePoint, Scenario, Variant
 from nagle_lab.runs.folder import write_whole
 from nagle_lab.runs.manifest import (
     MANIFEST,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.docker import Container
-from nagle_lab.lab.scenario import CapturePoint
+from nagle_lab.lab.scenarios.scenario import CapturePoint
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import Container, engine_version
 from nagle_lab.lab.containers.images import ready_images, sidecar_image
 from nagle_lab.lab.containers.interrupts import deferred
-from nagle_lab.lab.containers.leftovers import labels, sweep, variables
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
+from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
-from nagle_lab.lab.load import PARSERS
 from nagle_lab.lab.manifest import (
     capture_record,
     first_value,
@@ -28,9 +27,10 @@ from nagle_lab.lab.manifest import (
     write_manifest,
 )
 from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
-from nagle_lab.lab.parameters import resolve
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
-from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.scenarios.load import PARSERS
+from nagle_lab.lab.scenarios.parameters import resolve
+from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.lab.tracer import traced_service, with_tracer
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 from nagle_lab.runs.manifest import BaseImage

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.interrupts import pause
-from nagle_lab.lab.scenario import REPOSITORY, Lab, Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant
 from nagle_lab.runs.manifest import THREADS, TRACE
 
 SERVICE = "tracer"

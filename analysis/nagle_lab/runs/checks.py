@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.result import Connection
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.result import Connection
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecord
 
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:

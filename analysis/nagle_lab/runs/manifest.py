@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nagle_lab.diagnosis.result import Count, Role
+from nagle_lab.diagnosis.result.result import Count, Role
 from nagle_lab.runs.record import Number, Port, Record
 
 MANIFEST = "manifest.json"

@@ -6,9 +6,9 @@ captures: the shortest is the path's round trip, the others are only reported.
 
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.idle import Cause
-from nagle_lab.diagnosis.timing import MANY
-from nagle_lab.diagnosis.verdict import ENOUGH_EXCHANGES, Verdict
+from nagle_lab.diagnosis.proof.idle import Cause
+from nagle_lab.diagnosis.proof.timing import MANY
+from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.under_test import RunCapture

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from nagle_lab.diagnosis.result import LARGEST, Count, Role
+from nagle_lab.diagnosis.result.result import LARGEST, Count, Role
 
 __all__ = ["Count", "Number", "Port", "Record", "Role"]
 

@@ -4,10 +4,10 @@ from typing import Literal, Self
 
 import msgspec
 
-from nagle_lab.diagnosis.json_text import json_text
-from nagle_lab.diagnosis.result import Quality, Source, Summary
-from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.diagnosis.writes import Writes
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Quality, Source, Summary
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected, ServerRecord
 from nagle_lab.runs.noise import Noise

@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.verdict import TRACED_ONLY, Verdict, decide, exit_code
-from nagle_lab.diagnosis.writes import Writes
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict, decide, exit_code
+from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
     Check,

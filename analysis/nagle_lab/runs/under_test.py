@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.result import Connection, Count, Result, Roles, Stall
+from nagle_lab.diagnosis.result.result import Connection, Count, Result, Roles, Stall
 from nagle_lab.runs.record import Record
 
 

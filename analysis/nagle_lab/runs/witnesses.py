@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nagle_lab.diagnosis.result import LARGEST, Count
+from nagle_lab.diagnosis.result.result import LARGEST, Count
 from nagle_lab.runs.record import Number, Record
 
 WITNESSES = "witnesses.json"

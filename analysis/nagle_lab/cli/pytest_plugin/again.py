@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.guarded import Selection, judge
-from nagle_lab.experiments.traced import Named, no_writes, writes_of_traced
-from nagle_lab.guard import trace as tracing
-from nagle_lab.guard.strace import Trace, read_trace
+from nagle_lab.experiments.software.guarded import Selection, judge
+from nagle_lab.experiments.writes.traced import Named, no_writes, writes_of_traced
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing.strace import Trace, read_trace
 
 ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
 _FILE, _OUTPUT = "strace.txt", "output.txt"

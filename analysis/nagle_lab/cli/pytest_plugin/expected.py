@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nagle_lab.diagnosis.could_stall import Missing
-from nagle_lab.diagnosis.result import Result
-from nagle_lab.diagnosis.verdict import Verdict
-from nagle_lab.experiments.guarded import Selection, allowed_end
+from nagle_lab.diagnosis.result.could_stall import Missing
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.experiments.software.guarded import Selection, allowed_end
 
 NO_STALL, CLEAN, STALL, ANY = "", "clean", "stall", "any"  # without a marker: NO_STALL
 

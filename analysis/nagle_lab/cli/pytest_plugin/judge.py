@@ -20,13 +20,13 @@ from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, Expected, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.recording import Mark, Recording, read, remove, write
 from nagle_lab.cli.pytest_plugin.summary import Session, Summary
-from nagle_lab.diagnosis.could_stall import Missing, what_is_missing
-from nagle_lab.diagnosis.result import Connection, Result, Stall
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.guarded import Selection, judge
-from nagle_lab.experiments.traced import Named, no_writes
-from nagle_lab.reports.writes import pair_lines
+from nagle_lab.experiments.software.guarded import Selection, judge
+from nagle_lab.experiments.writes.traced import Named, no_writes
+from nagle_lab.reports.words.writes import pair_lines
 
 End = tuple[str, int]
 _EXPECTED = pytest.StashKey[Expected]()
@@ -68,7 +68,7 @@ class Judged:
 
     def ladder(self) -> str:
         """A typical stall; empty where there is none."""
-        from nagle_lab.reports.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
+        from nagle_lab.reports.screens.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
 
         return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
 
@@ -228,7 +228,7 @@ class Judge:
         named = self._named(nodeid, expected.selection, judged)
         if named and named.writes.groups:
             item.user_properties.append(("nagle.writes", " ".join(pair_lines(named.writes.groups[0]))))
-        from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
+        from nagle_lab.reports.screens.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
 
         said = complaint or f"{judged.verdict}: {judged.reason}"
         text = shown_test(said, judged.result, path, named=named)
@@ -279,7 +279,7 @@ class Judge:
             capture = _moved(capture, self._kept, self._session_name())
         except (NagleLabError, OSError) as error:
             return f"INVALID: the session's recording cannot be judged: {error}", None
-        from nagle_lab.reports.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
+        from nagle_lab.reports.screens.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
 
         tests = Counter(f"in {test}" if test else "between tests" for test, _ in found)
         where = [f"{stalls} {test}" for test, stalls in tests.most_common(_MOST_NAMED)]

@@ -36,8 +36,8 @@ def start_again() -> NoReturn:
 
 def _run(base: Path) -> int:
     require_linux()
-    from nagle_lab.guard.run import run  # noqa: PLC0415 - Linux only
-    from nagle_lab.guard.worker import PREFIX as GUARD  # noqa: PLC0415 - Linux only
+    from nagle_lab.guard.recording.run import run  # noqa: PLC0415 - Linux only
+    from nagle_lab.guard.recording.worker import PREFIX as GUARD  # noqa: PLC0415 - Linux only
 
     folder = Path(tempfile.mkdtemp(prefix=GUARD, dir=base))
     command = [sys.executable, *sys.orig_argv[1:]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nagle_lab.diagnosis.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def prepare(config: pytest.Config) -> int | None:
     """Have the workers start in namespaces; an exit code where that is not possible, which is said."""
     try:
         require_linux()
-        from nagle_lab.guard.ways import program  # noqa: PLC0415 - Linux only
+        from nagle_lab.guard.recording.ways import program  # noqa: PLC0415 - Linux only
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         return error.exit_code

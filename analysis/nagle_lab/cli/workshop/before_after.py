@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from nagle_lab.diagnosis.result import Result
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.evidence.ladder import Ladder, Row, ladder
 from nagle_lab.runs.run import Run

@@ -9,16 +9,16 @@ from rich.text import Text
 
 from nagle_lab.cli.workshop.before_after import before_and_after
 from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
-from nagle_lab.diagnosis.idle import CAUSES
-from nagle_lab.diagnosis.result import Result, Stall
+from nagle_lab.diagnosis.proof.idle import CAUSES
+from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.errors import printable
 from nagle_lab.evidence.excerpt import Window, excerpts
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import REPOSITORY
-from nagle_lab.reports import numbers
-from nagle_lab.reports.ladder_text import ladder_text
-from nagle_lab.reports.terminal import STYLE, shown_path
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from nagle_lab.reports.screens.terminal import STYLE, shown_path
+from nagle_lab.reports.words import numbers
+from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nagle_lab.cli.workshop.pages import Asked, Block, Drawing, Page, Prose, Verdict
 from nagle_lab.errors import printable
-from nagle_lab.reports.terminal import STYLE
+from nagle_lab.reports.screens.terminal import STYLE
 
 WIDTH = 78
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.lab.parameters import resolve
-from nagle_lab.lab.scenario import REPOSITORY, Scenario
-from nagle_lab.lab.scenario_file import find_scenario, scenario_files
-from nagle_lab.lab.toml import Text, convert, mistake, read_toml
+from nagle_lab.lab.scenarios.parameters import resolve
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario, scenario_files
+from nagle_lab.lab.scenarios.toml import Text, convert, mistake, read_toml
 from nagle_lab.runs.record import Record
 
 MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose

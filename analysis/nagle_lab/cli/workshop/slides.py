@@ -19,7 +19,7 @@ from nagle_lab.cli.workshop.script import MYSTERIES, Incident, Question, Worksho
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.reports.html.template import ENVIRONMENT
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run

@@ -12,7 +12,7 @@ from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.trials import Outcome
-from nagle_lab.lab.scenario import Scenario, Variant
+from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 

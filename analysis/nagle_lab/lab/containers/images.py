@@ -12,7 +12,7 @@ from nagle_lab.lab.containers.compose import Compose, error_line
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.interrupts import interruptible
 from nagle_lab.lab.containers.process import run
-from nagle_lab.lab.scenario import REPOSITORY, SHARED_SERVICES, SIDECAR, Lab
+from nagle_lab.lab.scenarios.scenario import REPOSITORY, SHARED_SERVICES, SIDECAR, Lab
 from nagle_lab.runs.manifest import BaseImage
 
 BASE = "nagle-lab/base"

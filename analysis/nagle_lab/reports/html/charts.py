@@ -7,12 +7,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from nagle_lab.diagnosis.result import Histogram, Silence
-from nagle_lab.diagnosis.spread import Spread
+from nagle_lab.diagnosis.result.result import Histogram, Silence
+from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
 from nagle_lab.reports.html.shown import Shown
-from nagle_lab.reports.numbers import cause_name, number, share, thousands
+from nagle_lab.reports.words.numbers import cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
 _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from nagle_lab.fleet.overview import Heat, Overview
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT, render
-from nagle_lab.reports.numbers import seconds, thousands
+from nagle_lab.reports.words.numbers import seconds, thousands
 
 WIDTH, LABEL, ROW, TOP = 600, 176, 24, 44  # of the drawing, in its units
 LEVELS = 5

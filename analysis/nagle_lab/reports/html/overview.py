@@ -6,9 +6,9 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.comparison import Comparison
 from nagle_lab.experiments.matrix import Matrix, Row, claims_of
 from nagle_lab.experiments.sweep import Series
-from nagle_lab.reports import comparison as side_by_side
-from nagle_lab.reports import matrix as tables
-from nagle_lab.reports import sweep as sizes
+from nagle_lab.reports.experiments import comparison as side_by_side
+from nagle_lab.reports.experiments import matrix as tables
+from nagle_lab.reports.experiments import sweep as sizes
 from nagle_lab.reports.html import charts
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import render

@@ -1,0 +1,1 @@
+"""Commands about captures and run folders."""

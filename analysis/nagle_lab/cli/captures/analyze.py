@@ -1,0 +1,148 @@
+"""nagle-lab analyze: the diagnosis of any capture."""
+
+import ctypes
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nagle_lab.capture.stored import STDIN
+from nagle_lab.cli.shared.ctrl_c import CtrlC
+from nagle_lab.cli.shared.exports import Exports
+from nagle_lab.diagnosis.analysis import Analysis, analyze
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
+from nagle_lab.evidence.examples import examples, written_ladder
+from nagle_lab.evidence.processes import processes_of
+from nagle_lab.reports.screens.terminal import console, show_capture, show_pair
+from nagle_lab.reports.words.names import distinct_names
+from nagle_lab.reports.words.next_steps import commands, ends
+
+# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
+
+
+def command(
+    paths: Sequence[Path],
+    expect: str | None,
+    as_json: bool,
+    rotated: bool,
+    same_traffic: bool,
+    strace: Path | None,
+    **files: Path | None,
+) -> Exit:
+    """Diagnose captures, print each, and write the files asked for; the worst of them decides the exit code."""
+    _keep_freed_memory()
+    if strace and (same_traffic or (len(paths) > 1 and not rotated) or any(map(_is_no_file, paths))):
+        raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
+    expected = Verdict(expect.upper()) if expect else None
+    captures = [paths] if rotated else [[path] for path in paths]
+    if same_traffic:
+        if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
+            raise NagleLabError("--same-traffic takes two capture files, one from each end")
+        _show_pair(paths, as_json)
+    with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
+        names = distinct_names([path for capture in captures for path in capture])
+        codes = []
+        for capture in captures:
+            name = " ".join(names[path] for path in capture)
+            codes.append(_analyze_or_tell(capture, name, expected, as_json, exports, ctrl_c, strace))
+        return worst(codes)
+
+
+def _is_no_file(path: Path) -> bool:
+    """A run folder, or standard input; what is not there is told by whoever opens it."""
+    return path.is_dir() or str(path) == STDIN
+
+
+# Parameters of mallopt(3), and values.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31) - 1, 16 << 20
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc use a window's memory for the next one: given back, every page of it comes back as zeros."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_MMAP_THRESHOLD, _MORE_THAN_A_TABLE)
+        mallopt(_TRIM_THRESHOLD, _NEVER)
+
+
+def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
+    from nagle_lab.evidence.pair import match
+
+    pair = match(*(analyze(path, sha256=False) for path in paths))
+    if as_json:
+        sys.stdout.write(pair.to_json())
+    else:
+        show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
+
+
+def _analyze_or_tell(
+    paths: Sequence[Path],
+    name: str,
+    expected: Verdict | None,
+    as_json: bool,
+    exports: Exports,
+    ctrl_c: CtrlC,
+    strace: Path | None,
+) -> Exit:
+    """Of several captures, one that is unusable costs only itself."""
+    try:
+        if len(paths) == 1 and paths[0].is_dir():
+            from nagle_lab.cli.shared.report import report
+            from nagle_lab.experiments.opened import judged
+            from nagle_lab.runs.run import is_run
+
+            if is_run(paths[0]):
+                return report(judged(paths[0]), as_json, exports, expected)
+        return _analyze(paths, name, expected, as_json, exports, ctrl_c, strace)
+    except PermissionError as refused:
+        error = os_problem(refused)
+    except NagleLabError as unusable:
+        error = unusable
+    tell(str(error))
+    exports.unusable(name, error)
+    return error.exit_code
+
+
+def _analyze(
+    paths: Sequence[Path],
+    name: str,
+    expected: Verdict | None,
+    as_json: bool,
+    exports: Exports,
+    ctrl_c: CtrlC,
+    strace: Path | None,
+) -> Exit:
+    """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
+    sha256 = as_json or bool(exports.files)
+    analysis = Analysis([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
+    for _ in analysis:
+        pass
+    if ctrl_c.pressed:
+        analysis.was_interrupted()
+    result = analysis.result()
+    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
+    if readable and (processes := processes_of(paths, result)):
+        result = replace(result, processes=processes)
+    if strace:
+        from nagle_lab.experiments.writes.recorded import with_recorded
+
+        result = with_recorded(paths, result, strace)
+    shown = replace(result, source=replace(result.source, file=name))
+    to_draw = paths if readable and (exports.with_packets or not as_json) else []
+    packets = examples(to_draw, result, typical_only=exports.typical_only)
+    if to_draw and result.writes:
+        packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
+    if as_json:
+        for part in result.json_parts():
+            sys.stdout.write(part)
+    else:
+        ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
+        about = ends(result, packets.software)
+        show_capture(shown, ladder, console(), about=about, to_paste=to_paste, writes=result.writes)
+    code = exit_code(result.verdict, expected)
+    exports.capture(shown, packets, code, expected, result.writes, below=Path.cwd() if strace else None)
+    if code is Exit.CONTRADICTED and not as_json:
+        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
+    return code

@@ -1,0 +1,34 @@
+"""nagle-lab compare: runs and captures side by side."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nagle_lab.cli.shared.exports import require_writable, write_wanted
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.errors import Exit
+from nagle_lab.experiments.comparison import Comparison, compare
+from nagle_lab.experiments.opened import opened
+from nagle_lab.reports.experiments.comparison import markdown, show_comparison
+from nagle_lab.reports.screens.terminal import console
+from nagle_lab.runs.run import Run
+
+
+def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
+    """Compare run folders and capture files with the first of them, and print it."""
+    require_writable(files)
+    sources = [opened(path) for path in paths]
+    comparison = compare(sources)
+    if as_json:
+        sys.stdout.write(comparison.to_json())
+    else:
+        show_comparison(comparison, console())
+    write_wanted(files, markdown=lambda: markdown(comparison), html=lambda: _page(comparison, sources, paths))
+    return comparison.code
+
+
+def _page(comparison: Comparison, sources: Sequence[Run | Result], paths: Sequence[Path]) -> str:
+    from nagle_lab.reports.html import shown_of  # noqa: PLC0415  (plots take time to import)
+    from nagle_lab.reports.html.overview import comparison_page  # noqa: PLC0415
+
+    return comparison_page(comparison, [shown_of(*each) for each in zip(sources, paths, strict=True)])

@@ -1,0 +1,162 @@
+"""nagle-lab fleet: the captures of many hosts, on as many workers as there are, and questions to what they show."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from nagle_lab.cli.shared.exports import write_whole
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.fleet.ask import Store, questions, sql_of
+from nagle_lab.fleet.folder import Folder, extra
+from nagle_lab.fleet.judge import Judged
+from nagle_lab.fleet.overview import overview
+from nagle_lab.fleet.run import has_begun, run
+from nagle_lab.fleet.series import series_of
+from nagle_lab.fleet.stretch import Done
+from nagle_lab.fleet.workers import workers_of
+from nagle_lab.reports.screens.fleet import (
+    answer_json,
+    show_answer,
+    show_outcome,
+    show_questions,
+    show_schema,
+    show_series,
+    size,
+)
+from nagle_lab.reports.screens.terminal import console
+
+PAGE = "overview.html"
+_FOREVER = 1e9  # the time left follows from all stretches so far
+
+
+def command(
+    sources: Sequence[str],
+    out: str | None,
+    on: str | None,
+    workers: int | None,
+    resume: bool,
+    stretch_mb: int,
+    list_only: bool,
+    expect: str | None,
+) -> Exit:
+    """Read the series in ``sources`` and store what they show; the worst of them decides the exit code."""
+    expected = Verdict(expect.upper()) if expect else None
+    series = series_of(sources)
+    if list_only:
+        show_series(series, console())
+        return Exit.OK
+    if not out:
+        raise NagleLabError(
+            "where are the results to go? Add --out DIR, a folder or URL that every worker can write to"
+        )
+    for needed in ("pyarrow", "duckdb"):
+        extra(needed)
+    folder = Folder(out)
+    if has_begun(folder) and not resume:
+        raise NagleLabError(f"{out}: has results already: --resume goes on with them, or name another folder")
+    with _Progress() as progress:
+        judged = run(series, folder, workers_of(on, workers), progress, size=stretch_mb * 10**6)
+    show_outcome(judged, console())
+    page(folder)
+    return worst(_code(each, expected) for each in judged)
+
+
+def _code(judged: Judged, expected: Verdict | None) -> Exit:
+    code = Exit.UNUSABLE if judged.verdict is None else exit_code(judged.verdict, expected)
+    if code is Exit.CONTRADICTED:
+        tell(f"{judged.series}: expected {expected}, found {judged.verdict}")
+    return code
+
+
+def page(folder: Folder) -> None:
+    """Write the overview into the store, and say what else there is."""
+    from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415 - Matplotlib takes a second
+
+    title = folder.path.rpartition("/")[2]
+    folder.write(PAGE, fleet_page(overview(Store(folder)), title).encode("utf-8", "backslashreplace"))
+    screen = console()
+    screen.print(f"overview: {folder.url.rstrip('/')}/{PAGE}", soft_wrap=True)
+    screen.print(f"questions: nagle-lab fleet ask worst-services --out {folder.url}", soft_wrap=True)
+
+
+def ask(question: str | None, out: str | None, as_json: bool, html: Path | None) -> Exit:
+    """Answer a question, or list them."""
+    screen = console(at_most=400)
+    if question is None and html is None:
+        show_questions(questions(), screen)
+        return Exit.OK
+    if question == "schema":
+        show_schema(screen)
+        return Exit.OK
+    sql = sql_of(question) if question else None
+    if not out:
+        raise NagleLabError("which results? Add --out DIR, the folder or URL that nagle-lab fleet wrote to")
+    store = Store(Folder(out))
+    if html:
+        from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415
+
+        write_whole(html, fleet_page(overview(store), Folder(out).path.rpartition("/")[2]))
+    if sql:
+        answer = store.ask(sql)
+        if as_json:
+            sys.stdout.write(answer_json(answer))
+        else:
+            show_answer(answer, screen)
+    return Exit.OK
+
+
+class _Progress:
+    """How far it is, on a terminal: see :class:`nagle_lab.fleet.run.Watch`."""
+
+    def __init__(self) -> None:
+        screen = console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=screen,
+            speed_estimate_period=_FOREVER,
+            transient=True,
+            disable=not screen.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._series = self._done = self._packets = self._size = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, series: int, size: int) -> None:
+        """So many series are to be read, and bytes."""
+        self._series = series
+        self._bar.update(self._task, total=size)
+        self._say()
+
+    def stretch(self, size: int, done: Done) -> None:
+        """A stretch of so many bytes is done."""
+        self._packets += done.packets
+        self._size += size
+        self._bar.update(self._task, advance=size)
+        self._say()
+
+    def series(self, judged: Judged) -> None:
+        """A series is; what kept it from being finished stays on the screen."""
+        self._done += 1
+        self._say()
+        if judged.verdict is None:
+            tell(f"{judged.series}: {judged.reason}")
+
+    def _say(self) -> None:
+        elapsed = self._bar.tasks[0].elapsed or 0.0
+        rate = f" ({self._packets / elapsed:,.0f}/s)" if elapsed else ""
+        text = f"{self._done:,}/{self._series:,} series, {self._packets:,} packets{rate}, {size(self._size)}"
+        self._bar.update(self._task, description=text)

@@ -1,0 +1,63 @@
+"""nagle-lab show: a stored run again, or one stall of a capture in full; without a stall an ordinary exchange."""
+
+import sys
+from pathlib import Path
+
+from nagle_lab.cli.shared.exports import Exports
+from nagle_lab.cli.shared.report import report
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Result, Stall
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.examples import examples
+from nagle_lab.evidence.ladder import ladder_of, parts_of
+from nagle_lab.evidence.tshark import detail
+from nagle_lab.experiments.opened import examples_of_run, opened
+from nagle_lab.reports.screens.dissection import show_frames, show_no_frames
+from nagle_lab.reports.screens.terminal import console, show_exchange, show_stall
+from nagle_lab.runs.run import Run
+
+
+def command(path: Path, number: int | None, as_json: bool, **files: Path | None) -> Exit:
+    """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file; write the files."""
+    if str(path) == "-" or path.is_fifo():
+        raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
+    with Exports(files) as exports:
+        source = opened(path)
+        if not isinstance(source, Run):
+            if exports.files:
+                exports.capture(source, examples([path], source), Exit.OK, None)
+            return _show_stall(path, source, number, as_json)
+        if number is None:
+            return report(source, as_json, exports)
+        if exports.files:
+            exports.run(source, examples_of_run(source), source.exit_code())
+        return _show_stall(source.capture(source.best), source.results[source.best], number, as_json)
+
+
+def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
+    if not result.stalls and number is None and not as_json and (one := examples([path], result).exchange):
+        show_exchange(result, one, console())
+        return Exit.OK
+    number, stall = _choose(path, result, number)
+    if as_json:
+        sys.stdout.write(json_text(stall) + "\n")
+        return Exit.OK
+    screen = console()
+    show_stall(result, stall, number, ladder_of([path], result, stall), screen)
+    try:
+        show_frames(parts_of(stall), detail(path, list(parts_of(stall))), screen)
+    except NagleLabError as error:
+        show_no_frames(error, screen)
+    return Exit.OK
+
+
+def _choose(path: Path, result: Result, number: int | None) -> tuple[int, Stall]:
+    stalls = result.stalls
+    if not stalls:
+        raise NagleLabError(f"{path}: no stall to show: {result.verdict}, {result.reason}")
+    if number is None:
+        typical = stalls.typical()
+        return stalls.index(typical) + 1, typical
+    if not 1 <= number <= len(stalls):
+        raise NagleLabError(f"{path}: no stall {number}: --stall takes 1 to {len(stalls)}")
+    return number, stalls[number - 1]

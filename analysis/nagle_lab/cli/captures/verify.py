@@ -1,0 +1,16 @@
+"""nagle-lab verify: our decoding of a capture, cross-checked with tshark."""
+
+from pathlib import Path
+
+from nagle_lab.errors import Exit
+from nagle_lab.evidence.tshark import verify
+from nagle_lab.reports.screens.dissection import show_comparison
+from nagle_lab.reports.screens.terminal import console
+
+
+def command(path: Path) -> Exit:
+    """Compare frame by frame, and print where they differ."""
+    with console(stderr=True).status("comparing with tshark"):
+        comparison = verify(path)
+    show_comparison(path, comparison, console())
+    return Exit.OK if comparison.equal else Exit.CONTRADICTED

@@ -1,0 +1,81 @@
+"""nagle-lab matrix: every scenario × variant, and one table of what came out for each scenario."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nagle_lab.cli.shared.exports import require_writable, write_wanted
+from nagle_lab.cli.shared.progress import RunsProgress
+from nagle_lab.errors import Exit, printable, tell
+from nagle_lab.experiments.matrix import Matrix, Row, fill, plan
+from nagle_lab.experiments.trials import Outcome, attempt, make_run
+from nagle_lab.lab.folder import require_runs_folder
+from nagle_lab.lab.scenarios.parameters import refuse_misspelled
+from nagle_lab.lab.scenarios.scenario import Scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.lab.scenarios.scenario_file import scenarios as all_scenarios
+from nagle_lab.reports.experiments.matrix import markdown, show_matrix
+from nagle_lab.reports.files.junit import junit, suites_of_matrix
+from nagle_lab.reports.screens.terminal import console
+from nagle_lab.runs.run import Run
+
+
+def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
+    """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
+    require_writable(files)
+    several = chosen(scenarios)
+    refuse_misspelled(several)
+    require_runs_folder(runs)
+    matrix = plan(several, repeat)
+    started, interrupted = time.monotonic(), False
+    matrix.about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
+    try:
+        with RunsProgress(console(stderr=True), matrix.planned) as progress:
+            fill(matrix, lambda row: _carry_out(row, runs, progress, matrix.about))
+    except KeyboardInterrupt:
+        interrupted = True
+    matrix.about["took_s"] = round(time.monotonic() - started)
+    show_matrix(matrix, console(at_most=140))
+    write_wanted(
+        files,
+        json=lambda: json.dumps(matrix.to_json(), indent=1, ensure_ascii=False) + "\n",
+        markdown=lambda: markdown(matrix),
+        junit=lambda: junit(suites_of_matrix(matrix)),
+        html=lambda: _page(matrix),
+    )
+    if interrupted:
+        tell(f"interrupted after {matrix.done} of {matrix.planned} runs")
+        return Exit.INTERRUPTED
+    return matrix.code
+
+
+def chosen(names: Sequence[str]) -> list[Scenario]:
+    """The scenarios of those names; all where there is none."""
+    return [find_scenario(name) for name in dict.fromkeys(names)] if names else list(all_scenarios().values())
+
+
+def _page(matrix: Matrix) -> str:
+    from nagle_lab.reports.html.overview import matrix_page  # noqa: PLC0415  (plots take time to import)
+
+    return matrix_page(matrix)
+
+
+def _carry_out(row: Row, runs: Path, progress: RunsProgress, about: dict[str, Any]) -> Outcome:
+    stage = progress.begin(f"{row.scenario.name} {row.variant.name}")
+    began = time.monotonic()
+    run, outcome = attempt(lambda: make_run(row.scenario, row.variant, {}, runs, stage))
+    if run is not None:
+        about.setdefault("versions", _versions(run))
+    ending = "as expected" if outcome.as_expected else printable(outcome.reason)
+    progress.end(f"{outcome.name}, {ending}, {time.monotonic() - began:.1f} s", notable=not outcome.as_expected)
+    return outcome
+
+
+def _versions(run: Run) -> dict[str, str | None]:
+    """What is the same in every run of a matrix."""
+    versions = run.manifest.versions
+    return {name: getattr(versions, name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}

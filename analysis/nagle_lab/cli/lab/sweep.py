@@ -1,0 +1,102 @@
+"""nagle-lab sweep: a scenario at every size, and where it starts and stops stalling."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from nagle_lab.cli.lab.run import parsed_settings
+from nagle_lab.cli.shared.exports import require_writable, write_wanted
+from nagle_lab.cli.shared.progress import RunsProgress
+from nagle_lab.errors import Exit, NagleLabError, printable, tell
+from nagle_lab.experiments.bursts import bursts_of
+from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
+from nagle_lab.experiments.sweep import swept as sweep_of
+from nagle_lab.experiments.trials import attempt, make_run
+from nagle_lab.lab.folder import require_runs_folder
+from nagle_lab.lab.scenarios.parameters import refuse_misspelled
+from nagle_lab.lab.scenarios.scenario import Scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.reports.experiments.sweep import show_sweep
+from nagle_lab.reports.screens.terminal import console
+from nagle_lab.runs.run import Run
+
+
+def command(
+    scenario: str,
+    span: str | None,
+    *,
+    only: Sequence[str],
+    settings: Sequence[str],
+    as_json: bool,
+    runs: Path,
+    **files: Path | None,
+) -> Exit:
+    """Sweep a scenario over ``span`` (``NAME=LO..HI``; None: its own), the series ``only`` or all; print it."""
+    require_writable(files)
+    swept = find_scenario(scenario)
+    parameter, low, high = asked_range(swept, span)
+    several = _series(swept, only)
+    refuse_misspelled([swept])
+    require_runs_folder(runs)
+    given, interrupted = parsed_settings(settings), False
+    try:
+        with RunsProgress(console(stderr=True), len(several) * len(doubled(low, high))) as progress:
+            for series in several:
+                measure = partial(_measure, swept, series, given, runs, parameter, progress)
+                run_through(series, low, high, measure, progress.more)
+    except KeyboardInterrupt:
+        interrupted = True
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(scenario, parameter, low, high, several), ensure_ascii=False) + "\n")
+    else:
+        show_sweep(swept.title, parameter, several, console(at_most=140))
+    write_wanted(files, html=lambda: _page(swept.title, parameter, several))
+    if interrupted:
+        tell("interrupted")
+        return Exit.INTERRUPTED
+    return code_of(several)
+
+
+def _page(title: str, parameter: str, several: Sequence[Series]) -> str:
+    from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
+
+    return sweep_page(title, parameter, several)
+
+
+def _series(scenario: Scenario, only: Sequence[str]) -> list[Series]:
+    variants = sweep_of(scenario).series
+    for name in only:
+        if name not in variants:
+            raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(variants)}")
+    return [
+        Series(name, variant, scenario.variant(variant).expected.port)
+        for name, variant in variants.items()
+        if not only or name in only
+    ]
+
+
+def _measure(
+    scenario: Scenario,
+    series: Series,
+    given: Mapping[str, str],
+    runs: Path,
+    parameter: str,
+    progress: RunsProgress,
+    size: int,
+) -> Point:
+    """Run a series at a size."""
+    stage = progress.begin(f"{series.name} {parameter}={size}")
+    variant, settings = scenario.variant(series.variant), {**given, parameter: str(size)}
+    run, outcome = attempt(lambda: make_run(scenario, variant, settings, runs, stage))
+    point = Point(size, outcome, bursts_of(run) if run else {}, _sizes(run, parameter) if run else {})
+    ending = f", {point.share:.0%} stalled" if point.verdict else f": {printable(outcome.reason)}"
+    progress.end(f"{outcome.name}{ending}", notable=point.verdict is None)
+    return point
+
+
+def _sizes(run: Run, parameter: str) -> dict[str, int]:
+    """The parameters in bytes that are not swept: what may explain an edge."""
+    parameters = run.manifest.parameters.items()
+    return {name: int(value) for name, value in parameters if name.endswith("_BYTES") and name != parameter}

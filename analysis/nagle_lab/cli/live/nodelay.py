@@ -1,0 +1,191 @@
+"""nagle-lab nodelay: TCP_NODELAY set on the living sockets of a program, and taken back."""
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from nagle_lab.cli.live.sockets import chosen
+from nagle_lab.cli.software.guard import duration_s
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.experiments.tried import Conclusion, Watched, beside, conclude, conclude_back, watch
+from nagle_lab.guard.command.processes import TAKEN, ending_by_signals
+from nagle_lab.live.sockets.change import Program, sockets, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.processes import process_name, started_at
+from nagle_lab.reports.experiments.nodelay import Done, in_a_line, names, nodelay_json, show_tried
+from nagle_lab.reports.screens.terminal import console
+
+
+def command(
+    state: str,
+    pid: int | None,
+    container: str | None,
+    port: int | None,
+    limit: str | None,
+    seconds: float,
+    yes: bool,
+    as_json: bool,
+) -> Exit:
+    """Watch, ask, change, watch again, and show the difference; as JSON when all is done."""
+    limit_s = _check_usage(state, pid, container, limit, yes)
+    program = _program(pid, container, port)
+    done = Done(program.name, "off" if state == "off" else "on", as_json)
+    with ending_by_signals(), tempfile.TemporaryDirectory(prefix="nagle-lab-nodelay-") as folder:
+        if state == "off":
+            code = _off(program, Path(folder), seconds, yes, done)
+        else:
+            code = _on(program, Path(folder), seconds, limit_s, yes, done)
+    if as_json:
+        sys.stdout.write(nodelay_json(done, code))
+    return code
+
+
+def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: Done) -> Exit:
+    _without(program)
+    if before := _watch(program, folder / "before", seconds):
+        tell(in_a_line(before))
+    if not _agreed("Set TCP_NODELAY on", _without(program), yes):
+        return Exit.INCONCLUSIVE
+    with _taken_back(program, done) as keeping:
+        until = time.monotonic() + (limit_s or 0)
+        those = sockets(program)
+        done.set = turn_on(program, those, without(those))
+        _log("set", done.set)
+        after = _watch(program, folder / "after", seconds if limit_s is None else min(seconds, limit_s))
+        code = _concluded(done, before, after, conclude)
+        if limit_s is None:
+            keeping.append(program)
+            tell("connections that its listeners accept from now on have it too; those it opens itself do not")
+            tell(f"to take it back: nagle-lab nodelay {program.options} off")
+        else:
+            time.sleep(max(until - time.monotonic(), 0))
+    return code
+
+
+def _off(program: Program, folder: Path, seconds: float, yes: bool, done: Done) -> Exit:
+    _changed(program)
+    if before := _watch(program, folder / "before", seconds):
+        tell(in_a_line(before))
+    if not _agreed("Take TCP_NODELAY back from", _changed(program), yes):
+        return Exit.INCONCLUSIVE
+    _take_back(program, done)
+    return _concluded(done, before, _watch(program, folder / "after", seconds), conclude_back)
+
+
+def _check_usage(state: str, pid: int | None, container: str | None, limit: str | None, yes: bool) -> float | None:
+    """Seconds of --for. Raises NagleLabError."""
+    if not pid and not container:
+        raise NagleLabError("nodelay needs --pid or --container: nagle-lab sockets shows which program holds data")
+    if limit and state == "off":
+        raise NagleLabError("--for works with on only, which it takes back: leave it out")
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise NagleLabError("this is no terminal to ask at: use --yes to go on without asking")
+    return duration_s(limit, "--for") if limit else None
+
+
+def _program(pid: int | None, container: str | None, port: int | None) -> Program:
+    pids = chosen(pid, container) or set()
+    started = {each: at for each in pids if (at := started_at(each)) is not None}
+    if container:
+        return Program(f"container {container}", started, port, f"--container {container}")
+    return Program(f"{process_name(pid or 0)} {pid}", started, port, f"--pid {pid}")
+
+
+def _without(program: Program) -> list[Found]:
+    """Its sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
+    those = sockets(program)
+    if found := without(those):
+        return found
+    raise NagleLabError(
+        f"{program.name}: TCP_NODELAY is already set ({_count(those)}): if data is held, the other end holds it"
+    )
+
+
+def _changed(program: Program) -> list[Found]:
+    """Its sockets on which TCP_NODELAY was set by us. Raises NagleLabError where there are none."""
+    if found := to_take_back(program, sockets(program)).back:
+        return found
+    raise NagleLabError(f"nothing to take back: nagle-lab nodelay on has changed no open socket of {program.name}")
+
+
+def _watch(program: Program, folder: Path, seconds: float) -> Watched | None:
+    """What was recorded in some seconds; None of none."""
+    if not seconds:
+        return None
+    tell(f"recording the network namespace of {program.name} for {seconds:g} s")
+    try:
+        return watch(program, folder, seconds)
+    except NagleLabError as error:
+        raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
+
+
+def _agreed(what: str, those: list[Found], yes: bool) -> bool:
+    """Whether it may be done."""
+    if yes:
+        return True
+    for line in names(those):
+        tell(line)
+    question = f"{what} {_count(those)}, and what is accepted until then?"
+    if click.confirm(question, default=False, err=True):
+        return True
+    tell("nothing was changed")
+    return False
+
+
+@contextmanager
+def _taken_back(program: Program, done: Done) -> Iterator[list[Program]]:
+    """However the block ends, what was changed is taken back then, unless the program is in the list."""
+    keeping: list[Program] = []
+    try:
+        yield keeping
+    finally:
+        if not keeping:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
+            try:
+                _take_back(program, done)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take_back(program: Program, done: Done) -> None:
+    try:
+        those = sockets(program)
+    except NagleLabError as error:  # it has ended, or closed them all
+        tell(f"nothing is left to take back: {error}")
+        return
+    turned = turn_back(program, those)
+    done.taken_back = turned.back
+    _log("taken back", turned.back)
+    if turned.kept:
+        tell(
+            f"{_count(turned.kept)} accepted meanwhile with TCP_NODELAY left alone: "
+            "the program may have set it itself"
+        )
+
+
+def _log(what: str, those: Sequence[Found]) -> None:
+    for line in names(those):
+        tell(f"TCP_NODELAY {what}: {line}")
+
+
+def _concluded(
+    done: Done, before: Watched | None, after: Watched | None, conclude_: Callable[[Watched, Watched], Conclusion]
+) -> Exit:  # fmt: skip
+    if before is None or after is None:
+        return Exit.OK
+    done.before, done.after = beside(before, after), beside(after, before)
+    done.conclusion = conclude_(done.before, done.after)
+    if not done.as_json:
+        show_tried(done.before, done.after, done.conclusion, console())
+        sys.stdout.flush()
+    return done.conclusion.code
+
+
+def _count(those: list[Found]) -> str:
+    return f"{len(those):,} socket{'s' * (len(those) != 1)}"

@@ -1,0 +1,29 @@
+"""nagle-lab sockets: every TCP socket of this host."""
+
+import os
+import sys
+
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.live.sockets.inventory import inventory
+from nagle_lab.live.sockets.processes import of_container, with_children
+from nagle_lab.reports.screens.sockets import MOST, show_sockets, sockets_json
+from nagle_lab.reports.screens.terminal import console
+
+
+def command(pid: int | None, container: str | None, port: int | None, every: bool, as_json: bool) -> Exit:
+    """Print them, and on stderr what this user may not see."""
+    found = inventory(chosen(pid, container), port)
+    if as_json:
+        sys.stdout.write(sockets_json(found))
+    else:
+        show_sockets(found, console(at_most=120), None if every else MOST)
+    if found.missing:
+        tell(f"not shown: {'; '.join(found.missing)}{': run it as root' if os.geteuid() else ''}")
+    return Exit.OK
+
+
+def chosen(pid: int | None, container: str | None) -> set[int] | None:
+    """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
+    if pid and container:
+        raise NagleLabError("--pid and --container exclude each other: use one of them")
+    return with_children(pid) if pid else of_container(container) if container else None

@@ -1,0 +1,221 @@
+"""nagle-lab watch: what stalls now, live; and in the end the report of `analyze`."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+from rich.console import Console
+
+from nagle_lab.cli.live.live_screen import Terminal
+from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.proof.judged import Obstacle
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.ladder import Ladder, ladder_of
+from nagle_lab.live.watch.findings import SCHEMA, Event, Finding, Note, Report, now
+from nagle_lab.live.watch.metrics import Metrics
+from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.periods import Sums
+from nagle_lab.live.watch.pods import pod_stream
+from nagle_lab.live.watch.recording import Recording, Target
+from nagle_lab.live.watch.watching import Spectator, Watcher
+from nagle_lab.live.watch.window import View
+from nagle_lab.reports.screens.terminal import console, show_capture
+from nagle_lab.reports.screens.watch import Screen, line, show_periods
+from nagle_lab.reports.words.next_steps import commands
+
+
+def command(
+    source: str | None,
+    interface: str,
+    container: str,
+    pid: int | None,
+    service: str,
+    pod: str,
+    image: str,
+    ports: Sequence[int],
+    seconds: float | None,
+    window_s: float,
+    period_s: float,
+    as_json: bool,
+    prometheus: str | None,
+    expect: str | None,
+) -> Exit:
+    """Watch until Ctrl-C, the end of the stream, or for ``seconds``; then report."""
+    target = Target(pid, container, service, interface, sorted(set(ports)))
+    _check_usage(source, target, pod, image)
+    name = "standard input" if source else f"pod {pod}" if pod else str(target)
+    only = _to_ports(frozenset(ports)) if ports else None
+    packets = _pod(pod, image, target.ports, seconds) if pod else _source(source, target)
+    with _metrics(prometheus) as metrics, packets as (opened, names):
+        with _spectator(name, window_s, as_json) as spectator:
+            watcher = Watcher(
+                opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
+                metrics=metrics,
+            )  # fmt: skip
+            sums = watcher.run()
+        ladder = _typical(sums, watcher)
+    code = _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
+    if not source and not pod and not as_json and sums.worst and (step := nearer(sums.worst, target)):
+        tell(step)
+    return code
+
+
+def nearer(result: Result, target: Target) -> str:
+    """Where to look instead, where what was seen from outside a container does not decide; or empty."""
+    open_ones = result.quality.unresolved.get(Obstacle.LIKE_A_PROGRAM, 0)
+    if (
+        result.verdict is not Verdict.INCONCLUSIVE
+        or not open_ones
+        or target.pid
+        or target.container
+        or target.service
+    ):
+        return ""
+    return (
+        "seen from outside, a container's kernel is as slow as a program: nagle-lab sockets says who holds data, "
+        "watch --container NAME (or --pid N) proves it"
+    )
+
+
+def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
+    if source and source != "-":
+        raise NagleLabError(
+            f"{source}: watch follows live traffic: use nagle-lab analyze for a file, or - for a pipe"
+        )
+    named = [
+        option
+        for option, value in (
+            ("-", source), ("--interface", target.interface), ("--container", target.container),
+            ("--pid", target.pid), ("--compose-service", target.service),
+            ("--pod", pod),
+        )
+        if value
+    ]  # fmt: skip
+    if len(named) > 1:
+        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+    if bool(pod) != bool(image):
+        raise NagleLabError("--pod and --image go together: which pod, and an image that has tcpdump in it")
+    if source and os.isatty(0):
+        raise NagleLabError("standard input is a terminal: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
+
+
+def _to_ports(ports: frozenset[int]) -> Wanted:
+    return lambda _client, server: server[1] in ports
+
+
+@contextmanager
+def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, Names]]:
+    """Where the packets come from, and what names their ends; nothing does for a pipe: it may be another host's."""
+    if source:
+        yield 0, Names()
+        return
+    recording = Recording(target)
+    try:
+        with Names(recording.pid) as names:
+            yield recording, names
+    finally:
+        recording.close()
+
+
+@contextmanager
+def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, Names]]:
+    """The packets of a pod, which is another host's, so nothing names its ends."""
+    tell(f"adding an ephemeral container to pod {pod}, which stays there until the pod ends")
+    with pod_stream(pod, image, ports, seconds) as fd:
+        yield fd, Names()
+
+
+@contextmanager
+def _metrics(address: str | None) -> Iterator[Metrics | None]:
+    metrics = Metrics(address) if address else None
+    try:
+        yield metrics
+    finally:
+        if metrics:
+            metrics.close()
+
+
+@contextmanager
+def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]:
+    if sys.stdout.isatty() and not as_json:
+        with Terminal(Screen(name, window_s), Console(highlight=False, markup=False)) as terminal:
+            yield terminal
+    else:
+        yield _Lines(as_json)
+
+
+class _Lines:
+    """A line for each finding, where there is no terminal."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._dropped = 0
+
+    def show(self, view: View | None, said: Sequence[Finding], watcher: Watcher) -> None:
+        """Say what is new."""
+        if watcher.dropped > self._dropped:
+            self.note(f"{watcher.dropped - self._dropped:,} packets were lost while recording")
+            self._dropped = watcher.dropped
+        for finding in said:
+            _say(finding, self._as_json, line(finding))
+        if view:
+            view.snapshot.close()
+
+    def note(self, text: str) -> None:
+        """On stderr, but in JSON with the rest."""
+        if self._as_json:
+            _say(Note(SCHEMA, now(), text), True, "")
+        else:
+            tell(text)
+
+    def redraw(self) -> None:
+        """There is nothing to draw."""
+
+    def key_fd(self) -> int:
+        """There are no keys."""
+        return -1
+
+    def keys(self, watcher: Watcher) -> None:
+        """There are none."""
+
+
+def _say(event: Event, as_json: bool, text: str) -> None:
+    print(msgspec.json.encode(event).decode() if as_json else text, flush=True)
+
+
+def _typical(sums: Sums, watcher: Watcher) -> Ladder | None:
+    """The ladder of a typical stall, where all packets are still in the ring."""
+    result = sums.worst
+    if sums.periods != 1 or not result or not result.stalls:
+        return None
+    with watcher.ring.snapshot() as snapshot:
+        if snapshot.first != 1:
+            return None
+        return replace(ladder_of([snapshot.path], result, result.stalls.typical()), file=result.source.file)
+
+
+def _report(
+    sums: Sums, ladder: Ladder | None, watcher: Watcher, name: str, expected: Verdict | None, as_json: bool
+) -> Exit:  # fmt: skip
+    assert sums.worst
+    verdict, reason = sums.verdict()
+    code = exit_code(verdict, expected)
+    if as_json:
+        report = Report(
+            SCHEMA, now(), verdict, reason, sums.periods, sums.packets, watcher.dropped, sums.exchanges, sums.stalled,
+            sums.stalls, round(sums.lost_ms, 3), sums.worst.summary.remedy,
+        )  # fmt: skip
+        _say(report, True, "")
+    else:
+        screen = console()
+        if sums.periods > 1:
+            show_periods(sums, verdict, reason, name, screen)
+        show_capture(sums.worst, ladder, screen, title=name, to_paste=commands(sums.worst, None))
+    if code is Exit.CONTRADICTED and not as_json:
+        tell(f"{name}: expected {expected}, found {verdict}")
+    return code

@@ -1,0 +1,214 @@
+"""The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from nagle_lab.errors import Exit, NagleLabError
+
+if TYPE_CHECKING:
+    from nagle_lab.diagnosis.result.result import Result
+    from nagle_lab.diagnosis.result.writes import Writes
+    from nagle_lab.evidence.examples import Examples
+    from nagle_lab.reports.files.junit import Case, Suite
+    from nagle_lab.reports.files.tabular import Tables
+    from nagle_lab.reports.html import Shown
+    from nagle_lab.runs.run import Run
+
+# ruff: noqa: PLC0415  (imports inside methods: a diagnosis that exports nothing must not wait for them)
+
+
+class Exports:
+    """A context manager: collects what a command reports, and writes ``files``, by format, each whole or not at all.
+
+    Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written.
+    """
+
+    def __init__(self, files: Mapping[str, Path | None], *, slow: bool = True) -> None:
+        """``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step."""
+        self._slow = slow
+        self.files = {name: file for name, file in files.items() if file}
+        self._stack = ExitStack()
+        self._tables: list[Tables] = []
+        self._suites: list[Suite] = []
+        self._cases: list[Case] = []
+        self._first_time = ""  # of the earliest packet in the captures
+        self._pages: list[str] = []
+        self._shown: list[Shown] = []
+        self._unusable: list[tuple[str, str]] = []
+
+    @property
+    def with_exchanges(self) -> bool:
+        """Whether a file has a row for each exchange."""
+        return bool(self.files.keys() & {"csv", "parquet"})
+
+    @property
+    def with_packets(self) -> bool:
+        """Whether a file shows packets."""
+        return bool(self.files.keys() & {"markdown", "html"})
+
+    @property
+    def typical_only(self) -> bool:
+        """Whether no file shows more packets than those of a typical stall."""
+        return "html" not in self.files
+
+    def __enter__(self) -> Self:
+        require_writable(self.files)
+        for name in self.files.keys() & {"csv", "parquet"}:
+            if not _is_replaced(self.files[name]):
+                raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
+        if len(set(self.files.values())) < len(self.files):
+            raise NagleLabError("two output options name the same file: give each its own")
+        with ExitStack() as stack:
+            if self.with_exchanges:
+                from nagle_lab.reports.files.tabular import WRITERS, Tables
+
+                for name, writer in WRITERS.items():
+                    if name in self.files:
+                        self._tables.append(stack.enter_context(Tables(self.files[name], writer)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is None:
+            markdown = "\n".join(self._pages)
+            write_wanted(self.files, junit=self._junit, markdown=lambda: markdown, html=self._html)
+
+    def _junit(self) -> str:
+        from nagle_lab.reports.files.junit import Suite, junit
+
+        started = self._first_time or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+        return junit([*self._suites, *([Suite("captures", self._cases, started)] if self._cases else [])])
+
+    def _html(self) -> str:
+        from nagle_lab.reports.html import report_page
+
+        return report_page(self._shown, self._unusable)
+
+    def capture(
+        self,
+        result: "Result",
+        packets: "Examples",
+        code: Exit,
+        expected: str | None,
+        writes: "Writes | None" = None,
+        below: Path | None = None,
+    ) -> None:
+        """A diagnosed capture; ``writes`` are the two of each stall, where they are known.
+
+        ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is.
+        """
+        if "junit" in self.files:
+            from nagle_lab.reports.files.junit import case_of_capture
+
+            self._cases.append(case_of_capture(result, code, expected, writes))
+            self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
+        if "markdown" in self.files:
+            from nagle_lab.reports.files.markdown import page_of_capture
+
+            against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
+            self._pages.append(
+                page_of_capture(result, packets.written or packets.typical, against, writes, slow=self._slow)
+            )
+        if "html" in self.files:
+            from nagle_lab.evidence.source import sources_of
+            from nagle_lab.reports.html import shown_capture
+            from nagle_lab.reports.words.writes import MOST_GROUPS
+
+            sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
+            self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow))
+        for tables in self._tables:
+            tables.add(result.source.file, result)
+
+    def run(self, run: "Run", packets: "Examples", code: Exit, expected: str | None = None) -> None:
+        """A judged run, held against ``expected``, or else against what its variant expects."""
+        contradictions = run.contradictions
+        if expected:
+            contradictions = [] if run.verdict == expected else [f"expected {expected}, found {run.verdict}"]
+        if "junit" in self.files:
+            from nagle_lab.reports.files.junit import suite_of_run
+
+            self._suites.append(suite_of_run(run, code, contradictions))
+        if "markdown" in self.files:
+            from nagle_lab.reports.files.markdown import page_of_run
+
+            self._pages.append(page_of_run(run, packets.written or packets.typical, contradictions))
+        if "html" in self.files:
+            from nagle_lab.reports.html import shown_run
+
+            self._shown.append(shown_run(run, packets))
+        for tables in self._tables:
+            for name, result in run.results.items():
+                tables.add(f"{run.folder.name}/{name}.pcap", result)
+
+    def unusable(self, name: str, error: NagleLabError) -> None:
+        """What could not be diagnosed at all."""
+        self._unusable.append((name, str(error)))
+        if "junit" in self.files:
+            from nagle_lab.reports.files.junit import Case
+
+            verdict = "INCONCLUSIVE" if error.exit_code is Exit.INCONCLUSIVE else "unusable"
+            self._cases.append(Case(name, error.exit_code, verdict, str(error)))
+        if "markdown" in self.files:
+            from nagle_lab.reports.files.markdown import escaped
+
+            self._pages.append(f"### ⚠️ unusable · {escaped(name)}\n\n{escaped(str(error))}\n")
+
+
+def require_writable(files: Mapping[str, Path | None]) -> None:
+    """Raise NagleLabError unless each file asked for can be written: better now than after an hour of runs."""
+    for file in filter(None, files.values()):
+        if problem := _why_not_written(file):
+            raise NagleLabError(f"{file} cannot be written: {problem}")
+
+
+def _why_not_written(file: Path) -> str:
+    """Why not, and what to do; empty where it can be. A regular file is replaced, so its folder counts, too."""
+    target = file.resolve()
+    if target.is_dir():
+        return "it is a folder: name a file"
+    if not target.parent.is_dir():
+        return f"there is no folder {file.parent}: create it, or name a file in one that exists"
+    if target.exists() and not os.access(target, os.W_OK):
+        return "permission denied: name another file"
+    if _is_replaced(file) and not os.access(target.parent, os.W_OK | os.X_OK):
+        return f"no permission to write in its folder {file.parent}: name a file in another one"
+    return ""
+
+
+def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]) -> None:
+    """Write those of the ``contents``, by format, for which there is a file; the others are never made."""
+    for name, content in contents.items():
+        if file := files.get(name):
+            write_whole(file, content())
+
+
+_DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+
+
+def _is_replaced(file: Path) -> bool:
+    """Whether the file is written whole: what is no regular file is written to instead."""
+    return not file.exists() or (file.is_file() and file.parent not in _DEVICES)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
+    content = text.encode("utf-8", "backslashreplace")
+    if not _is_replaced(file):
+        with file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
+            stream.write(content)
+        return
+    target = file.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

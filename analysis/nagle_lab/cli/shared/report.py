@@ -1,0 +1,34 @@
+"""A judged run on stdout, and its exit code: what run, show and analyze have in common."""
+
+import sys
+
+from nagle_lab.cli.shared.exports import Exports
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, tell
+from nagle_lab.evidence.examples import Examples
+from nagle_lab.experiments.opened import examples_of_run
+from nagle_lab.reports.screens.run import show_run
+from nagle_lab.reports.screens.terminal import console, shown_path
+from nagle_lab.runs.run import Run
+
+
+def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None = None) -> Exit:
+    """Print a run, and on stderr why it is not as expected if it is not; add it to the files.
+
+    The exit code is of ``expected``, or else of what its variant expects.
+    """
+    packets = Examples()
+    if exports.with_packets or not as_json:
+        packets = examples_of_run(run, typical_only=exports.typical_only)
+    if as_json:
+        sys.stdout.write(run.to_json())
+    else:
+        show_run(run, packets.written or packets.typical, console())
+    code = run.exit_code()
+    if code is not Exit.OK:
+        conclusive = run.verdict in (Verdict.STALL, Verdict.CLEAN)
+        why = "; ".join(run.contradictions) if conclusive else f"{run.verdict}: {run.reason}"
+        tell(f"{why}; captures in {shown_path(run.folder)}")
+    code = code if expected is None else exit_code(run.verdict, expected)
+    exports.run(run, packets, code, expected)
+    return code

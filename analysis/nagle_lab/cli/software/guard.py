@@ -1,0 +1,234 @@
+"""nagle-lab guard: a user's own software under the proof."""
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nagle_lab.cli.shared.exports import Exports, require_writable, write_whole
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.examples import Examples, examples, written_ladder
+from nagle_lab.experiments.software.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
+from nagle_lab.experiments.writes.attached import with_writes_beside
+from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
+from nagle_lab.guard.command.job import CAPTURE, OUTCOME
+from nagle_lab.guard.command.processes import ending_by_signals
+from nagle_lab.guard.recording.run import working_folder
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS
+from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
+from nagle_lab.reports.screens.terminal import console
+
+REPORT = "guard.json"
+TIMED_OUT = 124  # as timeout(1) has it
+LONGEST_S = 365 * 24 * 3600
+_RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
+_OURS = {CAPTURE, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
+
+
+def command(
+    command_line: Sequence[str],
+    ports: Sequence[int],
+    allowed: Sequence[str],
+    expect: str,
+    limit: str | None,
+    both_sides: bool,
+    trace: bool,
+    network: bool,
+    keep: Path | None,
+    json: Path | None,
+    seconds: float | None,
+    **more: Any,
+) -> int:
+    """Run or record, judge, show, and write the files asked for."""
+    attached = {name: more.pop(name) for name in ("pid", "container", "service", "interface")}
+    only_one = {"limit": limit, "both_sides": both_sides, "trace": trace, "network": network, "seconds": seconds}
+    _check_usage(command_line, attached, **only_one)
+    working_folder()
+    selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
+    limit_s = duration_s(limit) if limit else None
+    require_writable({"json": json})
+    if json and json in more.values():
+        raise NagleLabError("two output options name the same file: give each its own")
+    with Exports(more, slow=not command_line) as exports, ending_by_signals(), _recording(keep) as folder:
+        if command_line:
+            run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
+            if trace:
+                run = with_writes(run, command_line, limit_s=limit_s, network=network)
+        else:
+            run = _record(folder, selection, attached, seconds, trace=trace)
+        outcome = run.guarded.outcome
+        if command_line and outcome.status and not outcome.started:
+            _forget(folder, keep)
+            tell(f"{command_line[0]}: {outcome.problem}: check the command's name or path")
+            return outcome.status
+        if command_line and trace and run.writes is None and run.both_sides is None:
+            tell("--trace: there was nothing to trace, because the command did not stall")
+        if both_sides and run.both_sides is None and run.writes is None:
+            tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
+        return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
+
+
+def _record(
+    folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None, *, trace: bool
+) -> Run:  # fmt: skip
+    """Record what runs already."""
+    from nagle_lab.guard.recording.attach import attach  # noqa: PLC0415 - only for this
+
+    until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
+    tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
+    ports = sorted(selection.ports) if what["interface"] else []
+    of = {name: value for name, value in what.items() if value}
+    guarded = attach(folder, ports=ports, seconds=seconds, trace=trace, **of)
+    run = Run(guarded, judge(guarded.capture, lost(guarded.outcome), selection), selection)
+    return with_writes_beside(run, elsewhere=what["pid"] is None) if trace else run
+
+
+def _report(
+    run: Run,
+    command_line: Sequence[str],
+    expected: Verdict,
+    exports: Exports,
+    json: Path | None,
+    keep: Path | None,
+    network: bool,
+) -> int:
+    result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
+    code = exit_code(result.verdict, expected)
+    packets = _packets(run, exports)
+    show_guarded(run, command_line, packets.written or packets.typical, screen, packets.software)
+    named = msgspec.structs.replace(
+        result, source=msgspec.structs.replace(result.source, file=title(run, command_line))
+    )
+    exports.capture(named, packets, code, expected, run.writes)
+    report = guard_json(run, command_line, expected)
+    if json:
+        write_whole(json, report)
+    if keep:
+        write_whole(run.guarded.folder / REPORT, report)
+    if outcome.timed_out:
+        tell("the command ran longer than --time-limit and was ended")
+    elif outcome.status:
+        how = " as an ordinary user" if os.geteuid() == 0 else ""
+        only = "; the command had loopback only: if it needs the network, use --network" + how
+        more = "" if network or result.source.tcp_packets else only
+        tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
+    elif code is Exit.CONTRADICTED:
+        tell(f"expected {expected}, found {result.verdict}")
+    if keep:
+        tell(f"the capture is {run.guarded.capture}")
+    elif code is not Exit.OK and outcome.captured:
+        tell(f"the capture is {run.guarded.capture}; delete its folder when you are done, or choose one with --keep")
+    else:
+        _forget(run.guarded.folder, keep)
+    return TIMED_OUT if outcome.timed_out else outcome.status or code
+
+
+def _why_one_run(run: Run) -> str:
+    if run.result.verdict is Verdict.STALL:
+        return "the command stalls with TCP_NODELAY left as it is"
+    return "the command failed" if run.guarded.outcome.status else f"the first one is {run.result.verdict}"
+
+
+def _packets(run: Run, exports: Exports) -> Examples:
+    """What there is to draw; of a traced run the stall whose two writes are known."""
+    result, traced = run.result, run.traced
+    packets = examples([run.guarded.capture] if result.stalls else [], result, typical_only=exports.typical_only)
+    if not run.writes:
+        return packets
+    capture, of = (traced.capture, traced.result) if traced else (run.guarded.capture, result)
+    ladder = written_ladder([capture], of, run.writes)
+    if ladder and traced:
+        ladder = replace(ladder, run="the traced run", file=str(capture.relative_to(run.guarded.folder)))
+    return replace(packets, written=ladder)
+
+
+def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **only_one: Any) -> None:
+    named = [f"--{name}" for name, value in attached.items() if value]
+    if not command_line and not named:
+        raise NagleLabError(
+            "guard needs a command (guard -- COMMAND…), --container, --compose-service, --pid or --interface"
+        )
+    if command_line and named:
+        raise NagleLabError(f"{named[0]} records what is already running: leave out the command or {named[0]}")
+    if "--nagle" in command_line and any(Path(part).name in ("pytest", "py.test") for part in command_line):
+        raise NagleLabError(
+            "pytest --nagle makes a network namespace of its own, into which guard cannot see: "
+            "run pytest --nagle without guard, or leave out --nagle"
+        )
+    if len(named) > 1:
+        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+    for_commands = {"limit": "--time-limit", "both_sides": "--both-sides", "network": "--network"}
+    for name, option in for_commands.items():
+        if named and only_one[name]:
+            raise NagleLabError(f"{option} needs a command, and {named[0]} starts none: leave out {option}")
+    if only_one["trace"] and attached["interface"]:
+        raise NagleLabError("--trace needs a process, and --interface has none: use --pid or --container")
+    if only_one["seconds"] and not 0 < only_one["seconds"] <= LONGEST_S:
+        raise NagleLabError(f"--seconds {only_one['seconds']:g}: use at most {LONGEST_S:,} (a year)")
+    if command_line and only_one["seconds"]:
+        raise NagleLabError("--seconds is for recording what is already running: for a command use --time-limit")
+
+
+def allowed_server(text: str) -> tuple[str, int]:
+    """A server that may stall, as --allow names it. Raises NagleLabError."""
+    try:
+        return allowed_end(text)
+    except ValueError as error:
+        raise NagleLabError(f"--allow {error}") from None
+
+
+def duration_s(text: str, option: str = "--time-limit") -> float:
+    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h. Raises NagleLabError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not found or not float(found[1]):
+        raise NagleLabError(f"{option} {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    if seconds > LONGEST_S:
+        raise NagleLabError(f"{option} {text} is longer than a year: leave it out")
+    return seconds
+
+
+@contextmanager
+def _recording(keep: Path | None) -> Iterator[Path]:
+    """The folder of a recording; whatever ends the block early, nothing stays of it that is not to be kept."""
+    folder = _folder(keep)
+    try:
+        yield folder
+    except BaseException:
+        _forget(folder, keep)
+        raise
+
+
+def _folder(keep: Path | None) -> Path:
+    """Where the recording goes: a folder of its own, or the one to keep."""
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="nagle-lab-guard-"))
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        if others := sorted(path.name for path in keep.iterdir() if path.name not in _OURS):
+            raise NagleLabError(
+                f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"
+            )
+    except OSError as error:
+        raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
+    if not os.access(keep, os.W_OK | os.X_OK):
+        raise NagleLabError(f"--keep {keep}: no permission to write there: name another folder")
+    for name in _RUNS:
+        shutil.rmtree(keep / name, ignore_errors=True)
+    for name in _OURS.difference(_RUNS):
+        (keep / name).unlink(missing_ok=True)
+    return keep.resolve()
+
+
+def _forget(folder: Path, keep: Path | None) -> None:
+    if keep is None:
+        shutil.rmtree(folder, ignore_errors=True)

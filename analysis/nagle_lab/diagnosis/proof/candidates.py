@@ -1,0 +1,113 @@
+"""The candidates of one program, as the proof looks at them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nagle_lab.diagnosis.proof.connections import Involved
+from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, counts, each, groups, most, pick, where
+from nagle_lab.tcp.machine import MS
+
+LATER = 5 * MS  # behind an ACK and the way of its own: no ACK released that
+
+
+class Candidates:
+    """Some candidates of one program; columns (n,), times in ns, made when first asked for.
+
+    Attributes
+    ----------
+    row : their numbers among all candidates looked at, in order
+    connection, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo, announced :
+        ``candidate`` in tcp/engine.h
+    peer : the number of the peer's program
+    peer_reaction : the fastest of the peer on that connection; 0 where its handshake is not captured
+    full : payload of a full segment of the sender; 0 not known
+    full_waits : full segments of the sender that waited for an ACK
+    pace : how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
+    peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
+        come
+    nagle_off : how often on that connection the sender put a small segment right behind an unacknowledged small one
+    """
+
+    def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
+        self._columns = columns
+        self.row = row
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getattr__(self, name: str) -> Column:
+        column = pick(self._columns[name], self.row)
+        setattr(self, name, column)
+        return column
+
+    def only(self, condition: Column) -> "Candidates":
+        """Those of which it is true."""
+        return self.picked(where(condition))
+
+    def picked(self, rows: Column) -> "Candidates":
+        """Those of these (n,), by number from 0."""
+        return Candidates(self._columns, pick(self.row, rows))
+
+    @property
+    def since(self) -> Column:
+        """From trigger to release."""
+        return each(lambda wait, release: wait + release, self.wait, self.release)
+
+    def late_by(self, fastest: int) -> Column:
+        """How much longer the ACK took than its sender's fastest reaction, which is at least that of all peers."""
+        return each(lambda wait, own: wait - most(own, fastest), self.wait, self.peer_reaction)
+
+
+class _Joined(Mapping[str, Column]):
+    """Columns of candidates, and what their connections say of their senders and peers."""
+
+    def __init__(self, rows: Columns, involved: Involved) -> None:
+        side = rows["side"]
+        peer = each(lambda side: 1 - side, side)
+        self._rows = rows
+        self._joined = {
+            "program": involved.of_side("program", side),
+            "left_out": involved.rows("left_out"),
+            "peer": involved.of_side("program", peer),
+            "peer_reaction": each(
+                lambda reaction, syns: reaction * syns, involved.reaction(peer), involved.rows("syns")
+            ),
+            "full": involved.of_side("full_segment", side),
+            "full_waits": involved.of_side("full_waits", side),
+            "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
+            "peer_own_accord": _of_own_accord(rows, involved, peer),
+            "nagle_off": involved.of_side("nagle_off", side),
+        }
+
+    def __getitem__(self, name: str) -> Column:
+        return self._joined[name] if name in self._joined else self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._joined)
+
+    def __len__(self) -> int:
+        return len(self._joined)
+
+
+def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candidates]]:
+    """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out."""
+    columns = _Joined(rows, involved)
+    counting = where(each(lambda left_out: left_out == 0, columns["left_out"]))
+    program = pick(columns["program"], counting)
+    for group in groups(program):
+        yield int(program[group[0]]), Candidates(columns, pick(counting, group))
+
+
+def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:
+    """How often these sides (n,) sent data by themselves on the connection of each row: see LATER."""
+    late = each(lambda release, own: release - own >= LATER, rows["release"], involved.reaction(rows["side"]))
+    keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
+    since = late, rows["pure"], rows["ack_frame"]
+    by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))
+    counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
+    return pick(counted, each(lambda of, side: 2 * of + side, involved.of, sides))
+
+
+def _pace(ahead: Any, clock: Any) -> Any:
+    """How much later than at its fastest, by the timestamps of both ends (RFC 7323)."""
+    return chosen((ahead >= 0) & (clock >= 0), (ahead - clock) & 0xFFFFFFFF, -1)

@@ -1,0 +1,181 @@
+"""Late ACKs that came with data: what follows is an answer to that, or what Nagle's algorithm had held until then.
+
+An answer is the commonest thing that follows data, so promptness alone accuses nobody here. It takes a kernel's
+promptness and a second sign: what pure ACKs are proved to have released, late or early; an end that speaks of its own
+accord and yet never beside unacknowledged data; or writes that were merged while they waited.
+"""
+
+from itertools import accumulate
+
+from nagle_lab.diagnosis.proof.candidates import LATER, Candidates
+from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
+from nagle_lab.diagnosis.proof.near import AT_PEER, FINE, HELD_ALIKE, PAUSE
+from nagle_lab.diagnosis.proof.population import among, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.proof.timing import FEW, LATE_FAR, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, middle_half
+from nagle_lab.tcp.machine import Echo
+
+MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
+# A kernel lets go what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
+# an echo in C, took 3.4 times as long.
+KERNEL = 1.8
+ALIKE, ALIKE_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
+EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: none of so many is no chance
+SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside unacknowledged data does not hold
+# Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
+# walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
+STEADY = 0.55
+# Data by a clock of its sender's own: how much its distances vary, at most, of what its reaction times do.
+OWN_CLOCK, PAIRS = 0.7, 20
+
+
+def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+    """Judge the late candidates whose ACK came with data; ``c`` are all of the program, ``held`` its proved ones."""
+    ridden = ridden.only(each(lambda count: count == 0, ridden.nagle_off))
+    if len(ridden) < SOME or known.setting.step > FINE or _unheld(known) > SOME_OF * len(ridden):
+        return
+    (_judge_far if known.is_far else _judge_near)(ridden, held, c, known, judged)
+
+
+def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+    near = ridden.only(each(lambda release: release < PAUSE, ridden.release))
+    if len(near) < SOME or 2 * len(near) < len(ridden):
+        return
+    middle = percentile(near.release, 50)
+    prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
+    merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known)) >= FEW
+    has_second_sign = speaks or (len(held) >= FEW and known.place == "sender") or _held_early(known)
+    are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
+    if are_merged and middle <= 2 * HELD_ALIKE:
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
+    elif _is_kernel(middle, held, known) and has_second_sign:
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
+    elif _is_kernel(middle, held, known) or (speaks and middle <= AT_PEER and _never_beside(prompt, c, known)):
+        judged.leave(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+    own = known.own or 0
+    low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
+    if len(held) >= FEW:
+        high = max(high, percentile(held.release, 90))
+    prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
+    if 2 * len(prompt) <= len(ridden):
+        return
+    both_speak = len(_of_own_accord(c, known)) >= FEW and _peer_of_own_accord(prompt) >= FEW
+    is_silent_beside = both_speak and _never_beside(prompt, c, known)
+    merged = _merged_writes(prompt, known)
+    if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(known))):
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
+    elif _are_by_a_clock(merged, prompt, known):
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
+    elif (
+        is_silent_beside
+        or len(merged) > 0.8 * len(prompt)
+        or _is_peer_by_a_clock(prompt)
+        or (not len(held) and _held_early(known))
+    ):
+        judged.leave(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _unheld(known: Known) -> int:
+    return known.program.sent_unheld(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
+
+
+def _is_kernel(middle: float, held: Candidates, known: Known) -> bool:
+    """Whether releases came as soon as this end's kernel answers a SYN, or lets go what pure ACKs release."""
+    is_sender = known.place == "sender"
+    if len(held) >= FEW and middle <= (ALIKE_AT_SENDER if is_sender else ALIKE) * percentile(held.release, 50):
+        return True
+    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+    return known.place != "peer" and bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
+
+
+def _holds(known: Known) -> bool:
+    """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
+    releases = [*known.program.own.release, *map(int, known.early.release[:MOST_LOOKED_AT])]
+    return any(release <= HELD_ALIKE for release in releases)
+
+
+def _held_early(known: Known) -> bool:
+    """Whether early pure ACKs released data, too, as soon as a kernel does: then Nagle's algorithm is on there."""
+    own = known.own or 0
+    if known.is_far:
+        low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
+    else:
+        answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+        low, high = 0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0
+    prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
+    return prompt >= FEW and _unheld(known) <= prompt / 10
+
+
+def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
+    """Whether some writes were merged, by the time they waited: what was sent keeps to a constant rate.
+
+    So do answers of two sizes in turn. But who answers always acknowledges with that.
+    """
+    own = known.own or 0
+    unanswered = sum(ack - own >= LATE_FAR for ack in known.program.own.ack)
+    if len(merged) < max(SOME_OF * len(prompt), MANY) or unanswered < FEW:
+        return False
+    strays = []
+    connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.since
+    for group in groups(connections):
+        stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
+        strays += [stray] * (len(group) >= MANY)
+    return bool(strays) and percentile(strays, 50) <= STEADY and percentile(strays, 90) < 1
+
+
+def _stray(sizes: list[int], times: list[int]) -> float:
+    """How far the sum of the sizes strays from a constant rate, in standard deviations of a random walk."""
+    rate, mean, count = sum(sizes) / max(sum(times), 1), sum(sizes) / len(sizes), len(sizes)
+    step = (sum((size - mean) ** 2 for size in sizes) / count) ** 0.5
+    sums = list(accumulate(size - rate * time for size, time in zip(sizes, times, strict=True)))
+    return (max(sums) - min(sums)) / (step * count**0.5) if step else 2.0
+
+
+def _is_peer_by_a_clock(prompt: Candidates) -> bool:
+    """Whether the peer's data, which carried the ACKs, kept to a clock of its own and not to what it got.
+
+    So it asked for nothing that it then got: from one of its segments to the next takes always the same, however long
+    the answer was on its way.
+    """
+    answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
+    between, waits = [], []
+    rows = (prompt.trigger_frame, prompt.release_frame, prompt.wait, prompt.release)
+    for trigger, released, wait, release in zip(*rows, strict=True):
+        if int(trigger) in answered:
+            waits.append(int(wait))
+            between.append(answered.pop(int(trigger)) + int(wait))
+        answered[int(released)] = int(release)
+    return len(waits) >= PAIRS and middle_half(between) < OWN_CLOCK * middle_half(waits)
+
+
+def _of_own_accord(c: Candidates, known: Known) -> Candidates:
+    """What the program sent long after all of its data was acknowledged, and nothing had come: no answer."""
+    own = known.own or 0
+    return c.only(each(lambda pure, release: (pure > 0) & (release - own >= LATER), c.pure, c.release))
+
+
+def _peer_of_own_accord(c: Candidates) -> int:
+    connections, count = c.connection, c.peer_own_accord
+    return sum(int(count[int(group[0])]) for group in groups(connections))
+
+
+def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
+    """Whether an end that speaks when it likes would have done so while data was unacknowledged, but did not."""
+    free = _of_own_accord(c, known)
+    expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
+    return len(free) >= FEW and expected >= EXPECTED and _unheld(known) <= expected / 10
+
+
+def _unknown_hold(prompt: Candidates, known: Known) -> Hold:
+    return Hold(len(prompt), 0, percentile(prompt.since if known.is_far else prompt.wait, 50))
+
+
+def _merged_writes(c: Candidates, known: Known) -> Candidates:
+    """Those as large as two writes that the program sent apart at first, and then no more."""
+    sizes = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
+    if len(sizes) > MOST_SIZES:
+        return c.picked([])
+    sums = {size for size in sizes if any(size - piece in sizes for piece in sizes)}
+    return c.only(among(c.released_bytes, sorted(sums)))

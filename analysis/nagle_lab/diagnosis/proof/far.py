@@ -1,0 +1,119 @@
+"""Away from the sender: a release passes one of its round trips after the ACK, as its answers do."""
+
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.proof.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
+from nagle_lab.tcp.machine import MS, Echo
+
+SLACK = 300 * US  # by which a path varies at least
+ANSWERS = 8  # so many tell how much it varies
+
+
+def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those of the late candidates that the ACK released."""
+    prompt = _prompt(pure, known, judged)
+    if len(prompt) and (_pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known)):
+        judged.leave(prompt, Obstacle.OWN_PACE)
+        return prompt.picked([])
+    return prompt
+
+
+def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those that pass as soon behind the ACK as what it releases; none where something else tells against them."""
+    nothing = pure.picked([])
+    if not len(pure):
+        return nothing
+    if known.sent_before > 0.05 * len(pure) + 0.5:
+        judged.reject(len(pure), Rejected.NAGLE_OFF)
+        return nothing
+    answers = sorted([*known.program.own.ack, *known.program.own.data])
+    base = _round_trip(pure, known, answers)
+    if base is None:
+        judged.leave(pure, Obstacle.ROUND_TRIP_UNKNOWN)
+        return nothing
+    slack = max(SLACK, base // 8)
+    soonest, latest = base - slack, _latest_release(pure, answers, base, slack)
+    around = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
+    soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
+    if is_paced(around) or soon > 0.1 * len(pure) + 0.5:
+        judged.reject(len(pure), Rejected.NAGLE_OFF)
+        return nothing
+    prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
+    beyond = latest + 4 * (latest - base)
+    by_chance = total(each(lambda release: (release > latest) & (release <= beyond), pure.release)) / 4
+    if len(prompt) <= by_chance + 3 * by_chance**0.5 or (len(prompt) < FEW and not _is_a_listing(pure, known)):
+        close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
+        if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base, slack):
+            close = nothing
+        judged.leave(close, Obstacle.PATH_VARIES)
+        judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
+        return nothing
+    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    return prompt
+
+
+def _pauses_anyway(prompt: Candidates, known: Known) -> bool:
+    """Whether data came as long after the trigger where the ACK came early: something else paces that program."""
+    early, usual = known.early, percentile(prompt.since, 50)
+    low, high, own = 0.9 * usual, 1.1 * usual, known.own or 0
+    alike = each(
+        lambda release, since: (release > own + 5 * MS) & (since >= low) & (since <= high), early.release, early.since
+    )
+    return total(alike) >= 2 and 2 * total(alike) > len(early)
+
+
+def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
+    """Whether a message leaves in equal pieces, each behind the ACK of the one before, late or early.
+
+    What Nagle's algorithm holds is merged while it waits; so the program writes a piece when that before it has
+    arrived, or at that pace.
+    """
+    early = known.early
+    soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
+    pieces = prompt.only(each(lambda one, other: one == other, prompt.trigger_bytes, prompt.released_bytes))
+    follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
+        among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
+    )
+    return len(soon) >= FEW and len(pieces) > 0.8 * len(prompt) and 2 * follow > len(prompt)
+
+
+def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
+    """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does."""
+    soonest = max(base, percentile(answers, 25)) if answers else base
+    return len(close) >= SOME and lowest(close.release) > soonest + slack
+
+
+def _is_a_listing(pure: Candidates, known: Known) -> bool:
+    """A few exchanges from the middle of a connection, as people post them: all releases within a millisecond."""
+    return len(pure) < FEW and not known.program.own.handshake and highest(pure.release) < NEAR
+
+
+def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | None:
+    """From the capture point to the sender and back, ns; None not known.
+
+    Where nothing else tells: its releases, if they are alike while the waits are not. What echoes the late ACK was
+    sent after that had arrived, so the path is no longer than the shortest of these took.
+    """
+    base = known.own
+    if base is None:
+        low = percentile(pure.release, 10)
+        spread = percentile(pure.wait, 90) - percentile(pure.wait, 10)
+        if len(pure) < SOME or percentile(pure.release, 90) - low > 0.25 * spread:
+            return None
+        if answers and low > answers[0] + MS:
+            return None
+        base = int(low)
+    after = pure.only(each(lambda echo: echo == Echo.AFTER, pure.echo))
+    return min([base, *map(int, after.release[:MOST_LOOKED_AT])])
+
+
+def _latest_release(pure: Candidates, answers: list[int], base: int, slack: int) -> float:
+    """How late a release may pass: as late as that end's own answers do."""
+    latest: float = base + slack
+    if len(answers) >= ANSWERS:
+        latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
+        within = total(each(lambda release: (release >= base - slack) & (release <= latest), pure.release))
+        if within > 0.7 * len(pure):  # one behaviour
+            latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
+    return latest

@@ -1,0 +1,183 @@
+"""Every long idle gap of a connection, from its first data to its closing, and its one cause.
+
+The JSON calls it a silence.
+
+An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/machine.py), from its
+first data on and without its closing. What ended it tells its cause; where an acknowledgement did, that takes the
+proof of the whole capture.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from nagle_lab.diagnosis.proof.delayed_acks import LATEST, is_late
+from nagle_lab.diagnosis.proof.population import (
+    Column,
+    Columns,
+    chosen,
+    counts,
+    distinct,
+    each,
+    pick,
+    ranks,
+    tally,
+    total,
+    where,
+)
+from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
+
+# TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
+# (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
+CORK_LEAST, CORK_MOST = 196 * MS, 260 * MS
+# A reply that is corked as a whole looks as if the server thought so long. The timer takes 200 ms, mostly a jiffy
+# for the round trip, and up to another; a program that sleeps for 200 ms is sooner. So a side that answers so late,
+# and is never late otherwise, probably corks.
+CORKED_LEAST, CORKED_MOSTLY, CORKED_MOST, CORKED_OFTEN = 200 * MS, 201 * MS, 222 * MS, 3
+
+
+class Cause(StrEnum):
+    """Why nothing was on the wire."""
+
+    NAGLE_DELAYED_ACK = "nagle_delayed_ack"  # the stall: held until a late ACK
+    NAGLE_ROUND_TRIP = "nagle_round_trip"  # held until an ACK that took the path's round trip
+    DELAYED_ACK = "delayed_ack"  # a late ACK that nothing waited for
+    SERVER_THINK = "server_think"
+    CLIENT_THINK = "client_think"
+    CORK = "cork"
+    LIKELY_CORK = "likely_cork"  # whole replies, each as late as TCP_CORK's timer
+    RETRANSMISSION = "retransmission"  # until the RTO or the tail-loss probe (RFC 6298, RFC 8985)
+    WINDOW = "window"  # the receiver's window was zero or full
+    ROUND_TRIP = "round_trip"  # no longer than the path's round trip
+    UNKNOWN = "unknown"
+
+
+CAUSES = {
+    Cause.NAGLE_DELAYED_ACK: "Nagle's algorithm waiting for a delayed ACK",
+    Cause.NAGLE_ROUND_TRIP: "Nagle's algorithm waiting for a round trip",
+    Cause.DELAYED_ACK: "delayed ACK that nothing waited for",
+    Cause.SERVER_THINK: "server processing",
+    Cause.CLIENT_THINK: "client processing",
+    Cause.CORK: "TCP_CORK",
+    Cause.LIKELY_CORK: "probably TCP_CORK",
+    Cause.RETRANSMISSION: "retransmission timeout",
+    Cause.WINDOW: "zero or full receive window",
+    Cause.ROUND_TRIP: "round trip of the path",
+    Cause.UNKNOWN: "unknown",
+}
+"""What each cause of an idle gap is called in what people read."""
+
+
+def time_text(ms: float) -> str:
+    """A sum of idle gaps, in seconds from one second on."""
+    return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
+CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
+
+
+def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) -> Cause:
+    """The cause of an idle gap.
+
+    Parameters
+    ----------
+    ended_by : see ``EndedBy`` in tcp/machine.py
+    slow : how much longer it took than its end's fastest reaction: one of :data:`PACES`
+    reply : the packet before it came from the other side
+    corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; 2 if all of that end's
+        late answers did
+    by_client : the client ended it
+    """
+    if ended_by in _BY_THEMSELVES:
+        return _BY_THEMSELVES[EndedBy(ended_by)]
+    if ended_by == EndedBy.CONTINUATION and corked:
+        return Cause.CORK
+    if corked == ALL_CORKED:
+        return Cause.LIKELY_CORK
+    if slow == QUICK and (reply or ended_by == EndedBy.ACKNOWLEDGEMENT):
+        return Cause.ROUND_TRIP
+    if ended_by == EndedBy.ACKNOWLEDGEMENT:
+        return Cause.DELAYED_ACK if slow == AS_A_TIMER else Cause.UNKNOWN
+    return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
+
+
+_BY_THEMSELVES = {
+    EndedBy.RETRANSMISSION: Cause.RETRANSMISSION,
+    EndedBy.WINDOW: Cause.WINDOW,
+    EndedBy.OTHER: Cause.UNKNOWN,
+}
+ALL_CORKED = 2
+QUICK, AS_A_TIMER, SLOWER = PACES = range(3)  # like the path, like a delayed-ACK timer, or slower still
+
+
+def _number(
+    gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
+) -> Any:
+    """All that decides the cause of a gap, as one number: the arguments of :func:`cause_of`, mixed."""
+    longer = gap - reaction
+    slow = (longer >= LATE) * 1 + (longer >= LATEST)
+    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
+    corked = chosen(all_corked, ALL_CORKED, corked * 1)
+    return (((ended_by * 3 + slow) * 2 + reply) * 3 + corked) * 2 + (client == side) * 1
+
+
+def _all_corked(gaps: Columns) -> Column:
+    """Which gaps ended with a small answer as late as TCP_CORK's timer, like all late answers of that end there."""
+    connections = distinct(gaps["connection"])
+    of = ranks(gaps["connection"], connections)
+    keys = each(lambda of, side: 2 * of + side, of, gaps["side"])
+    answers = each(lambda ended_by: ended_by == EndedBy.ANSWER, gaps["ended_by"])
+    timed = each(
+        lambda answers, gap, small: answers & (gap >= CORKED_LEAST) & (gap <= CORKED_MOST) & (small > 0),
+        answers,
+        gaps["gap"],
+        gaps["small"],
+    )
+    mostly = each(lambda timed, gap: timed & (gap >= CORKED_MOSTLY), timed, gaps["gap"])
+    many = 2 * len(connections)
+    late, as_late, later = (pick(counts(pick(keys, where(some)), many), keys) for some in (answers, timed, mostly))
+    return each(
+        lambda timed, late, as_late, later: timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late),
+        timed,
+        late,
+        as_late,
+        later,
+    )
+
+
+def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
+    """Count and total ns by cause, of idle gaps (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
+
+    Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
+    """
+    gap = gaps["gap"]
+    of_each = (gaps[name] for name in ("ended_by", "small", "reply", "side"))
+    numbers = each(_number, gap, reaction, *of_each, client, _all_corked(gaps))
+    totals: CauseTotals = {}
+    for number, (count, ns) in tally(numbers, gap).items():
+        rest, by_client = divmod(int(number), 2)
+        rest, corked = divmod(rest, 3)
+        rest, reply = divmod(rest, 2)
+        add(totals, {cause_of(*divmod(rest, 3), reply, corked, by_client): (count, ns)})
+    return totals
+
+
+def add(totals: CauseTotals, more: CauseTotals) -> None:
+    """Add ``more`` to ``totals``."""
+    for cause, (count, ns) in more.items():
+        before = totals.get(cause, (0, 0))
+        totals[cause] = (before[0] + count, before[1] + ns)
+
+
+def explained(idle: Column, reaction: Column, cause: Cause) -> CauseTotals:
+    """What to add when the idle gap before a candidate's ACK has a ``cause`` of its own: it counted as another.
+
+    ``idle`` (n,) are those gaps and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
+    """
+    long = where(each(lambda gap: gap >= IDLE, idle))
+    gaps, fastest = pick(idle, long), pick(reaction, long)
+    totals: CauseTotals = {cause: (len(gaps), total(gaps))}
+    late = each(is_late, gaps, fastest)
+    for is_so, before in ((1, Cause.DELAYED_ACK), (0, Cause.ROUND_TRIP)):
+        these = pick(gaps, where(each(lambda late: late == is_so, late)))  # noqa: B023 - applied at once
+        add(totals, {before: (-len(these), -total(these))})
+    return totals

@@ -1,0 +1,94 @@
+"""What is decided of candidates, and in which words."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.population import Column
+
+
+class Rejected(StrEnum):
+    """Why a candidate is no stall."""
+
+    NAGLE_OFF = "nagle_off"  # its sender is seen not to wait for ACKs
+    NOT_LATE = "not_late"  # the ACK took only a round trip, or longer than any delayed ACK
+    LATER_RELEASE = "later_release"  # the program's own pause
+    RELAYED = "relayed"  # data of another connection arrived at the sender between ACK and release
+    CORKED = "corked"  # its sender had announced more (MSG_MORE, TCP_CORK): the kernel sends that with the ACK, too
+    COINCIDENCE = "coincidence"  # close to the ACK, but not more often than chance puts it there
+
+
+class Ground(StrEnum):
+    """What a program's stalls are proved by."""
+
+    REPETITION_AT_SENDER = "repetition_at_sender"  # so soon behind the ACK as only a kernel is, again and again
+    PROMPTNESS = "promptness"  # the same, a few times
+    REPETITION_ON_PATH = "repetition_on_path"  # a round trip behind the ACK, again and again
+    TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and was as late as proved ones
+    DATA_ACKS = "data_acks"  # the ACKs rode on data; an end that speaks of its own accord, as soon behind as a kernel
+    MERGED_WRITES = "merged_writes"  # the ACK rode on data, and writes were merged meanwhile
+
+
+class Obstacle(StrEnum):
+    """Why it cannot be told whether an ACK released what followed it."""
+
+    LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
+    OWN_PACE = "own_pace"  # as late where the ACK came early, or piece by piece: the program waits for something
+    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections the same two wait for no ACK
+    ROUND_TRIP_UNKNOWN = "round_trip_unknown"
+    PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
+    COARSE_CLOCK = "coarse_clock"
+    COINCIDENCE = "coincidence"  # one release, among pauses of any length
+    CAPTURE_INCOMPLETE = "capture_incomplete"  # ACKs are missing or out of order
+    ACK_ON_DATA = "ack_on_data"  # an answer, or a release
+
+
+@dataclass(frozen=True)
+class Hold:
+    """How long one program's data was held, of how long it waited: its program wrote it after a pause, perhaps.
+
+    Where the ACK came early the same program shows when it writes; else the hold is anything up to the wait.
+    """
+
+    stalls: int
+    low: float  # ns, the median wait less the longest such pause; 0 where none is known
+    high: float  # the median wait less the shortest
+
+
+@dataclass
+class Judged:
+    """What was decided of the candidates of some programs.
+
+    Attributes
+    ----------
+    stalls, round_trips : numbers of rows; the latter were held until an ACK that was not delayed
+    rejected, grounds : how many, by why
+    unresolved : numbers of rows of which it cannot be told, by why
+    holds : of each program with stalls
+    relays : how often data of a connection followed that of another one, by both
+    """
+
+    stalls: list[Column] = field(default_factory=list)
+    round_trips: list[Column] = field(default_factory=list)
+    rejected: Counter[Rejected] = field(default_factory=Counter)
+    grounds: Counter[Ground] = field(default_factory=Counter)
+    unresolved: list[tuple[Obstacle, Column]] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    relays: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def accept(self, held: Candidates, ground: Ground, hold: Hold) -> None:
+        """They are stalls."""
+        self.stalls.append(held.row)
+        self.grounds[ground] += len(held)
+        self.holds.append(hold)
+
+    def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
+        """Of these it cannot be told."""
+        if len(unsure):
+            self.unresolved.append((obstacle, unsure.row))
+
+    def reject(self, count: int, why: Rejected) -> None:
+        """So many are no stalls."""
+        if count > 0:
+            self.rejected[why] += count

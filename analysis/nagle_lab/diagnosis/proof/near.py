@@ -1,0 +1,266 @@
+"""Near the sender: how soon behind the ACK its data follows tells a kernel, which held it, from a program."""
+
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.population import (
+    among,
+    distinct,
+    each,
+    groups,
+    highest,
+    in_order,
+    percentile,
+    pick,
+    total,
+    where,
+)
+from nagle_lab.diagnosis.proof.timing import FEW, LATEST, LINUX_TIMER, NEAR, SOME, US, Known, is_paced, middle_half
+from nagle_lab.tcp.machine import MS, Echo
+
+# Later than this behind the ACK comes a pause of the program.
+PAUSE = 1 * MS
+TICK = 5 * MS  # of a kernel with 250 of them in a second, and what a release takes
+
+# How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 53 µs,
+# at its peer up to 118; programs that wait for the same ACK take 49 µs and more at the sender, 74 at its peer. A
+# kernel's path has a floor, and little varies above it; a woken program's time spreads. So the larger ones must be
+# alike, which some can show.
+HELD, HELD_ALIKE = 45 * US, 68 * US
+AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
+ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
+# On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
+# ACKs, where no SYN is in the capture.
+HANDSHAKES, HANDSHAKES_AT_PEER, SLOWEST_AT_PEER = 2, 4, 100 * US
+# A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
+# data is also seen to come early where the ACK comes early.
+SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
+
+# A connection is judged by itself from so many releases on, if their median is so much above the limit.
+ENOUGH, CLEARLY = 6, 1.3
+
+QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
+STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
+
+COARSE = 20 * US  # step of a clock by which single distances are uncertain
+FINE = 5 * US  # and by which medians are not
+
+
+def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those of the late candidates that the ACK released."""
+    if not len(pure):
+        return pure
+    limit = slowest_release(pure, known)
+    queued = _queued(pure, known, limit)
+    if queued is not None:
+        judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
+        return queued
+    near = pure.only(each(lambda release: release < PAUSE, pure.release))
+    if not len(near):
+        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        return near
+    middle = _typical(near, known.setting.step)
+    if _is_relayed(near) and middle > max(limit, HELD_ALIKE) / 2:
+        _set_aside_relayed(pure, near, known, judged)
+        return near.picked([])
+    is_split = middle <= limit and known.setting.step <= FINE
+    slow = _slow_connections(near, limit) if is_split else near.picked([])
+    if len(slow):
+        judged.leave(slow, Obstacle.LIKE_A_PROGRAM)
+        others = distinct(slow.connection)
+        pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
+        middle = _typical(near, known.setting.step)
+    if middle <= limit:
+        return _prompt(pure, near, known, judged, middle)
+    return _held_among_others(pure, near, known, judged, limit)
+
+
+def _set_aside_relayed(pure: Candidates, near: Candidates, known: Known, judged: Judged) -> None:
+    """Data that arrived meanwhile was passed on; but at a slow stack, data of connections in step comes by chance."""
+    arrivals = near.only(each(lambda arrival: arrival >= 0, near.arrival)).arrival
+    in_step = total(among(arrivals, distinct(near.connection)))
+    if _is_slow_stack(known) and in_step > len(arrivals) / 2:
+        judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+        judged.leave(near, Obstacle.LIKE_A_PROGRAM)
+        return
+    judged.reject(len(pure), Rejected.RELAYED)
+    for connection, other in zip(near.connection, near.arrival, strict=True):
+        if other >= 0:
+            judged.relays[int(connection), int(other)] += 1
+
+
+def slowest_release(pure: Candidates, known: Known) -> float:
+    """How large the median of a kernel's releases is here, at most, ns."""
+    is_at_sender = known.place == "sender" or known.program.is_on_loopback
+    near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
+    step = known.setting.step
+    cannot_tell = len(near) < SOME_ALIKE or step > FINE
+    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
+    own = known.program.own
+    answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
+    usual = percentile(answers, 50) if answers else 0
+    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(known) and _comes_early_too(pure, known):
+        return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
+    if is_at_sender:
+        return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
+    if is_alike and not cannot_tell:
+        return AT_PEER_ALIKE
+    slowest = percentile(answers, 90) if answers else 0
+    return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
+
+
+def _slow_connections(near: Candidates, limit: float) -> Candidates:
+    """Those on connections that are clearly of a program, though most others are of a kernel."""
+    clearly_late = near.only(each(lambda release: release > CLEARLY * limit, near.release))
+    suspects = near.only(among(near.connection, distinct(clearly_late.connection)))
+    releases = suspects.release
+    slow = [
+        group
+        for group in groups(suspects.connection)
+        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
+    ]
+    return suspects.picked(in_order(slow) if slow else [])
+
+
+def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
+    """Releases by a kernel, without those that are too late to be; none where something else tells against them."""
+    step = known.setting.step
+    bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
+    prompt = near.only(each(lambda release: release <= bound, near.release))
+    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
+    pauses = total(each(lambda release: (release > bound) & (release < LATEST), pure.release))
+    nothing = near.picked([])
+    if 0.1 * len(pure) < known.sent_before and len(prompt) < 3 * known.sent_before:
+        judged.reject(len(pure), Rejected.NAGLE_OFF)
+        return nothing
+    if len(prompt) <= by_chance + 3 * by_chance**0.5:
+        judged.reject(len(pure), Rejected.COINCIDENCE)
+        return nothing
+    prompt = _with_those_a_tick_late(prompt, pure, bound, known)
+    if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, known)):
+        judged.leave(prompt, Obstacle.COINCIDENCE)
+        judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
+        return nothing
+    nagle_off = sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) * known.setting.part
+    if 2 * nagle_off >= len(prompt):
+        judged.leave(prompt, Obstacle.NAGLE_OFF_ELSEWHERE)
+        judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+        return nothing
+    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    return prompt
+
+
+def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
+    """Whether a single ACK from far away came sooner than Linux's timer fires: a path may stand still once."""
+    return known.peer >= NEAR and highest(prompt.wait) - known.peer < LINUX_TIMER
+
+
+def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
+    """With releases up to a tick of the kernel later: the ACK waited for one on its way, on a busy machine.
+
+    Where the program has written early, and nothing comes later still: a pause has no reason to end there only.
+    """
+    if known.place == "sender" or len(prompt) < FEW or not _comes_early_too(pure, known):
+        return prompt
+    late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
+    ticked = late.only(each(lambda release: release <= TICK, late.release))
+    if len(ticked) > len(prompt) or len(late) - len(ticked) > 0.1 * len(prompt):
+        return prompt
+    return pure.only(among(pure.row, in_order([prompt.row, ticked.row])))
+
+
+def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
+    """Releases that had to queue behind others of the same host, each as soon behind the one before as a kernel is.
+
+    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too, so
+    it also takes that the kernel was seen to hold: data behind early ACKs as soon as the answers to SYNs. None where
+    it is not so.
+    """
+    answers, early = known.program.own.handshake, known.program.own.release
+    if not answers or len(early) < FEW or percentile(early, 50) > 1.5 * percentile(answers, 50) or known.sent_before:
+        return None
+    longest = QUEUE * limit
+    queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
+    soon = total(each(lambda alone: alone <= limit, queued.alone))
+    if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
+        return None
+    if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
+        return None  # all as late as the last one: what they stand behind is a pause
+    latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
+    return pure.only(each(lambda release: release <= latest, pure.release))
+
+
+def _held_among_others(
+    pure: Candidates, near: Candidates, known: Known, judged: Judged, limit: float
+) -> Candidates:  # fmt: skip
+    """Most releases took as long as a program does; single connections may still be held clearly."""
+    held = []
+    of_all = near.release
+    for group in groups(near.connection):
+        releases = pick(of_all, group)
+        if (
+            SOME < len(group) < len(near)
+            and known.setting.step <= COARSE
+            and percentile(releases, 50) <= limit / 2
+            and percentile(releases, 80) <= limit
+        ):
+            held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
+    some = near.picked(in_order(held) if held else [])
+    rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
+    middle = percentile(near.release, 50)
+    if known.sent_before >= max(1, 0.01 * len(near)) or _pauses_anyway(near, known):
+        judged.reject(len(rest), Rejected.NAGLE_OFF)
+    elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
+        judged.reject(len(rest), Rejected.LATER_RELEASE)
+    else:
+        judged.leave(rest, Obstacle.LIKE_A_PROGRAM)
+    return some
+
+
+def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
+    """Whether less than half came so soon, and no more within the bound than of pauses that may end at any time."""
+    soon = total(each(lambda release: release <= bound, near.release))
+    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
+    return len(near) < len(pure) / 2 and soon <= by_chance + 3 * by_chance**0.5
+
+
+def _typical(near: Candidates, step: int) -> float:
+    """The middle of the distances from ACK to release; means survive a coarse clock."""
+    releases = near.release
+    if step <= FINE:
+        return percentile(releases, 50)
+    low, high = percentile(releases, 10), percentile(releases, 90)
+    most = pick(releases, where(each(lambda release: (release >= low) & (release <= high), releases)))
+    return total(most) / len(most)
+
+
+def _is_relayed(near: Candidates) -> bool:
+    """Whether data of other connections arrived at the sender between ACK and release, as it does at a relay."""
+    return total(each(lambda arrival: arrival >= 0, near.arrival)) >= max(2, len(near) / 2)
+
+
+def _is_slow_stack(known: Known) -> bool:
+    """Whether even the sender's fastest pure ACKs take as long as those of no kernel."""
+    acks = [ns for ns in known.program.own.ack if ns < NEAR]
+    return not acks or percentile(acks, 5) >= SLOW_STACK
+
+
+def _comes_early_too(pure: Candidates, known: Known) -> bool:
+    """Where the ACK came early, whether what followed came early, too: it had been written, and was held."""
+    at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
+    soon = at_once + total(each(lambda since: since <= usual, known.early.since))
+    return soon >= 2 and 2 * soon > at_once + len(known.early)
+
+
+def _pauses_anyway(near: Candidates, known: Known) -> bool:
+    """Where the ACK came early, whether the program sent more only as long after the trigger as otherwise."""
+    usual = percentile(near.since, 50)
+    least, longest = 0.8 * usual, 1.2 * usual
+    early = known.early
+    slow = early.only(
+        each(
+            lambda release, since: (release > 5 * MS) & (since >= least) & (since <= longest),
+            early.release,
+            early.since,
+        )
+    )
+    return len(slow) >= 2 and 2 * len(slow) > len(early) and middle_half(slow.since) < 5 * MS

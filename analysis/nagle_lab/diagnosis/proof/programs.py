@@ -1,0 +1,167 @@
+"""What the whole capture shows of each program, whichever its connections: how fast it and its peers react, and when
+it sent data without waiting for an ACK.
+
+A program is an address, with its port where it is the server. Those without candidates are not looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nagle_lab.diagnosis.proof.connections import Involved
+from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, each, groups, pick, total, where
+from nagle_lab.tcp.durations import rounded
+from nagle_lab.tcp.machine import MOST_SAMPLES, MS, Echo, Reaction
+from nagle_lab.tcp.tables import Table, Tables
+
+AT_ONCE = 1 << 16  # rows
+
+
+@dataclass
+class Reactions:
+    """Samples of how long an end took for the latest segment of its peer, ns, by what it reacted with."""
+
+    handshake: list[int] = field(default_factory=list)
+    ack: list[int] = field(default_factory=list)  # delayed ones among them
+    data: list[int] = field(default_factory=list)
+    release: list[int] = field(default_factory=list)  # with more data, to an early ACK
+    # How much longer than the fastest reaction on the same connection: what the path adds, and the program
+    handshake_more: list[int] = field(default_factory=list)
+    data_more: list[int] = field(default_factory=list)
+
+    def keep_more(self, kind: Reaction, samples: Column) -> None:
+        """The same of how much longer they took than the fastest on their connection."""
+        kept = {Reaction.HANDSHAKE: self.handshake_more, Reaction.DATA: self.data_more}.get(kind)
+        if kept is not None:
+            kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+
+    def keep(self, kind: Reaction, samples: Column) -> None:
+        """Keep them, as long as there are not too many."""
+        kept = {
+            Reaction.HANDSHAKE: self.handshake,
+            Reaction.ACK: self.ack,
+            Reaction.DATA: self.data,
+            Reaction.RELEASE: self.release,
+        }[kind]
+        kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+
+
+@dataclass
+class Program:
+    """One program.
+
+    Attributes
+    ----------
+    own, peers : how fast it reacts, and how fast its peers do
+    is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
+    unheld : how often it sent more after unacknowledged data; by its peer's program, connection, what its timestamps
+        say (Echo), and by how many ms after
+    nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
+        small one
+    """
+
+    own: Reactions = field(default_factory=Reactions)
+    peers: Reactions = field(default_factory=Reactions)
+    is_on_loopback: bool = False
+    nagle_off: Counter[int] = field(default_factory=Counter)
+    unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
+
+    def sent_unheld(self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)) -> Counter[tuple[int, int]]:
+        """How often it sent so long (ns) after unacknowledged data, by peer and connection."""
+        counts: Counter[tuple[int, int]] = Counter()
+        for (peer, connection, echo, ms), count in self.unheld.items():
+            if echo in echoes and ms * MS >= at_least:
+                counts[peer, connection] += count
+        return counts
+
+
+class Programs(dict[int, Program]):
+    """Programs by their numbers in the rows of ``connection`` (tcp/engine.h)."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        self._unheld, self._connections = tables.unheld, tables.connection
+        self._looked_at = 0  # rows of the former
+        for rows, involved in _chunks(tables.reaction, tables.connection):
+            self._add_reactions(rows, involved)
+        for begin, end in tables.connection.chunks():
+            self._add_nagle_off(Columns(tables.connection.layout, tables.connection.read(begin, end)))
+
+    def look_at_unheld(self, until: int | None) -> None:
+        """Have in ``unheld`` what was sent up to that frame (None: the last), and after the one given before.
+
+        So candidates are compared with what was sent among them, however many there are before and after.
+        """
+        for program in self.values():
+            program.unheld.clear()
+        table, connections = self._unheld, self._connections
+        while self._looked_at < len(table):
+            begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
+            frames = Columns(table.layout, table.read(begin, end))["release_frame"]
+            count = len(frames) if until is None else total(each(lambda frame: frame <= until, frames))
+            if count:
+                rows = Columns(table.layout, table.read(begin, begin + count))
+                self._add_unheld(rows, Involved(connections, rows["connection"]))
+                self._looked_at += count
+            if count < len(frames):
+                return
+
+    def __missing__(self, number: int) -> Program:
+        self[number] = Program()
+        return self[number]
+
+    def _add_reactions(self, rows: Columns, involved: Involved) -> None:
+        ns, side, kind = rows["ns"], rows["side"], rows["kind"]
+        peer = each(lambda side: 1 - side, side)
+        for number, which, samples in _grouped(involved.of_side("program", side), kind, ns):
+            self[number].own.keep(which, samples)
+        for number, which, samples in _grouped(involved.of_side("program", peer), kind, ns):
+            self[number].peers.keep(which, samples)
+        more = each(lambda ns, fastest: ns - fastest, ns, involved.reaction(side))
+        for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
+            self[number].peers.keep_more(which, samples)
+
+    def _add_nagle_off(self, connections: Columns) -> None:
+        server = each(lambda client: 1 - client, connections["client"])
+        program, count = (
+            each(chosen, server, connections[name, 1], connections[name, 0]) for name in ("program", "nagle_off")
+        )
+        client = each(chosen, server, connections["program", 0], connections["program", 1])
+        some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
+        keys, count = (
+            pick(each(lambda program, client: (program << 32) | client, program, client), some),
+            pick(count, some),
+        )
+        for group in groups(keys):
+            number, its_client = divmod(int(keys[group[0]]), 1 << 32)
+            self[number].nagle_off[its_client] += total(pick(count, group))
+
+    def _add_unheld(self, rows: Columns, involved: Involved) -> None:
+        since, side, echo = rows["since"], rows["side"], rows["echo"]
+        full = involved.of_side("full_segment", side)
+        small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full))
+        peer = involved.of_side("program", each(lambda side: 1 - side, side))
+        program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
+        columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
+        for number, its_peer, connection, what, ns in zip(*columns, strict=True):
+            self[int(number)].unheld[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
+
+
+def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
+    """Samples (n,) of each program and kind."""
+    keys = each(lambda program, kind: program * len(Reaction) + kind, program, kind)
+    for group in groups(keys):
+        number, which = divmod(int(keys[group[0]]), len(Reaction))
+        yield number, Reaction(which), pick(ns, group[:MOST_SAMPLES])
+
+
+def _is_small(trigger: Any, released: Any, full: Any) -> Any:
+    """Whether Linux might have held the data (tcp_minshall_check): it and what was before it end small."""
+    return (full == 0) | ((trigger % (full + (full == 0)) > 0) & (released < full))
+
+
+def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:
+    for begin, end in table.chunks():
+        rows = Columns(table.layout, table.read(begin, end))
+        yield rows, Involved(connections, rows["connection"])

@@ -1,0 +1,234 @@
+"""The proof: which segments Nagle's algorithm held until a delayed ACK arrived.
+
+A stall is three segments of one connection, named by frame:
+
+    trigger   X sends a segment; it stays unacknowledged, so Nagle holds X's next small one (RFC 896; RFC 9293 §3.7.4;
+              Linux holds only behind a *small* one, tcp_minshall_check)
+    late ACK  Y acknowledges it only when its delayed-ACK timer fires (RFC 1122 §4.2.3.2)
+    release   X sends what it held, at once: no slower than X's TCP reacts at this capture point
+
+The machine (:mod:`nagle_lab.tcp.machine`) collects such triples, the *candidates*. Something else may have come
+between ACK and release: a program that pauses, that waits for the ACK itself, or for a database. So the candidates of
+one program are judged together, and what cannot be told is left open, never silently clean. docs/proof.md has the
+hypotheses, the evidence for each, and where the limits were measured.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.duplex import judge_ridden
+from nagle_lab.diagnosis.proof.far import SLACK, held_far
+from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.near import COARSE, held_near
+from nagle_lab.diagnosis.proof.population import (
+    among,
+    chosen,
+    counts,
+    distinct,
+    each,
+    groups,
+    highest,
+    lowest,
+    percentile,
+    pick,
+    ranks,
+    total,
+    where,
+)  # fmt: skip
+from nagle_lab.diagnosis.proof.programs import Program
+from nagle_lab.diagnosis.proof.timing import (
+    FEW,
+    LATE_NEAR,
+    MANY,
+    MOST_LOOKED_AT,
+    NEAR,
+    SOME,
+    US,
+    Known,
+    Setting,
+    know,
+    late_ones,
+    middle_half,
+)  # fmt: skip
+from nagle_lab.tcp.machine import MS, PROBE, Echo
+
+BLIND = 100 * US  # step of a clock by which distances say nothing
+# Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
+NO_PROBE = PROBE * 9 // 10
+OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
+
+
+def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
+    """Judge the candidates of one program."""
+    c = c.only(each(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
+    unseen = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
+    c = c.only(each(lambda frame: frame > 0, c.ack_frame))
+    c = _without_corked(c, judged)
+    known = know(program, setting, c)
+    _find_round_trips(known, judged)
+    late = late_ones(c, known, judged)
+    if not len(late):
+        judged.leave(unseen.only(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
+        return
+    usual = percentile(late.wait, 50)
+    unheld = program.sent_unheld(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
+    late = _without_nagle_off(late, unheld, judged)
+    if not len(late):
+        return
+    known = replace(known, sent_before=_sent_before(late, known, unheld))
+    late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
+    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
+    if _is_blind(pure, known):
+        _judge_by_own_clock(pure, known, judged)
+        return
+    held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
+    held = _without_pauses(held, pure)
+    if len(held):
+        repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
+        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
+    _judge_unseen(unseen, held, known, judged, usual)
+    judge_ridden(ridden, held, c, known, judged)
+
+
+def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
+    """Whether Nagle's algorithm may hold a segment of that size; behind a full one unless the window is seen to."""
+    divisor = chosen(full > 0, full, 1 << 40)
+    is_small = (released < divisor) & (released % divisor > 0)
+    return is_small & ((trigger % divisor > 0) | (full_waits < 2))
+
+
+def _without_corked(c: Candidates, judged: Judged) -> Candidates:
+    """Without what its sender held itself by announcing more: what Nagle's algorithm holds ends with PSH."""
+    late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
+    judged.reject(total(late), Rejected.CORKED)
+    return c.only(each(lambda announced: announced == 0, c.announced))
+
+
+def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judged: Judged) -> Candidates:
+    """Without the connections that are seen not to wait for ACKs: they acquit themselves, and nobody else."""
+    by_connection: Counter[int] = Counter()
+    for (_, connection), count in unheld.items():
+        by_connection[connection] += count
+    if not by_connection:
+        return late
+    connections = late.connection
+    held = {int(connections[group[0]]): len(group) for group in groups(connections)}
+    off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
+    others = late.only(each(lambda is_off: is_off < 1, among(connections, off)))
+    judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
+    return others
+
+
+def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]]) -> int:
+    """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
+
+    To the same peers; where connections are long, on them. Without what may have become of ACKs that the capture lost
+    or swapped.
+    """
+    peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
+    are_long = len(late) >= FEW * len(connections)
+    soon = each(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since)
+    count = total(soon)
+    count += sum(
+        times
+        for (peer, connection), times in unheld.items()
+        if (connection in connections if are_long else peer in peers)
+    )
+    disorder = known.setting.disorder
+    if not disorder:
+        return count
+    if known.program.sent_unheld():  # timestamps tell most of the lost ones
+        return count if count > disorder * (len(late) + count) else 0
+    return count if count > max(0.3 * len(late), 3 * disorder * (len(late) + count) + 1) else 0
+
+
+def _find_round_trips(known: Known, judged: Judged) -> None:
+    """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
+    early, base = known.early, known.own if known.is_far and known.own else 0
+    slack = max(SLACK, base // 8)
+    prompt = where(each(lambda release: (release - base <= slack) & (release - base >= -slack), early.release))
+    if len(early) >= MANY and known.program.sent_unheld().total() <= len(early) / 10:
+        judged.round_trips.append(pick(early.row, prompt))
+
+
+def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
+    """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
+
+    What an early ACK let go had been written by then; what came later than it had not: of the same place in a
+    message, that is, behind a segment of their usual size. Pauses longer than the wait are those of something else:
+    that data would not have been held. Where waits differ much, it had been written by the end of the shorter ones,
+    too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
+    """
+    at_once = percentile(held.release, 90)  # as the path makes it
+    waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
+    usual, early = percentile(waits, 50), known.early
+    if len(held) < 0.9 * len(late):
+        return Hold(len(held), 0, usual)
+    early = early.only(each(lambda since: since <= usual, early.since))
+    size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
+    early = early.only(each(lambda trigger: trigger == size, early.trigger_bytes))
+    written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
+    latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
+    shorter = percentile(waits, 10)
+    if len(held) >= MANY and shorter <= usual / 2:
+        latest = min(latest, shorter)
+    paused = early.only(each(lambda release: release > NEAR + at_once, early.release))
+    shortest = percentile(paused.since, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
+    return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
+
+
+def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
+    """Without the few of a connection that end where a pause of many others ends: held for next to nothing."""
+    if not len(held):
+        return held
+    numbers = distinct(pure.connection)
+    of_all = counts(ranks(pure.connection, numbers), len(numbers))
+    of_held = counts(ranks(held.connection, numbers), len(numbers))
+    mostly_not = where(
+        each(lambda all_, held: (held < all_ / 2) & (all_ - held >= FEW) & (held > 0), of_all, of_held)
+    )
+    dropped: set[int] = set()
+    for number in pick(numbers, mostly_not):
+        its_own = pure.only(each(lambda connection: connection == number, pure.connection))  # noqa: B023 - at once
+        is_held = among(its_own.row, held.row)
+        rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
+        if middle_half(rest.since) < 3 * MS:
+            earliest = percentile(rest.since, 25) - MS
+            some = its_own.only(is_held)
+            dropped |= {int(row) for row, since in zip(some.row, some.since, strict=True) if since >= earliest}
+    return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
+
+
+def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
+    """Releases behind ACKs that the capture lacks: as long silent as proved ones, they were held as those were."""
+    if len(held):
+        low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
+        alike = unseen.only(each(lambda wait: (wait >= low) & (wait <= high), unseen.wait))
+        if len(alike):
+            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, known))
+        return
+    late = unseen.only(each(lambda wait: wait >= usual / 2, unseen.wait))
+    if len(late) >= FEW:
+        judged.leave(late, Obstacle.CAPTURE_INCOMPLETE)
+
+
+def _is_blind(pure: Candidates, known: Known) -> bool:
+    """Whether the clock's steps are too large for distances."""
+    step, own = known.setting.step, known.own
+    if known.is_far:
+        return step > BLIND and not (own is not None and step <= own / 8)
+    return step > BLIND or (step > COARSE and len(pure) < 30)
+
+
+def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
+    """The ends' own clocks, in their timestamps, still tell pauses from what might be releases."""
+    paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
+    if len(paces) >= SOME and len(paces) > len(pure) / 2:
+        unsure = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
+    else:
+        limit = (known.own or 0) + 2 * known.setting.step + MS
+        unsure = pure.only(each(lambda release: release <= limit, pure.release))
+    judged.leave(unsure, Obstacle.COARSE_CLOCK)
+    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)

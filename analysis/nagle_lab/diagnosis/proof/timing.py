@@ -1,0 +1,188 @@
+"""What the timing of a program's segments shows: how fast each end reacts here, and which ACKs a timer delayed."""
+
+from dataclasses import dataclass
+
+from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.population import Column, each, percentile
+from nagle_lab.diagnosis.proof.programs import Program, Reactions
+from nagle_lab.tcp.machine import MS
+
+US = 1_000  # ns
+
+# An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
+# Server, Solaris); a path of a millisecond and more varies by more than a wire.
+LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
+# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2); what took longer was the network, or a clock that was
+# set.
+LATEST = 600 * MS
+# A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
+TIMER_SPREAD = 12 * MS
+LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
+
+# An end that reacts faster than this is at the capture point, or next to it.
+NEAR = 1 * MS
+
+# From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
+AWAY = 150 * US
+
+FEW, SOME, MANY = 3, 5, 10  # candidates, or samples
+MOST_LOOKED_AT = 1_000  # of those, where all of them would say no more
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds for the whole capture."""
+
+    step: int  # of the clock that stamped it, ns
+    disorder: float  # share of the data segments that it lacks, or that come after their ACKs
+    part: float = 1.0  # share of its candidates that are judged at once
+    copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a program whose candidates are judged.
+
+    Attributes
+    ----------
+    own : the fastest reaction of its host at the capture point, ns; None where nothing tells
+    peer : that of its peers
+    early : its candidates whose ACK was pure and not delayed: what it does when it need not wait for a timer
+    sent_before : how often it sent data before the ACK could arrive, after as long a silence
+    """
+
+    program: Program
+    setting: Setting
+    own: int | None
+    peer: int
+    early: Candidates
+    sent_before: int = 0
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the capture was taken away from the program's host."""
+        return self.own is None or self.own >= AWAY
+
+    @property
+    def place(self) -> str | None:
+        """Which end the capture is at, "sender" or "peer": whose pure ACKs follow sooner; None both, or unknown."""
+        if self.peer >= NEAR:
+            return "sender"
+        if self.setting.copied:
+            return None
+        own, peers = ([ns for ns in side.ack if ns < NEAR] for side in (self.program.own, self.program.peers))
+        if not own or not peers:
+            return None
+        mine, theirs = percentile(own, 5), percentile(peers, 5)
+        if mine <= 0.7 * theirs:
+            return "sender"
+        return "peer" if theirs <= 0.7 * mine else None
+
+
+def fastest(handshake: list[int], others: list[int]) -> int | None:
+    """How fast an end reacts at this capture point, ns; None not known.
+
+    A handshake much faster than all else was answered by something before the end: a SYN proxy.
+    """
+    if not handshake:
+        return min(others, default=None)
+    if len(others) >= SOME and min(handshake) < NEAR and percentile(others, 5) > 3 * NEAR:
+        return None
+    return min(handshake + sorted(others)[1:2])  # not the very fastest: the clock may have been wrong once
+
+
+def know(program: Program, setting: Setting, c: Candidates) -> Known:
+    """What is known of the program of these candidates, which are not judged yet."""
+    own, peers = program.own, program.peers
+    peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
+    early = c.only(each(lambda late, pure: (late < _margin(peer)) & (pure > 0), c.late_by(peer), c.pure))
+    return Known(
+        program,
+        setting,
+        own=_own(own, c),
+        peer=peer,
+        early=early,
+    )
+
+
+def _own(own: Reactions, c: Candidates) -> int | None:
+    """The fastest reaction of the program's host; by its releases, too, where it is near."""
+    by_itself = fastest(own.handshake, [*own.ack, *own.data])
+    releases = [int(release) for release in c.release[:MOST_LOOKED_AT]]
+    if by_itself is not None and by_itself >= NEAR and own.handshake:
+        return by_itself
+    return min([by_itself, *releases]) if by_itself is not None else min(releases, default=None)
+
+
+def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Those whose ACK a timer delayed."""
+    peer, margin = known.peer, _margin(known.peer)
+    late = c.only(each(lambda late, wait: (late >= margin) & (wait < LATEST), c.late_by(peer), c.wait))
+    judged.reject(len(c) - len(late), Rejected.NOT_LATE)
+    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
+    peers = known.program.peers
+    is_known = len(peers.handshake) >= FEW
+    others = peers.handshake if is_known else [*peers.handshake, *peers.data]
+    more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
+    is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
+    if (
+        len(pure)
+        and is_away
+        and (
+            _is_the_path(pure, peer, more) or _is_a_queue(pure, peer, peers) or _is_a_tail(pure, c.only(c.pure), peer)
+        )
+    ):
+        judged.leave(pure, Obstacle.PATH_VARIES)
+        pure = pure.picked([])
+    # Data comes when its program likes, so only handshakes tell how long it was under way.
+    if len(ridden) and is_away and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
+        ridden = ridden.picked([])
+    if len(pure) + len(ridden) == len(late):
+        return late
+    return pure if len(pure) else ridden
+
+
+def _margin(peer: int) -> int:
+    return LATE_NEAR if peer < NEAR else LATE_FAR
+
+
+def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
+    """Whether ACKs came as late as all else of those ends, by a path that varies; ``more`` is how late that came."""
+    waits = late.late_by(peer)
+    varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
+    if len(more) < enough:
+        return varies
+    varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
+    return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+
+
+def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
+
+    Not where they are as alike as those of a timer, and as late as Linux's.
+    """
+    waits = late.late_by(peer)
+    is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    if len(peers.ack) < MANY or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
+        return False
+    comes_sooner = len(peers.data) >= FEW and percentile(peers.data, 25) - peer < percentile(waits, 50) - LATE_FAR
+    return percentile(peers.ack, 10) - peer >= LATE_FAR and not comes_sooner
+
+
+def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether the late ones are the few slowest of a path's many: a timer's are alike, or many."""
+    waits = late.late_by(peer)
+    is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    return len(late) <= 0.1 * len(c) and not is_alike
+
+
+def is_paced(c: Candidates) -> bool:
+    """Whether releases keep their distance from the trigger while that from the ACK varies: a program's own clock."""
+    spread = middle_half(c.release) if len(c) >= SOME else 0
+    return spread > 300 * US and 2 * middle_half(c.since) < spread
+
+
+def middle_half(times: Column) -> float:
+    """The range of the middle half."""
+    return percentile(times, 75) - percentile(times, 25)

@@ -1,0 +1,84 @@
+"""The verdict on a user's own software: CLEAN only where a stall could have been, and would have been recorded.
+
+A capture of an arranged run says more than any capture: it is whole, and its connections are all there were. So more
+is asked of it, too: nothing is CLEAN that could not have been a STALL.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from nagle_lab.diagnosis.proof.judged import Obstacle
+from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
+
+
+class Missing(StrEnum):
+    """What a run without a stall lacks, so that there could have been none."""
+
+    TRAFFIC = "traffic"
+    CONNECTIONS = "connections"  # that are to be judged
+    SECOND_EXCHANGE = "second_exchange"
+    EXCHANGES = "exchanges"
+    SECOND_WRITE = "second_write"
+
+
+def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | None:
+    """Why none of the ``judged`` connections could have stalled; None: one could have.
+
+    A small segment that was sent behind an unacknowledged small one is what Nagle's algorithm would have held; data
+    that followed a pure ACK is a second write, too. Where neither was seen, each message left at once.
+    """
+    if not result.source.tcp_packets:
+        return Missing.TRAFFIC
+    ones = list(judged)
+    if not ones:
+        return Missing.CONNECTIONS
+    if not any(one.repeat_exchanges for one in ones):
+        return Missing.SECOND_EXCHANGE
+    if sum(one.exchanges for one in ones) < ENOUGH_EXCHANGES:
+        return Missing.EXCHANGES
+    not_held = sum(sent.not_held for one in ones for sent in one.sent.values())
+    return None if not_held or any(one.followed for one in ones) else Missing.SECOND_WRITE
+
+
+def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
+    """The result with a stricter verdict; ``lost`` says what the recording lacks, empty where it is whole.
+
+    A stall is proved by the segments that show it, whatever is missing elsewhere.
+    """
+    if result.verdict is Verdict.STALL:
+        return result
+    if lost:
+        return _with(result, Verdict.INVALID, lost)
+    if result.verdict is Verdict.INVALID and result.source.tcp_packets:
+        return result
+    elsewhere = result.quality.unresolved.get(Obstacle.NAGLE_OFF_ELSEWHERE, 0)
+    if result.verdict is Verdict.CLEAN and elsewhere:
+        return _with(result, Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(n=elsewhere))
+    ones = list(judged)
+    missing = what_is_missing(result, ones)
+    if missing and not result.quality.unresolved:
+        return _with(result, Verdict.INCONCLUSIVE, _SENTENCES[missing].format(n=sum(one.exchanges for one in ones)))
+    return result
+
+
+def _with(result: Result, verdict: Verdict, reason: str) -> Result:
+    return msgspec.structs.replace(result, verdict=verdict, reason=reason)
+
+
+_SOME_WITHOUT = (
+    "{n} times data followed a late ACK at once, where on other connections the same ends wait for no ACK: "
+    "TCP_NODELAY is set on some of them only, it seems"
+)
+_SENTENCES = {
+    Missing.TRAFFIC: "no TCP segment passed: what was recorded (of a command, its loopback) had no TCP connection",
+    Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
+    Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
+    "the first one never stalls, for Linux acknowledges it at once; keep one open in the test, and send "
+    f"{ENOUGH_EXCHANGES} requests on it",
+    Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
+    Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "
+    "in one write, so Nagle's algorithm had nothing to hold",
+}

@@ -1,0 +1,322 @@
+"""The result of one capture: the one model behind every report, and the contract "nagle-lab/1" of ``--json``.
+
+The field names are the contract (docs/result.md, schema/result.schema.json); times are in the unit the name ends
+with. The same file gives the same result, byte for byte, wherever and whenever it is analysed.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nagle_lab.diagnosis.proof.idle import Cause
+from nagle_lab.diagnosis.proof.judged import Ground, Obstacle, Rejected
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Writes
+
+SCHEMA: Literal["nagle-lab/1"] = "nagle-lab/1"
+
+LARGEST = (1 << 53) - 1  # the largest whole number that every reader of JSON keeps (RFC 8259 §6)
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Frame = Annotated[int, Meta(ge=1, le=LARGEST)]
+Number = Annotated[float, Meta(ge=0)]  # ms, µs, s: what the field's name ends with
+Share = Annotated[float, Meta(ge=0, le=1)]
+Role = Literal["client", "server"]
+Roles = Literal["client", "server", "both"]
+Place = Literal["client", "server", "both", "neither"]
+
+
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
+    """One end of a connection; role "client" or "server"."""
+
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    role: Role
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The capture file."""
+
+    file: str  # its name without folders, so that the result does not depend on where it lies
+    sha256: Annotated[
+        str, Meta(pattern="^([0-9a-f]{64})?$")
+    ]  # "" where it was not asked for: a screen does not show it
+    format: str
+    link_type: list[str]
+    packets: Count
+    tcp_packets: Count
+    first_time: str | None  # UTC, ISO 8601, nanoseconds
+    duration_s: float
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """What may weaken a verdict."""
+
+    damage: list[str]  # what is wrong with the file
+    not_decoded: dict[str, Count]  # packets left out, by what they are
+    handshakes: Count  # connections whose handshake is in the capture
+    rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
+    unresolved: dict[Obstacle, Count]  # those of which it cannot be told, and why
+    clock_step_us: Number  # of the stamps: what is shorter cannot be told
+    astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Between these two."""
+
+    low: Number
+    high: Number
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Idle gaps that have one cause in common."""
+
+    count: Count
+    total_ms: Number
+
+
+class NamedEnd(msgspec.Struct, frozen=True):
+    """An end that held, or delayed, and in how many stalls."""
+
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client that had several
+    role: Role
+    stalls: Count
+
+    def __str__(self) -> str:
+        return self.ip if self.port is None else str(Endpoint(self.ip, self.port, self.role))
+
+
+def named(ends: Sequence[NamedEnd]) -> str:
+    """ "the server (10.0.0.2:80)" for one end; both of two; of more, how many, and which most often; "" of none."""
+    if len(ends) == 1:
+        return f"the {ends[0].role} ({ends[0]})"
+    if len(ends) <= 2:
+        return " and ".join(f"the {end.role} {end} ({_times(end.stalls)})" for end in ends)
+    counts = Counter(end.role for end in ends)
+    roles = " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
+    return f"{roles} (most often {ends[0]}, {_times(ends[0].stalls)})"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+class EndProcess(msgspec.Struct, frozen=True):
+    """A process at an end of connections, by comments on packets."""
+
+    role: Role | None  # None: at one of the two ends of connections to that server
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client's
+    pid: Count
+    command: str  # its executable
+    arguments: str  # with its own name, which comes first
+    connections: Count
+
+    def __str__(self) -> str:
+        place = self.ip if self.port is None else str(Endpoint(self.ip, self.port, "server"))
+        where = f"the {self.role} ({place})" if self.role else f"one end of connections to {place}"
+        return f"{where}: PID {self.pid}, {self.command}{f': {self.arguments}' if self.arguments else ''}"
+
+
+class Relay(msgspec.Struct, frozen=True):
+    """A connection whose data followed that of another one at once: it passes on what the other waited for."""
+
+    connection: Count
+    source: Count  # the other connection
+    times: Count
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """How often durations of each length occur: 20 bins for a power of ten, those in which there is one."""
+
+    count: Count
+    total_ms: Number
+    bins: list[tuple[Number, Number, Count]]  # ms from, ms up to but without, how many
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The whole capture."""
+
+    connections: Count
+    exchanges: Count
+    repeat_exchanges: Count  # those that follow another on their connection
+    seen_exchanges: Count  # in which a stall would have been seen: the others are unresolved
+    stalled_exchanges: Count
+    stalls: Count
+    stalled_share: Share
+    delayed_acks: Count
+    delayed_acks_by: dict[Role, Count]  # by role: "client", "server"
+    fin_acks: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
+    packets_by: dict[Role, Count]  # sent, by role
+    segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
+    wait_ms: Spread | None  # trigger to late ACK; at the sender an upper bound of the hold
+    hold_ms: Range | None  # in the median stall: how long its sender held the data
+    release_us: Spread | None
+    round_trips: Silence  # Nagle's algorithm waited for ACKs that were not delayed
+    round_trips_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
+    grounds: dict[Ground, Count]  # what the stalls are proved by
+    ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
+    round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
+    captured_near: Place | None  # the role, "both" ends, "neither"; None without handshakes
+    request_to_ack_ms: Spread | None
+    request_to_response_ms: Spread | None
+    exchange_ms: Spread | None
+    wire_bytes: Count  # of all TCP packets, link layer included where it was captured
+    payload_bytes: Count  # in them
+    lost_ms_total: Number
+    packets_per_exchange: Number
+    held_by: Roles | None
+    delayed_by: Roles | None
+    held_ends: list[NamedEnd]  # those with the most stalls, at most ten
+    delayed_ends: list[NamedEnd]
+    relays: list[Relay]  # the most frequent, at most ten
+    remedy: str | None
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """What one side of a connection sent."""
+
+    packets: Count
+    segments: Count  # the same, packets made by segmentation offload counted in parts
+    wire_bytes: Count  # of the whole packets, link layer included where it was captured
+    payload_bytes: Count
+    delayed_acks: Count
+    fin_acks: Count  # pure ACKs of bare FINs
+    acks_before_timer: Count  # of the delayed ones, those that came sooner than a timer can fire
+    not_held: Count  # small segments sent behind unacknowledged small ones: its Nagle's algorithm was off
+
+
+class Connection(msgspec.Struct, frozen=True, gc=False):
+    """One connection."""
+
+    id: Count
+    client: Endpoint
+    server: Endpoint
+    first_frame: Frame
+    packets: Count
+    handshake: bool
+    mss: Count  # payload bytes of a full segment
+    exchanges: Count
+    repeat_exchanges: Count  # those that follow another
+    stalled_exchanges: Count
+    stalls: Count
+    followed: Count  # how often data followed a pure ACK of the data before it: a second write
+    unresolved: Count  # how often it could not be told whether an ACK released what followed
+    first_stalled_exchange: Frame | None  # counted from 1
+    held_ms: Number  # how long its data waited for delayed ACKs, behind its own
+    round_trips_ms: Number  # and for ACKs that were not delayed
+    sent: dict[Role, Sent]  # by role: "client", "server"
+    handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
+
+
+class Stall(msgspec.Struct, frozen=True, gc=False):
+    """One proved stall; frames are 1-based positions in the file, as in Wireshark."""
+
+    connection: Count
+    exchange: Frame  # counted from 1
+    held_by: Endpoint
+    delayed_by: Endpoint
+    trigger_frame: Frame
+    ack_frame: Frame | None  # None: the capture lacks the ACK, and the release's timestamp tells of it
+    release_frame: Frame
+    wait_ms: Number
+    release_us: float
+    trigger_bytes: Count
+    released_bytes: Count
+
+
+class Exchange(msgspec.Struct, frozen=True, gc=False):
+    """One answered exchange; gaps are None where the capture does not show them."""
+
+    connection: int
+    exchange: int  # counted from 1
+    asked_s: float  # when the request began, seconds since the capture's first TCP packet
+    request_to_ack_ms: float | None
+    request_to_response_ms: float | None
+    exchange_ms: float | None
+    stalled: bool
+
+
+class Stalls(Sequence[Stall]):
+    """The stalls of a result, in order of their releases."""
+
+    @abstractmethod
+    def typical(self) -> Stall:
+        """The stall whose wait is the median one: the one to show."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What one capture shows."""
+
+    schema: Literal["nagle-lab/1"]
+    source: Source
+    quality: Quality
+    verdict: Verdict
+    reason: str
+    summary: Summary
+    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.proof.idle.Cause
+    histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
+    connections: Sequence[Connection]
+    stalls: Stalls
+    exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
+    processes: list[EndProcess] | None = None  # at the ends, where comments on packets name them
+    writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
+
+    def json_parts(self) -> Iterator[str]:
+        """The JSON object of the contract on one line, in parts; the same text for the same capture.
+
+        Raises ValueError where the source has no SHA-256.
+        """
+        if not self.source.sha256:
+            raise ValueError("JSON tells the SHA-256 of the file: analyze it with that")
+        rows_of = ("connections", "stalls", "exchanges", *_WHERE_KNOWN)
+        yield json_text({name: getattr(self, name) for name in self.__struct_fields__ if name not in rows_of})[:-1]
+        for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
+            yield f',"{name}":['
+            for begin in range(0, len(rows), _AT_ONCE):
+                yield ("," if begin else "") + json_text(list(rows[begin : begin + _AT_ONCE]))[1:-1]
+            yield "]"
+        for name in _WHERE_KNOWN:
+            if (found := getattr(self, name)) is not None:
+                yield f',"{name}":{json_text(found)}'
+        yield "}\n"
+
+    def to_json(self) -> str:
+        """All parts of :meth:`json_parts`."""
+        return "".join(self.json_parts())
+
+
+_AT_ONCE = 1 << 12  # rows
+_WHERE_KNOWN = ("processes", "writes")  # fields that most captures have not: absent there
+
+
+def json_schema() -> str:
+    """The JSON Schema of a result: ``schema/result.schema.json``."""
+
+    def items(of: type) -> dict[str, Any]:
+        if of is Stalls:
+            return {"type": "array", "items": {"$ref": "#/$defs/Stall"}}
+        raise NotImplementedError
+
+    (schema, _), parts = msgspec.json.schema_components((Result, Stall), schema_hook=items)
+    del parts["Result"]["properties"]["exchanges"]  # for tables: not part of the JSON
+    for part in parts.values():
+        if "properties" in part:
+            part["additionalProperties"] = False
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nagle-lab: what one capture shows"}
+    whole = {**head, **schema, "$defs": parts}
+    return (
+        msgspec.json.format(msgspec.json.encode(whole), indent=1)
+        .decode()
+        .replace("#/components/schemas/", "#/$defs/")
+        + "\n"
+    )

@@ -1,0 +1,130 @@
+"""The rule: what the proof of a whole capture amounts to."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from nagle_lab.diagnosis.proof.judged import Obstacle
+from nagle_lab.errors import Exit
+
+# Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
+ENOUGH_EXCHANGES = 10
+
+# CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
+MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
+# Nor may it be more than this share of the late ACKs that data followed, where that is FEW or more and the path does
+# not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
+MOST_OPEN, FEW = 0.1, 3
+MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
+
+
+# Why a run that was traced, and of which there is none without, is not CLEAN.
+TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
+
+
+class Verdict(StrEnum):
+    """What a capture shows."""
+
+    STALL = "STALL"  # proved, with frame numbers
+    CLEAN = "CLEAN"  # enough exchanges, none stalled
+    INCONCLUSIVE = "INCONCLUSIVE"  # too little to say
+    INVALID = "INVALID"  # no verdict can be based on it
+
+
+def decide(
+    tcp_packets: int,
+    exchanges: int,
+    stalls: int,
+    damage: list[str],
+    *,
+    set_back: bool = False,
+    one_way: float = 0.0,
+    astray: float = 0.0,
+    unresolved: Mapping[Obstacle, int] | None = None,
+    late_acks: int = 0,
+) -> tuple[Verdict, str]:
+    """The verdict on one capture and, for all but STALL, what a person can do about it.
+
+    Parameters
+    ----------
+    damage : what is wrong with the file. A stall is proved by the segments that show it, so damage elsewhere does not
+        take it back; but nothing can be called clean from a part of a capture.
+    set_back : the clock was; then it proves nothing, for its times cannot be compared
+    one_way : share of the connections that are seen in one direction only
+    astray : share of the data segments that the capture lacks, or has after their acknowledgement
+    unresolved : how often it could not be told whether an ACK released what followed, and why
+    late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
+        would have shown in
+    """
+    if not tcp_packets:
+        return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
+    if stalls and not set_back:
+        return Verdict.STALL, ""
+    if damage:
+        return Verdict.INVALID, "; ".join(damage)
+    reason = _what_hinders(exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {})
+    if reason:
+        return Verdict.INCONCLUSIVE, reason
+    if exchanges < ENOUGH_EXCHANGES:
+        return (
+            Verdict.CLEAN,
+            f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it",
+        )
+    return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
+
+
+def _what_hinders(
+    exchanges: int, late_acks: int, *, one_way: float, astray: float, unresolved: Mapping[Obstacle, int]
+) -> str:
+    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
+    left_open = sum(unresolved.values())
+    without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
+    are_many = without_cause >= FEW and without_cause > MOST_OPEN * (late_acks + left_open)
+    exchanges = max(exchanges, late_acks)
+    if are_many or left_open > MOST_UNRESOLVED * exchanges:
+        obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
+        return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
+    if astray > MOST_ASTRAY:
+        return (
+            f"{astray:.0%} of the data segments are missing in the capture, or come after their acknowledgement; "
+            "capture at one interface of one host, with `-B 16384`"
+        )
+    if one_way == 1 or (one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
+        which = "every connection" if one_way == 1 else f"{one_way:.0%} of the connections"
+        return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
+    if exchanges < ENOUGH_EXCHANGES:
+        return (
+            f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "
+            f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
+        )
+    return ""
+
+
+_AT_THE_SENDER = "capture at the end that sends it"
+_WHY = {
+    Obstacle.LIKE_A_PROGRAM: "data followed a late ACK later than a kernel lets go what Nagle's algorithm held, and "
+    "sooner than by chance: a program that waits for something else, or a hold on a busy machine; capture all "
+    "connections of the sending host together",
+    Obstacle.OWN_PACE: "data followed a late ACK by a round trip, but it also comes as late where the ACK is early, "
+    "or in equal pieces, one at a time: a program may wait for something else, or for the ACK; " + _AT_THE_SENDER,
+    Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
+    "from the beginning of the connections, or at the sender",
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; " + _AT_THE_SENDER,
+    Obstacle.COARSE_CLOCK: "data followed a late ACK within the steps of the capture's clock; capture with time "
+    "stamps of a microsecond or less",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections the same server waits "
+    "for no ACK: a congestion window of one segment, or TCP_NODELAY on some of them only; look at `ss -ti` there",
+    Obstacle.COINCIDENCE: "data followed a late ACK at once, among pauses of any length; capture for longer",
+    Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that is missing in the capture, or comes later in it; capture "
+    "at one interface, with `-B 16384`",
+    Obstacle.ACK_ON_DATA: "data followed an acknowledgement that came with data: an answer, or what was held; "
+    + _AT_THE_SENDER,
+}
+
+
+def exit_code(verdict: Verdict, expected: Verdict | None = None) -> Exit:
+    """The exit code of a verdict; with an expectation, whether it was met."""
+    if verdict is Verdict.INVALID:
+        return Exit.UNUSABLE
+    if verdict is Verdict.INCONCLUSIVE:
+        return Exit.INCONCLUSIVE
+    return Exit.OK if expected in (None, verdict) else Exit.CONTRADICTED

@@ -1,0 +1,115 @@
+"""The two writes of a stall, as part of a result: what system calls recorded beside the segments add to it.
+
+Who finds them is :mod:`nagle_lab.experiments.writes.writes`; here is only how they are said.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.diagnosis.result.spread import Spread
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A line of code, as far as it is known."""
+
+    file: str  # "" where it is not known; of a library the part behind its folder
+    line: int  # 0 where it is not known
+    function: str
+
+
+class Write(msgspec.Struct, frozen=True):
+    """A call, and where it was made."""
+
+    call: str  # the system call
+    by: str  # the call of the program's language; "" of native code
+    bytes: int  # that the kernel took
+    at: str  # seconds since the epoch, with µs
+    process: int
+    thread: int
+    command: str
+    program: Place | None  # the program's own line: the innermost that tells it from the other write
+    library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
+    why_no_line: str
+
+
+class HeldWrite(msgspec.Struct, frozen=True):
+    """The two writes of one stall of the traced run."""
+
+    connection: int
+    exchange: int
+    trigger_frame: int
+    release_frame: int
+    trigger: Write
+    held: Write  # the same as the trigger where one write made both segments
+    one_write: bool
+    held_writes: int  # how many writes the released segment has bytes of
+    between_ms: float
+    true_hold_ms: float  # from the held write to its release
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Stalls whose two writes were made in the same places."""
+
+    stalls: int
+    trigger: Write
+    held: Write
+    trigger_bytes: tuple[int, int]  # the fewest and the most
+    held_bytes: tuple[int, int]
+    one_write: bool
+    between_ms: float  # median
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A setsockopt() on the socket that held, on its listener, on the other end, or on another of the process."""
+
+    option: str
+    value: bool
+    on: str  # "socket", "listener", "other end", "another socket"
+    after_connecting_ms: float | None  # None: before, or not known
+    error: str  # "EINVAL": it was refused; "" where it was set
+    write: Write
+    caller: Place | None = None  # the program's line that called the function in which it was made
+
+
+class Writes(msgspec.Struct, frozen=True):
+    """What was found by system calls recorded beside the segments."""
+
+    problem: str  # why there is nothing, or not all; one line
+    notes: list[str]
+    exchanges: int  # of the traced run
+    stalled_exchanges: int
+    untraced_exchanges: int | None  # None: there was no run without tracing
+    untraced_stalled_exchanges: int | None
+    named: int  # stalls of the traced run whose two calls were found
+    stalls: int  # that it had
+    groups: list[Group]
+    true_hold_ms: Spread | None
+    nodelay: str  # what became of TCP_NODELAY on the sockets that held
+    options: list[Option]  # of the first such socket
+    pairs: list[HeldWrite]  # the first thousand
+
+
+def shown(write: Write) -> str:
+    """Its place, as short as it can be said: "server.py:16 reply"."""
+    if not write.program and not write.library:
+        return f"{write.command}, no line:"
+    if not write.program:
+        assert write.library
+        return f"{shown_place(write.library)} (a library)"
+    inside = f" ({shown_place(write.library)})" if write.library else ""
+    return shown_place(write.program) + inside
+
+
+def shown_place(place: Place) -> str:
+    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
+    if not place.file:
+        return place.function
+    path = Path(place.file)
+    if path.is_absolute():
+        here = None
+        with suppress(OSError):  # the working directory was removed
+            here = Path.cwd()
+        path = path.relative_to(here) if here and path.is_relative_to(here) else Path(*path.parts[-2:])
+    return f"{path}:{place.line}{f' {place.function}' if place.function else ''}"

@@ -1,0 +1,1 @@
+"""A user's own software, and released software, under the proof."""

@@ -1,0 +1,220 @@
+"""A user's own software under the proof: run in a namespace, recorded and judged; with TCP_NODELAY, and without."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Unpack
+
+import msgspec
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
+from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command import without_nodelay
+from nagle_lab.guard.command.job import Outcome
+from nagle_lab.guard.recording.run import Guarded, Place, run
+
+WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which connections are judged: those to some ports, or to any, without those allowed to stall."""
+
+    ports: frozenset[int] = frozenset()
+    allowed: frozenset[tuple[str, int]] = frozenset()  # address and port of a server; "" for any address
+
+    def wants(self, client: tuple[str, int], server: tuple[str, int]) -> bool:
+        """Whether a connection is judged, by address and port of its ends."""
+        del client
+        if self.ports and server[1] not in self.ports:
+            return False
+        return server not in self.allowed and ("", server[1]) not in self.allowed
+
+    def of(self, result: Result) -> list[Connection]:
+        """Those of a result."""
+        return [
+            c for c in result.connections if self.wants((c.client.ip, c.client.port), (c.server.ip, c.server.port))
+        ]
+
+
+def allowed_end(text: str) -> tuple[str, int]:
+    """ "127.0.0.1:5432", "[::1]:5432" or ":5432" as address and port. Raises ValueError."""
+    address, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not an address and a port: write it as 127.0.0.1:5432 or :5432")
+    if not address:
+        return "", int(port)
+    try:
+        ip = ip_address(address.strip("[]"))
+    except ValueError:
+        raise ValueError(
+            f"{text!r}: {address} is not an IP address; use :{port} for that port on any address"
+        ) from None
+    if ip.is_unspecified:
+        raise ValueError(f"{text!r}: no connection goes to {address}; use :{port} for that port on any address")
+    return str(ip), int(port)
+
+
+def lost(outcome: Outcome) -> str:
+    """What the recording lacks; empty where it is whole, by the count of the kernel that sent the segments."""
+    if outcome.problem:
+        return outcome.problem
+    if outcome.dropped:
+        return (
+            f"{outcome.dropped:,} TCP segments were lost while recording: the machine was too busy; run it again, or "
+            "with less traffic"
+        )
+    if outcome.sent is not None and outcome.captured < outcome.sent:
+        return f"the kernel sent {outcome.sent:,} TCP segments, but {outcome.captured:,} were recorded: run it again"
+    return ""
+
+
+def judge(capture: Path | str, loss: str, selection: Selection, *, sha256: bool = True) -> Result:
+    """The result of a recording of one's own software, on the connections selected."""
+    if loss and not Path(capture).exists():
+        raise NagleLabError(loss)
+    only = None if selection == Selection() else selection.wants
+    result = analyze(capture, sha256=sha256, only=only)
+    if only:  # how long exchanges took is counted over all connections
+        alone = dict.fromkeys(("request_to_ack_ms", "request_to_response_ms", "exchange_ms"))
+        result = msgspec.structs.replace(result, summary=msgspec.structs.replace(result.summary, **alone))
+    return of_own_software(result, selection.of(result), loss)
+
+
+class Protection(StrEnum):
+    """What keeps a clean program from stalling."""
+
+    OPTION = "option"  # TCP_NODELAY: without it, the same stalls
+    ONE_WRITE = "one_write"  # each message leaves at once: without TCP_NODELAY the same is clean
+    NOT_THE_OPTION = "not_the_option"  # clean without TCP_NODELAY, too: ACKs come at once, say
+    NOTHING_NEEDED = "nothing_needed"  # nothing in it could have stalled
+    UNKNOWN = "unknown"  # TCP_NODELAY could not be taken away, or the command fails without it
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """The same command without TCP_NODELAY, and what that says of the first run."""
+
+    run: Guarded
+    result: Result
+    protection: Protection
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The same command under strace: what its frames are of."""
+
+    capture: Path
+    result: Result
+    took_s: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command that was guarded, and what came of it."""
+
+    guarded: Guarded
+    result: Result  # with the verdict on the command
+    selection: Selection = field(default_factory=Selection)
+    both_sides: BothSides | None = None
+    writes: Writes | None = None  # of a run that stalled, and was traced then
+    traced: Traced | None = None  # that second run
+
+    @property
+    def missing(self) -> Missing | None:
+        """Why nothing in it could have stalled; None: something could."""
+        return what_is_missing(self.result, self.selection.of(self.result))
+
+
+def guard(
+    command: Sequence[str],
+    folder: Path,
+    selection: Selection,
+    *,
+    limit_s: float | None = None,
+    network: bool = False,
+    both_sides: bool = False,
+    **place: Unpack[Place],
+) -> Run:
+    """Run a command and judge it; ``folder`` is there and is empty. Raises NagleLabError.
+
+    ``place`` is where and how it runs, see :func:`nagle_lab.guard.recording.run.run`.
+    """
+    if both_sides and not without_nodelay.is_possible():
+        raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
+    first = run(command, folder, limit_s=limit_s, network=network, **place)
+    result = _of_failed(first.outcome, judge(first.capture, lost(first.outcome), selection))
+    if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):
+        return Run(first, result, selection)
+    (folder / WITHOUT).mkdir()
+    second = run(command, folder / WITHOUT, limit_s=limit_s, network=network, without_nodelay=True, **place)
+    other = judge(second.capture, lost(second.outcome), selection)
+    sides = _compared(result, second, other, selection)
+    return Run(first, _concluded(result, sides), selection, sides)
+
+
+def _of_failed(outcome: Outcome, result: Result) -> Result:
+    """The result of a command that failed: where there was too little to judge, that comes first in the reason."""
+    if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
+        return result
+    how = "was ended by --time-limit" if outcome.timed_out else f"failed with exit code {outcome.status}"
+    return msgspec.structs.replace(result, reason=f"the command {how}; {result.reason}")
+
+
+def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:
+    """What protects, by both runs."""
+    s, missing = other.summary, what_is_missing(other, selection.of(other))
+    if other.verdict is Verdict.STALL:
+        protection = Protection.OPTION
+        why = (
+            f"the option protects it: with TCP_NODELAY taken away, {s.stalled_exchanges} of {s.exchanges} exchanges "
+            f"stalled, held by the {s.held_by}"
+        )
+    elif reason := _why_unknown(result, second, other, selection, missing):
+        protection, why = Protection.UNKNOWN, f"{reason}: what protects it is not known"
+    elif missing is Missing.SECOND_WRITE:
+        protection = Protection.ONE_WRITE
+        why = (
+            f"one write protects it: with TCP_NODELAY taken away, {s.exchanges} exchanges, each message in one "
+            "write, and none stalled"
+        )
+    elif result.verdict is other.verdict is Verdict.CLEAN:
+        protection = Protection.NOT_THE_OPTION
+        why = f"it is clean without TCP_NODELAY, too: {s.exchanges} exchanges, none stalled"
+    else:
+        protection = Protection.NOTHING_NEEDED
+        why = f"nothing here could have stalled, not even without TCP_NODELAY: {other.reason}"
+    return BothSides(second, other, protection, why)
+
+
+def _why_unknown(
+    result: Result, second: Guarded, other: Result, selection: Selection, missing: Missing | None
+) -> str:  # fmt: skip
+    """Why the run without TCP_NODELAY decides nothing; empty where it does."""
+    not_held = sum(sent.not_held for one in selection.of(other) for sent in one.sent.values())
+    if second.outcome.status:
+        return f"without TCP_NODELAY the command ended with {second.outcome.status}"
+    if other.verdict is Verdict.INVALID or other.quality.unresolved:
+        return f"the run without TCP_NODELAY says nothing ({other.reason})"
+    if not_held:
+        return f"TCP_NODELAY could not be taken away: {not_held} small segments still followed one another at once"
+    if missing is not what_is_missing(result, selection.of(result)) and missing is not None:
+        return f"the run without TCP_NODELAY was another one ({other.reason})"
+    return ""
+
+
+def _concluded(result: Result, sides: BothSides) -> Result:
+    """The first run's result, with what the second says of it."""
+    protected = (Protection.OPTION, Protection.ONE_WRITE, Protection.NOT_THE_OPTION)
+    if sides.protection in protected and not result.quality.unresolved:
+        return msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=sides.sentence)
+    if sides.protection is Protection.NOTHING_NEEDED:
+        return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=sides.sentence)
+    return msgspec.structs.replace(result, reason=f"{result.reason}; {sides.sentence}")

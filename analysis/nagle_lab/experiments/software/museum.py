@@ -1,0 +1,199 @@
+"""The museum: released software that stalls, and the release or setting of it that does not; data, as scenarios."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nagle_lab.diagnosis.result.result import Result, Role
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.software.installs import install
+from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from nagle_lab.lab.scenarios.toml import Text, convert, read_toml
+
+MUSEUM = REPOSITORY / "museum"
+CACHE = REPOSITORY / ".cache" / "museum"
+ECOSYSTEMS = ("pypi", "npm", "maven", "crates", "go", "debian")
+LIMIT_S = 120.0
+
+Kind = Literal["server", "client", "driver", "broker", "proxy", "tunnel"]
+
+
+class Half(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One release or setting of a software."""
+
+    version: Text
+    setting: str  # "" where the release alone makes the difference
+    install: Text  # a lock file or folder beside exhibit.toml
+    run: Annotated[list[Text], Meta(min_length=1)]
+    one_write: bool = False  # whether what protects it is that each message leaves in one write
+
+
+class OtherWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The two writes of the same stall as the source makes them at other times, and why it does."""
+
+    trigger: Text
+    held: Text
+    why: Text
+
+
+class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the source of the bad half makes the two writes.
+
+    Each is such as "thrift/transport/TSocket.py:176 write"; of what comes without debug information "ngx_writev".
+    """
+
+    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby"]
+    trigger: Text
+    held: Text
+    others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # where threads race: the other orders
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each trigger and held write that the source allows."""
+        return [(self.trigger, self.held), *((one.trigger, one.held) for one in self.others)]
+
+
+class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A software, its bad half, and its good one: ``exhibit.toml``."""
+
+    ecosystem: Literal["pypi", "npm", "maven", "crates", "go", "debian"]
+    folder: str
+    software: Text
+    kind: Kind
+    held_by: Role
+    what: Text
+    why: Text
+    since: str  # the first release known to stall; "": not known
+    latest: bool  # whether the newest release stalls
+    thread: str
+    remedy: Text
+    quick: bool
+    needs: list[Text]  # packages of Debian
+    bad: Half
+    good: Half
+    shared: list[Text] = []  # programs of museum/shared that it uses
+    since_by: Literal["", "run", "source"] = ""  # how ``since`` is known; "": it is not
+    writes: ExpectedWrites | None = None  # None: its source was not read for that
+
+    @property
+    def name(self) -> str:
+        """As it is asked for: "pypi/hypercorn"."""
+        return f"{self.ecosystem}/{Path(self.folder).name}"
+
+    @property
+    def shared_files(self) -> list[Path]:
+        """Those programs."""
+        return [Path(self.folder).parents[1] / "shared" / name for name in self.shared]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one half of an exhibit ran."""
+
+    half: Half
+    result: Result | None  # None: it could not run
+    problem: str  # why it is not as expected; empty where it is
+    could_run: bool = True
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An exhibit that has been run."""
+
+    exhibit: Exhibit
+    bad: Outcome
+    good: Outcome
+
+    @property
+    def problem(self) -> str:
+        """Of the bad half, else of the good one; empty where both are as expected."""
+        return self.bad.problem or self.good.problem
+
+    @property
+    def code(self) -> Exit:
+        """OK as expected; CONTRADICTED; INCONCLUSIVE where it could not run here."""
+        outcomes = (self.bad, self.good)
+        if any(outcome.problem and outcome.could_run for outcome in outcomes):
+            return Exit.CONTRADICTED
+        return Exit.OK if not any(outcome.problem for outcome in outcomes) else Exit.INCONCLUSIVE
+
+
+def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
+    """Those of the names ("pypi/hypercorn", or "pypi" for all of it), or all. Raises NagleLabError."""
+    if not museum.is_dir():
+        raise NagleLabError(f"{museum}: no museum there: run this in a checkout, the installed package has none")
+    files = sorted(
+        museum.glob("*/*/exhibit.toml"), key=lambda file: (ECOSYSTEMS.index(file.parts[-3]), file.parts[-2])
+    )
+    every = [_read(file) for file in files]
+    if not names:
+        return every
+    known = {exhibit.name for exhibit in every} | set(ECOSYSTEMS)
+    if unknown := [name for name in names if name not in known]:
+        raise NagleLabError(f"there is no exhibit {unknown[0]}: nagle-lab museum --list prints their names")
+    return [exhibit for exhibit in every if exhibit.name in names or exhibit.ecosystem in names]
+
+
+def _read(file: Path) -> Exhibit:
+    return convert({**read_toml(file), "ecosystem": file.parts[-3], "folder": str(file.parent)}, Exhibit, file)
+
+
+def show(exhibit: Exhibit, cache: Path = CACHE) -> Shown:
+    """Install and run both halves."""
+    return Shown(exhibit, _try(exhibit, exhibit.bad, cache), _try(exhibit, exhibit.good, cache))
+
+
+def _try(exhibit: Exhibit, half: Half, cache: Path) -> Outcome:
+    if lacks := missing(exhibit.needs):
+        return Outcome(half, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
+    try:
+        installed = install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
+    except NagleLabError as error:
+        return Outcome(half, None, str(error), could_run=False)
+    folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
+    try:
+        run = guard(
+            half.run, folder, Selection(), limit_s=LIMIT_S, both_sides=half.one_write, cwd=installed.folder,
+            environment=installed.environment, output=folder / "output.txt",
+        )  # fmt: skip
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    problem = against(exhibit, half, run.result, run.guarded.outcome.status, folder)
+    if problem:
+        return Outcome(half, run.result, f"{problem} (kept: {folder})")
+    shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(half, run.result, "")
+
+
+def against(exhibit: Exhibit, half: Half, result: Result, status: int | None, folder: Path) -> str:
+    """How it differs from what was expected of it; empty where it does not."""
+    if status:
+        lines = (folder / "output.txt").read_text(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f"its program ended with {status}{': ' + said[-1][:200] if said else ''}"
+    expected = Verdict.STALL if half is exhibit.bad else Verdict.CLEAN
+    if result.verdict is not expected:
+        return f"expected {expected}, found {result.verdict}: {result.reason}"
+    if expected is Verdict.STALL and result.summary.held_by != exhibit.held_by:
+        return f"expected the {exhibit.held_by} to hold, found {result.summary.held_by}"
+    return ""
+
+
+def missing(packages: Sequence[str]) -> str:
+    """Packages of Debian that are not installed."""
+    if not packages or not shutil.which("dpkg-query"):
+        return ""
+    command = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *packages]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    there = {line.split()[0] for line in said.splitlines() if line.endswith(" installed")}
+    return " ".join(package for package in packages if package not in there)

@@ -1,0 +1,101 @@
+"""One program against release after release of a package: where does the verdict change?"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.software.installs import install_release, releases
+
+REGISTRIES = ("pypi", "npm")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Releases of a package, from one to another."""
+
+    ecosystem: str
+    name: str
+    versions: list[str]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One release."""
+
+    version: str
+    result: Result | None  # None: it could not be installed
+    problem: str = ""  # why it says nothing: it could not be installed, or the command failed
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """STALL or CLEAN, or what else the run says; None where it says nothing."""
+        return None if self.problem or self.result is None else self.result.verdict
+
+
+def span(package: str, between: str) -> Span:
+    """The releases of "pypi:NAME" or "npm:NAME" from "A..B", both included. Raises NagleLabError."""
+    ecosystem, colon, name = package.partition(":")
+    if not colon or ecosystem not in REGISTRIES or not name:
+        raise NagleLabError(f"{package}: name a package as pypi:NAME or npm:NAME")
+    first, dots, last = between.partition("..")
+    if not dots or not first or not last:
+        raise NagleLabError(f"{between}: name two releases as 0.16.0..0.18.0")
+    known = releases(ecosystem, name)
+    for version in (first, last):
+        if version not in known:
+            near = ", ".join(known[-5:]) or "none"
+            raise NagleLabError(f"{package} has no release {version} for this machine; its newest are {near}")
+    begin, end = known.index(first), known.index(last)
+    if begin > end:
+        raise NagleLabError(f"{between}: {first} is newer than {last}: name the older one first")
+    return Span(ecosystem, name, known[begin : end + 1])
+
+
+def try_each(
+    of: Span, command: Sequence[str], selection: Selection, *, limit_s: float | None = None, both_sides: bool = False
+) -> Iterator[Tried]:
+    """Install and guard one release after the other, oldest first."""
+    for version in of.versions:
+        with tempfile.TemporaryDirectory(prefix="nagle-lab-bisect-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            try:
+                installed = install_release(of.ecosystem, of.name, version, folder / "installed")
+            except NagleLabError as error:
+                yield Tried(version, None, f"cannot be installed: {error}")
+                continue
+            (folder / "run").mkdir()
+            run = guard(
+                command, folder / "run", selection, limit_s=limit_s, both_sides=both_sides,
+                environment=installed.environment, output=folder / "output.txt",
+            )  # fmt: skip
+            status = run.guarded.outcome.status
+            problem = run.guarded.outcome.problem or _failed(status, folder / "output.txt")
+            yield Tried(version, run.result, problem if status else "")
+
+
+def _failed(status: int | None, output: Path) -> str:
+    text = output.read_text(errors="replace") if output.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"the command ended with {status}{': ' + lines[-1][:160] if lines else ''}"
+
+
+def flips(tried: Sequence[Tried]) -> list[tuple[Tried, Tried]]:
+    """Neighbours, but for those that say nothing, of which one stalls and the other does not."""
+    told = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
+    return [
+        (before, after)
+        for before, after in pairwise(told)
+        if (before.verdict is Verdict.STALL) != (after.verdict is Verdict.STALL)
+    ]
+
+
+def code_of(tried: Sequence[Tried]) -> Exit:
+    """OK where every release says something; UNUSABLE where none does; else INCONCLUSIVE."""
+    told = [one.verdict in (Verdict.STALL, Verdict.CLEAN) for one in tried]
+    return Exit.OK if all(told) else Exit.INCONCLUSIVE if any(told) else Exit.UNUSABLE

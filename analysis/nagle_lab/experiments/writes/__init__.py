@@ -1,0 +1,1 @@
+"""The two writes of each stall: system calls joined to segments."""

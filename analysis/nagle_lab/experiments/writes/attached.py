@@ -1,0 +1,100 @@
+"""What ran already, recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.experiments.software.guarded import Run
+from nagle_lab.experiments.writes import writes as joined
+from nagle_lab.experiments.writes.joining import Pair, join
+from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
+from nagle_lab.experiments.writes.writes import Lines
+from nagle_lab.guard.tracing.native import Where, where
+from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, STACKS_S, THREADS
+
+
+def recorded_trace(folder: Path) -> Trace:
+    """What strace wrote to a folder while it was attached: first with stacks, then without. Raises OSError."""
+    files = [file for name in (STACKS, CALLS) if (file := folder / name).exists()]
+    threads = folder / THREADS
+    return read_trace(*files, threads=threads if threads.exists() else None)
+
+
+def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
+    """A recording with the two writes of each stall; traced alone it is never CLEAN.
+
+    ``elsewhere``: the files of what was traced are not those of this machine.
+    """
+    trace = recorded_trace(run.guarded.folder)
+    trace.io_uring |= run.guarded.outcome.io_uring
+    writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
+    return replace(run, result=of_traced(run.result), writes=writes)
+
+
+def of_traced(result: Result) -> Result:
+    """The result of a run that was traced, and of which there is none without: CLEAN would say too much."""
+    if result.verdict is not Verdict.CLEAN:
+        return result
+    reason = f"{result.reason}; but {TRACED_ONLY}"
+    return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
+
+
+def writes_beside(
+    files: Sequence[Path],
+    result: Result,
+    trace: Trace,
+    *,
+    elsewhere: bool = False,
+    attached: bool = True,
+    why: Callable[[Call], str] | None = None,
+) -> Writes:
+    """The two writes of each stall of a capture that was recorded while strace ran beside it.
+
+    ``attached``: strace came when the program ran already. ``why`` says why a call has no line.
+    """
+    found = join(files, result, trace)
+    lines = Lines(_places(found.pairs, trace, elsewhere=elsewhere, attached=attached), why or _why_no_line)
+    s = result.summary
+    empty = Writes("", what_is_cut(trace), s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
+    return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+
+
+def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool) -> dict[int, Where]:
+    """By ``id`` of the call: where it was made, by its stack, or by those of calls like it if they agree."""
+    every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
+    stacked = {id(call): tuple(call.stack) for call in every if call.stack}
+    stacks = list(dict.fromkeys(stacked.values()))
+    places = dict(zip(stacks, where(stacks, attached=attached, elsewhere=elsewhere), strict=True))
+    alike: dict[object, set[Where]] = defaultdict(set)
+    for call in every:
+        if call.stack:
+            for kind in _kinds(call):
+                alike[kind].add(places[stacked[id(call)]])
+    found = {}
+    for call in joined.unplaced(pairs, ()):
+        same = next((alike[kind] for kind in _kinds(call) if kind in alike), set())
+        if stack := stacked.get(id(call)):
+            found[id(call)] = places[stack]
+        elif len(same) == 1:
+            found[id(call)] = next(iter(same))
+    return found
+
+
+def _kinds(call: Call) -> Iterable[object]:
+    """What makes calls alike: the same command, and what it did, if possible to the byte."""
+    what = (call.command, call.name, call.option, call.value)
+    return (*what, call.wrote), what
+
+
+def _why_no_line(call: Call) -> str:
+    return (
+        f"{call.command}: stacks are of the first {STACKS_S:g} s at most, where such calls came from no place "
+        "or from several"
+    )

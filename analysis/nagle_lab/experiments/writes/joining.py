@@ -1,0 +1,195 @@
+"""Calls joined to segments: by the addresses of a connection, and by the place of each byte in what its sender wrote.
+
+Where trace and capture both begin before the connection, both count its bytes from the first one. Otherwise their
+counts differ by a number that is looked for: no byte is sent before it is written, and whenever a sender has nothing
+left to send, as much was sent as was written. So it is the most by which segments were ever ahead of calls, up to
+then. It holds for a stall where it is the same from before the trigger to the release, and was met often enough.
+"""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+from pathlib import Path
+
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.evidence.excerpt import Step, Window, excerpts
+from nagle_lab.guard.tracing.strace import Call, Stream, Trace, Way
+
+_HALF = 1 << 31
+_OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
+_MOST_ELSEWHERE = 10  # settings of other sockets, of each
+_APART_NS = 1_000_000  # by which clocks may differ
+
+# Why the calls of a stall are not known.
+NOT_SEEN = "strace did not see them"
+BEFORE = "they were made before the trace began, or after it ended"
+NOT_ALL = "bytes were sent that no call in the trace wrote, so which call wrote which cannot be told"
+UNSURE = "the connection began before the trace, and its bytes cannot be counted for sure"
+AT_ONCE = "two threads wrote at once, and which of them came first cannot be told"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two calls of a stall."""
+
+    stall: Stall
+    stream: Stream
+    other: Stream | None
+    trigger: Call
+    held: Call
+    held_writes: int
+    release_ts: int
+    elsewhere: tuple[Call, ...] = ()  # that set TCP_NODELAY on other sockets of the process, in order
+
+    @property
+    def hold_ms(self) -> float:
+        """From the write to its release."""
+        return (self.release_ts - self.held.at) / 1e6
+
+    @property
+    def between_ms(self) -> float:
+        """From one write to the other."""
+        return (self.held.at - self.trigger.at) / 1e6
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The two calls of each stall, where they can be told."""
+
+    pairs: list[Pair]
+    missing: Counter[str]  # of the other stalls: why
+
+
+def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
+    """The two calls of each stall of a capture that was recorded beside the trace; ``files`` are the capture."""
+    by_connection: dict[int, list[Stall]] = defaultdict(list)
+    for stall in result.stalls:
+        by_connection[stall.connection].append(stall)
+    connections = [result.connections[number] for number in by_connection]
+    windows = [
+        Window(one, one.first_frame, max(s.release_frame for s in by_connection[one.id])) for one in connections
+    ]
+    pairs: list[Pair] = []
+    missing: Counter[str] = Counter()
+    if windows:
+        for excerpt in excerpts(files, windows):
+            stalls = by_connection[excerpt.connection.id]
+            for found in _of_connection(excerpt.connection, excerpt.steps, stalls, trace):
+                if isinstance(found, Pair):
+                    pairs.append(found)
+                else:
+                    missing[found] += 1
+    return Joined(sorted(pairs, key=lambda pair: pair.stall.release_frame), missing)
+
+
+def _of_connection(
+    connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
+) -> Iterator[Pair | str]:
+    """The two calls of each of its stalls, or why they cannot be told."""
+    ends = {"client": (connection.client.ip, connection.client.port)}
+    ends["server"] = (connection.server.ip, connection.server.port)
+    sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ends}
+    counts: dict[int, _Count] = {}
+    elsewhere: dict[tuple[int, int], tuple[Call, ...]] = {}
+    for stall in stalls:
+        role = stall.held_by.role
+        way: Way = (ends[role], ends["server" if role == "client" else "client"])
+        trigger, release = sent[role].steps[stall.trigger_frame], sent[role].steps[stall.release_frame]
+        stream = trace.stream(way, release.ts)
+        if not stream or not stream.writes or trigger.frame not in sent[role].offsets:
+            yield NOT_SEEN
+        else:
+            count = counts.setdefault(id(stream), _Count(sent[role], stream))
+            found = _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
+            if isinstance(found, Pair):
+                if (id(stream), found.held.process) not in elsewhere:
+                    elsewhere[id(stream), found.held.process] = _elsewhere(found, trace)
+                found = replace(found, elsewhere=elsewhere[id(stream), found.held.process])
+            yield found
+
+
+def _elsewhere(pair: Pair, trace: Trace) -> tuple[Call, ...]:
+    """The first calls that set TCP_NODELAY in the process that held, on neither end of the connection."""
+    theirs = {id(call) for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
+    others = (
+        call
+        for call in trace.options
+        if call.process == pair.held.process and call.option == "TCP_NODELAY" and call.value and not call.error
+        and id(call) not in theirs and call.at < pair.release_ts
+    )  # fmt: skip
+    return tuple(islice(others, _MOST_ELSEWHERE))
+
+
+def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: Stream | None) -> Pair | str:
+    """The two calls, or why they cannot be told."""
+    stream = count.stream
+    if release.ts < stream.writes[0].at:
+        return BEFORE
+    ahead = count.ahead(trigger.frame, release.frame)
+    if isinstance(ahead, str):
+        return BEFORE if trigger.ts > stream.writes[-1].at else ahead
+    start = count.offsets[release.frame] - ahead
+    first, held = stream.covering(count.offsets[trigger.frame] - ahead + trigger.length - 1), stream.covering(start)
+    if not first or not held:
+        return BEFORE
+    if held.at > release.ts + _APART_NS:
+        return NOT_ALL
+    if first.at_once or held.at_once:
+        return AT_ONCE
+    return Pair(stall, stream, other, first, held, stream.within(start, start + release.length), release.ts)
+
+
+class _Sent:
+    """What one end of a connection sent: where each segment begins, counted from the first byte that was seen."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = {step.frame: step for step in steps}
+        self.offsets: dict[int, int] = {}  # by frame
+        self.from_start = False  # whether the first byte seen is the first one sent
+        first = latest = None
+        for step in steps:
+            if first is None or latest is None:
+                self.from_start = "SYN" in step.flags
+                first, latest = step.seq + self.from_start, 0
+                if self.from_start:
+                    continue
+            elif "SYN" in step.flags:
+                continue
+            step_on = (step.seq - first - latest + _HALF) % (2 * _HALF) - _HALF  # they begin again after 4 GB
+            self.offsets[step.frame] = latest = latest + step_on
+
+
+class _Count:
+    """How far a capture's count of the bytes of a stream is ahead of that of the trace, over time."""
+
+    def __init__(self, sent: _Sent, stream: Stream) -> None:
+        self.stream, self.offsets = stream, sent.offsets
+        self._is_whole = sent.from_start and bool(stream.began)
+        self._at: dict[int, int] = {}  # by frame
+        self._before: dict[int, int | None] = {}  # what it was without the frame
+        self._met: dict[int, set[int]] = defaultdict(set)  # by that number: after how many calls it was met
+        times, written = [call.at for call in stream.writes], [0, *accumulate(call.wrote for call in stream.writes)]
+        most: int | None = 0 if self._is_whole else None
+        before, end = most, 0
+        for frame, offset in sent.offsets.items():
+            step = sent.steps[frame]
+            end = max(end, offset + step.length)
+            calls = bisect_right(times, step.ts)
+            ahead = end - written[calls]
+            if most is None or ahead >= most:
+                most = ahead
+                if step.length:
+                    self._met[ahead].add(calls)
+            self._at[frame], self._before[frame] = most, before
+            before = most
+
+    def ahead(self, trigger: int, release: int) -> int | str:
+        """By how many bytes, at the frames of a stall; or why that cannot be told."""
+        ahead = self._at[release]
+        if not ahead == self._at[trigger] == self._before[trigger]:
+            return NOT_ALL if self._is_whole else UNSURE
+        if (self._is_whole and not ahead) or len(self._met[ahead]) >= _OFTEN:
+            return ahead
+        return NOT_ALL if self._is_whole else UNSURE

@@ -1,0 +1,122 @@
+"""What became of TCP_NODELAY on the sockets that held: never asked for, or asked for and lost, and how."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from nagle_lab.diagnosis.result.writes import Option, Place, Write, shown, shown_place
+from nagle_lab.experiments.writes.joining import Pair
+from nagle_lab.guard.tracing.strace import Call
+
+_MISTAKEN = "SO_DEBUG"  # what TCP_NODELAY is at the level of sockets, SOL_SOCKET: both are 1
+_MOST_EVENTS = 4
+Located = Callable[[Call], tuple[Write, Place | None]]
+"""Says where a call was made, and from where the program called the function it was made in."""
+
+
+def options_of(pair: Pair, located: Located) -> list[Option]:
+    """What was set or refused on the listener, on the socket that held, at the other end, and elsewhere."""
+    ends = [("listener", pair.stream.listener), ("socket", pair.stream.options)]
+    if pair.other:
+        ends.append(("other end", pair.other.options))
+    ends.append(("another socket", list(pair.elsewhere)))
+    found = []
+    for on, calls in ends:
+        for call in calls:
+            after = (call.at - pair.stream.began) / 1e6 if pair.stream.began else None
+            since = None if after is None or after < 0 else round(after, 3)
+            found.append(Option(call.option, call.value, on, since, call.error, *located(call)))
+    return found
+
+
+def nodelay_of(pairs: Sequence[Pair], located: Located) -> str:
+    """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
+    stories: dict[int, str] = {}
+    for pair in pairs:
+        stories.setdefault(id(pair.stream), _story(pair, located))
+    first = {_untimed(story): story for story in reversed(stories.values())}
+    counts = [(first[key], count) for key, count in Counter(map(_untimed, stories.values())).most_common()]
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        return counts[0][0]
+    return "; ".join(f"on {count} of {len(stories)} sockets: {story}" for story, count in counts[:3])
+
+
+def _untimed(story: str) -> str:
+    """What it has in common with those of other sockets."""
+    return re.sub(r"[\d.]+ ms after", "after", story)
+
+
+def _story(pair: Pair, located: Located) -> str:
+    """Of one socket, as it was when the held bytes were written."""
+    wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
+    own = [one for one in wanted if one.on == "socket"]
+    if did := [one for one in own if _took_effect(one)]:
+        return ", and ".join(_event(one, pair) for one in did[:_MOST_EVENTS])
+    if did := [one for one in wanted if one.on == "listener" and _took_effect(one)]:
+        return f"{'set' if did[-1].value else 'cleared'} on the listening socket only, {_at(did[-1])}"
+    if failed := [one for one in wanted if one.on in ("socket", "listener") and one.value]:
+        return _failure(failed[0])
+    if not pair.stream.began:
+        return "not set while it was traced; the connection began before that"
+    return f"never set on the socket that held{_set_elsewhere(pair, wanted)}"
+
+
+def _took_effect(one: Option) -> bool:
+    return one.option == "TCP_NODELAY" and not one.error
+
+
+def _failure(one: Option) -> str:
+    """Why what was asked for on the right socket did nothing."""
+    on = " on the listening socket" if one.on == "listener" else ""
+    if one.option == _MISTAKEN:
+        refused = f", and was refused ({one.error})" if one.error else ""
+        return (
+            f"never set: asked for{on} {_at(one)}, but at the wrong level: SOL_SOCKET made it SO_DEBUG"
+            f"{refused}; use IPPROTO_TCP"
+        )
+    size = ": its value is an int of 4 bytes" if one.error == "EINVAL" else ""
+    return f"never set: asked for{on} {_at(one)}, and refused ({one.error}){size}"
+
+
+def _set_elsewhere(pair: Pair, wanted: Sequence[Option]) -> str:
+    """On which other sockets it was set; empty where on none."""
+    if others := [one for one in wanted if one.on == "other end" and one.value and _took_effect(one)]:
+        return f"; the other end set it on its own, {_at(others[0])}"
+    if not pair.elsewhere:
+        return ""
+    first = pair.elsewhere[0]
+    at = _at(next(one for one in wanted if one.on == "another socket"))
+    if first.socket == _listening(pair):
+        return f"; set on the listening socket {at}, after this connection had begun"
+    if len(pair.elsewhere) > 1:
+        return f"; set on other sockets of that process, first {at}"
+    return f"; set on another socket of that process ({_name(first.socket)}), {at}"
+
+
+def _listening(pair: Pair) -> str:
+    address, port = pair.stream.way[0]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _name(socket: str) -> str:
+    return "not connected then" if socket.isdecimal() else socket.replace("->", " → ")
+
+
+def _event(one: Option, pair: Pair) -> str:
+    when = (
+        "before connecting"
+        if one.after_connecting_ms is None
+        else f"{one.after_connecting_ms:.1f} ms after connecting"
+    )
+    late = ", when the first stall was over" if float(one.write.at) * 1e9 > pair.release_ts else ""
+    return f"{'set' if one.value else 'cleared'} {_at(one)}, {when}{late}"
+
+
+def _at(one: Option) -> str:
+    write = one.write
+    called = f" (called at {shown_place(one.caller)})" if one.caller else ""
+    if write.program or write.library:
+        return f"at {shown(write)}{called}"
+    return f"by {write.command}, process {write.process}"

@@ -1,0 +1,124 @@
+"""An strace file that was recorded beside a capture: which two writes made each stall.
+
+docs/strace.md says how to record both. What is in the file was written by others: of it nothing is executed, and
+binaries that it names are only asked for the names of lines.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.errors import NagleLabError, os_problem
+from nagle_lab.experiments.writes.attached import of_traced, writes_beside
+from nagle_lab.guard.tracing.strace import Call, Trace, Way, read_trace
+
+RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
+_LOOK = 2000  # lines at the beginning that tell how it was recorded
+_LONGEST = 4096  # bytes of them that are looked at
+_GOOD = re.compile(r"\d+(<.*?>)? +\d{9,}\.\d{6} ")
+# What else the lines of strace look like, and which option was missing.
+_OTHERWISE = (
+    (re.compile(r"\[pid +\d+"), "recorded from the terminal: use -o FILE"),
+    (re.compile(r"\d{9,}\.\d{6} \w+\("), "recorded without -f, so that no line says which process it is of"),
+    (
+        re.compile(r"(\d+(<.*?>)? +)?\d\d:\d\d:\d\d(\.\d+)? \w+\("),
+        "recorded without -ttt, so that no line has the date",
+    ),
+    (re.compile(r"(\d+(<.*?>)? +)?\w+\(.*\) += "), "recorded without -ttt, so that no line has a time"),
+)
+_UNNAMED = re.compile(r"\b(?:sendto|sendmsg|write|writev)\(\d+(?:<socket:\[\d+\]>)?,")
+
+
+def with_recorded(files: Sequence[Path], result: Result, file: Path) -> Result:
+    """The result, with the two writes of each stall; ``files`` are its capture.
+
+    What was traced is not called CLEAN: tracing slows a program, and may hide a stall.
+
+    Raises
+    ------
+    NagleLabError
+        The file is not strace's, was recorded otherwise, at another time, or of other connections.
+    """
+    try:
+        _check_recorded(file)
+        trace = read_trace(file)
+    except OSError as error:
+        raise os_problem(error) from None
+    _check_streams(file, trace)
+    _check_time(file, trace, result)
+    _check_connections(file, trace, result.connections)
+    return replace(of_traced(result), writes=writes_beside(files, result, trace, attached=False, why=_why_no_line))
+
+
+def _why_no_line(call: Call) -> str:
+    return f"{call.command or 'the program'}: the trace has no stack of such a call: record it with -k"
+
+
+def _check_recorded(file: Path) -> None:
+    lines = _lines(file, _LOOK)
+    if any(map(_GOOD.match, lines)):
+        return
+    for pattern, how in _OTHERWISE:
+        if any(map(pattern.match, lines)):
+            raise NagleLabError(f"{file}: {how}: record it with {RECIPE}")
+    raise NagleLabError(f"{file}: not written by strace: record it with {RECIPE}")
+
+
+def _lines(file: Path, most: int) -> list[str]:
+    with file.open("rb") as opened:
+        raw = iter(lambda: opened.readline(_LONGEST), b"")
+        return [line.decode(errors="replace").rstrip("\n") for line in islice(raw, most)]
+
+
+def _check_streams(file: Path, trace: Trace) -> None:
+    if any(stream.writes for streams in trace.streams.values() for stream in streams):
+        return
+    if not trace.streams and any(map(_UNNAMED.search, _lines(file, 10 * _LOOK))):
+        raise NagleLabError(
+            f"{file}: recorded without -yy, which says the addresses of sockets: record it with {RECIPE}"
+        )
+    raise NagleLabError(f"{file}: nothing in it writes to a TCP connection: trace the process that does, with -f")
+
+
+def _check_time(file: Path, trace: Trace, result: Result) -> None:
+    began = _first_ns(result)
+    if began is None:
+        return
+    ended = began + round(result.source.duration_s * 1e9)
+    if trace.began > ended or trace.ended < began:
+        apart = (trace.began - ended if trace.began > ended else began - trace.ended) / 1e9
+        when = "after the capture ended" if trace.began > ended else "before the capture began"
+        raise NagleLabError(
+            f"{file}: recorded at another time, {apart:,.0f} s {when}: use two files recorded together"
+        )
+
+
+def _first_ns(result: Result) -> int | None:
+    """When the capture begins, ns since the epoch."""
+    text = result.source.first_time
+    if not text:
+        return None
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
+    return seconds * 10**9 + int(fraction.ljust(9, "0"))
+
+
+def _check_connections(file: Path, trace: Trace, connections: Sequence[Connection]) -> None:
+    if any(way in trace.streams for one in connections for way in _ways(one)):
+        return
+    way = next(way for way, streams in trace.streams.items() if any(stream.writes for stream in streams))
+    here, there = (f"{address}:{port}" for address, port in way)
+    raise NagleLabError(
+        f"{file}: of other connections: it has none of the capture's {len(connections)}, but {here} to {there}, for "
+        "example: trace the process that holds, where no address is translated on the way"
+    )
+
+
+def _ways(one: Connection) -> tuple[Way, Way]:
+    client, server = (one.client.ip, one.client.port), (one.server.ip, one.server.port)
+    return (client, server), (server, client)

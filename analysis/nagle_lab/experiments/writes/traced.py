@@ -1,0 +1,179 @@
+"""A command that stalled run again under strace: which two writes made each stall, and what tracing did to it."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Unpack
+
+import msgspec
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.errors import NagleLabError
+from nagle_lab.experiments.software.guarded import Run, Traced, judge, lost
+from nagle_lab.experiments.writes import writes as joined
+from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, Joined, Pair, join
+from nagle_lab.experiments.writes.writes import Lines
+from nagle_lab.guard.recording.run import Guarded, Place, run
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing.native import Where
+from nagle_lab.guard.tracing.strace import MOST_BYTES, Call, Trace, read_trace
+
+TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
+_FILE = "strace.txt"
+_POINTS = 0.05  # by which shares with and without tracing may differ without a word
+_SLOWER, _AT_LEAST_S = 20, 60.0  # how much longer than untraced such a run may take
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Runs a command once more under strace."""
+
+    first: Run
+    command: Sequence[str]
+    limit_s: float | None
+    network: bool
+    place: Place
+
+    def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
+        """With the hooks, or with native stacks. Raises NagleLabError where nothing was traced."""
+        folder = self.first.guarded.folder / name
+        folder.mkdir()
+        environment = dict(self.place.get("environment", {}))
+        prepared = tracing.preloaded if stacks else tracing.hooked
+        environment |= prepared({**os.environ, **environment})
+        longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
+        limit_s = longest if self.limit_s is None else self.limit_s
+        place: Place = {**self.place, "environment": environment}
+        command = tracing.traced(self.command, folder / _FILE, stacks=stacks)
+        guarded = run(command, folder, limit_s=limit_s, network=self.network, **place)
+        try:
+            return guarded, read_trace(folder / _FILE)
+        except OSError:
+            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
+
+    def stacked(self) -> tuple[Trace, str]:
+        """With native stacks: the trace, and what is to be said of it. Raises NagleLabError."""
+        guarded, trace = self.run(STACKED, stacks=True)
+        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
+        return trace, ended if guarded.outcome.timed_out else ""
+
+
+def with_writes(
+    first: Run, command: Sequence[str], *, limit_s: float | None = None, network: bool = False, **place: Unpack[Place]
+) -> Run:  # fmt: skip
+    """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
+
+    The command runs once more, and if something in it is native code, or its interpreter took no hook, twice.
+    """
+    if first.result.verdict is not Verdict.STALL:
+        return first
+    if why := tracing.why_not():
+        return replace(first, writes=no_writes(first.result, why))
+    again = _Again(first, command, limit_s, network, place)
+    try:
+        guarded, trace = again.run(TRACED, stacks=False)
+        result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
+    except NagleLabError as error:
+        return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
+    writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
+    writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
+    return replace(first, writes=writes, traced=Traced(guarded.capture, result, guarded.outcome.took_s))
+
+
+@dataclass(frozen=True)
+class Named:
+    """The two writes of what stalls, and the run that they are of; without one they say why there are none."""
+
+    writes: Writes
+    capture: Path | None = None
+    result: Result | None = None
+
+
+def no_writes(first: Result, problem: str, result: Result | None = None) -> Writes:
+    """No writes, and why; ``first`` is the result without tracing, ``result`` that with it."""
+    s = first.summary
+    traced = (result.summary.exchanges, result.summary.stalled_exchanges) if result else (0, 0)
+    return Writes(problem, [], *traced, s.exchanges, s.stalled_exchanges, 0, 0, [], None, "", [], [])
+
+
+def writes_of_traced(
+    first: Result, capture: Path, result: Result, trace: Trace, stacked: Callable[[], tuple[Trace, str]]
+) -> Writes:
+    """The writes of a traced run's stalls; ``first`` is the result without tracing.
+
+    ``stacked`` runs the same once more with native stacks; it is called where lines are missing.
+    """
+    empty = no_writes(first, "", result)
+    notes = [*_changed(first, result), *what_is_cut(trace)]
+    if not result.stalls:
+        ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
+        problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
+        return msgspec.structs.replace(empty, problem=problem, notes=notes)
+    found = join([capture], result, trace)
+    native, note = _native(found.pairs, trace, stacked)
+    lines = Lines(native, lambda call: _why_no_line(call, trace))
+    writes = joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    return msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
+
+
+def missing_calls(found: Joined, trace: Trace) -> str:
+    """Of how many stalls the calls are not known, and why; empty where they all are."""
+    if not (missing := found.missing.total()):
+        return ""
+    whys = dict(found.missing)
+    if trace.io_uring:
+        unseen = sum(whys.pop(why, 0) for why in (NOT_SEEN, NOT_ALL))
+        whys |= {"io_uring was used, whose writes strace does not see": unseen} if unseen else {}
+    said = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
+    return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
+
+
+def _native(
+    pairs: Sequence[Pair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
+) -> tuple[dict[int, Where], str]:  # fmt: skip
+    """Places of the calls that have none from a hook, and what went wrong with that."""
+    calls = joined.unplaced(pairs, trace.hooked)
+    if not calls:
+        return {}, ""
+    if not tracing.has_stacks():
+        return {}, "this strace was built without stack traces (libunwind): native code has no lines"
+    try:
+        other, note = stacked()
+    except NagleLabError as error:
+        return {}, f"the run with native stacks failed: {error}"
+    return joined.native_places(calls, trace, other), note
+
+
+def _why_no_line(call: Call, trace: Trace) -> str:
+    if call.process in trace.hooked:
+        return f"{call.command}: a library in native code wrote, and the run with stacks had no such call"
+    return f"{call.command}: the run with stacks had no such call"
+
+
+def _ended(first: Run, guarded: Guarded) -> list[str]:
+    """How the traced run ended otherwise than the first."""
+    outcome, before = guarded.outcome, first.guarded.outcome
+    if outcome.timed_out and not before.timed_out:
+        return [f"the traced run was ended after {outcome.took_s:.0f} s; it is judged up to there"]
+    if outcome.status != before.status:
+        return [f"the command ended with {outcome.status} when traced, with {before.status} without"]
+    return []
+
+
+def _changed(first: Result, result: Result) -> list[str]:
+    """What tracing did to the share of exchanges that stall."""
+    share = result.summary.stalled_share - first.summary.stalled_share
+    if abs(share) <= _POINTS:
+        return []
+    by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
+    return [f"{by}: the lines hold, but not how often each stalls"]
+
+
+def what_is_cut(trace: Trace) -> list[str]:
+    """That a trace is not whole; nothing where it is."""
+    if not trace.cut:
+        return []
+    return [f"only the first {MOST_BYTES // 1_000_000} MB of the trace were kept, or its last line is cut"]

@@ -1,0 +1,218 @@
+"""The two writes of each stall, with the lines of code that made them."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import takewhile
+from statistics import median
+
+from msgspec.structs import replace
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
+from nagle_lab.experiments.writes.joining import Pair
+from nagle_lab.experiments.writes.options import nodelay_of, options_of
+from nagle_lab.guard.tracing.java import source_of
+from nagle_lab.guard.tracing.native import Where, where
+from nagle_lab.guard.tracing.strace import Call, Trace
+
+MOST_STALLS = 1000  # that are listed one by one
+_BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
+_WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
+
+
+class Lines:
+    """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
+
+    def __init__(self, native: dict[int, Where] | None = None, why: Callable[[Call], str] | None = None) -> None:
+        self._native = native or {}
+        self._why = why or (lambda _: "")
+
+    def pair(self, pair: Pair) -> tuple[Write, Write]:
+        """Both calls of a stall, by the innermost places at which they differ, of the program and of libraries.
+
+        A library's place is told only where the program's own are the same, or none.
+        """
+        (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
+        outer, inner = _first_difference(mine, other), _first_difference(one, two)
+        differ = bool(mine and other) and _spot(mine[outer]) != _spot(other[outer])
+        if differ and one[inner : inner + 1] == two[inner : inner + 1]:
+            inner = max(len(one), len(two))
+        return self.write(pair.trigger, outer, inner), self.write(pair.held, outer, inner)
+
+    def write(self, call: Call, outer: int = 0, inner: int = 0) -> Write:
+        """The call, with its place in the program and in the libraries: how many calls up, of each."""
+        program, libraries, why = self._places(call)
+        return Write(
+            call=call.name,
+            by=call.mark.call if call.mark else "",
+            bytes=call.wrote,
+            at=f"{call.at // 10**9}.{call.at % 10**9 // 1000:06}",
+            process=call.process,
+            thread=call.thread,
+            command=call.command,
+            program=program[outer] if outer < len(program) else None,
+            library=libraries[inner] if inner < len(libraries) else None,
+            why_no_line=why,
+        )
+
+    def option(self, call: Call) -> tuple[Write, Place | None]:
+        """The call that set an option, and where the program called the function it was made in."""
+        caller = next(iter(self._places(call)[0][1:]), None)
+        return self.write(call), None if caller and _BEGINS.fullmatch(caller.function) else caller
+
+    def _places(self, call: Call) -> tuple[list[Place], list[Place], str]:
+        """The program's, the libraries', each the innermost first, and why there is none."""
+        if call.mark and call.mark.frames:
+            places = [Place(source_of(file), line, name) for file, line, name in call.mark.frames]
+            # Of a library's file there is only the part behind its folder.
+            libraries = list(takewhile(lambda place: not place.file.startswith(_WHOLE), places))
+            return places[len(libraries) :], libraries, ""
+        if found := self._native.get(id(call)):
+            program, libraries = ([Place(*place) for place in places] for places in (found.program, found.libraries))
+            return program, libraries, found.why
+        return [], [], self._why(call)
+
+
+def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
+    """How many are the same at the beginning; 0 where there is no difference."""
+    return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if _spot(a) != _spot(b)), 0)
+
+
+def _spot(place: Place) -> tuple[str, int | str]:
+    """A line, by whichever name: Rust's functions have one for each type they are made for."""
+    return place.file, place.line or place.function
+
+
+def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines, problem: str) -> Writes:
+    """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
+    return replace(
+        empty,
+        problem=problem,
+        named=len(pairs),
+        stalls=len(result.stalls),
+        groups=groups_of(pairs, lines),
+        true_hold_ms=hold_spread(pairs),
+        nodelay=nodelay_of(pairs, lines.option),
+        options=options_of(pairs[0], lines.option) if pairs else [],
+        pairs=held_writes(pairs, lines),
+    )
+
+
+def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
+    """Calls of which no hook said where they were made; of options only those of processes without a hook."""
+    calls = {id(call): call for pair in pairs for call in (pair.trigger, pair.held)}
+    for pair in pairs:
+        for call in _options(pair):
+            if call.process not in hooked:
+                calls.setdefault(id(call), call)
+    return [call for call in calls.values() if call.mark is None]
+
+
+def _options(pair: Pair) -> list[Call]:
+    other = pair.other.options if pair.other else []
+    return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
+
+
+def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, Where]:
+    """By ``id`` of the call: where the like of it was made in a run with stacks.
+
+    Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
+    made in several places it is the one with as many like it before it, on as manieth a connection.
+    """
+    wanted = {id(call) for call in calls}
+    keys = {id(call): key for key, call in _keyed(traced) if id(call) in wanted}
+    kinds = {_kind(key) for key in keys.values()}
+    like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
+    stacks = list(dict.fromkeys(stack for _, stack in like))
+    places = dict(zip(stacks, where(stacks), strict=True))
+    by_kind: dict[object, set[Where]] = defaultdict(set)
+    exactly: dict[object, Where] = {}
+    for key, stack in like:
+        by_kind[_kind(key)].add(places[stack])
+        exactly[key] = places[stack]
+    found: dict[int, Where] = {}
+    for call, key in keys.items():
+        alike = by_kind[_kind(key)]
+        match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)
+        if not match and alike and not any(place.program for place in alike):  # an interpreter's, by several ways
+            match = min(alike, key=repr)
+        if match:
+            found[call] = match
+    return found
+
+
+def _kind(key: Sequence[object]) -> tuple[object, ...]:
+    return tuple(key[:-2])
+
+
+def _keyed(trace: Trace) -> Iterable[tuple[tuple[object, ...], Call]]:
+    """Every call with what makes it like another: what it is, how many like it came before, on which connection."""
+    streams = sorted((stream for streams in trace.streams.values() for stream in streams), key=lambda one: one.began)
+    numbers = {True: 0, False: 0}
+    for stream in streams:
+        numbers[stream.accepted] += 1
+        seen: Counter[tuple[object, ...]] = Counter()
+        for on_listener, calls in ((True, stream.listener), (False, [*stream.options, *stream.writes])):
+            for call in calls:
+                what = f"{call.option} {call.value}" if call.option else call.name
+                kind = (stream.accepted, on_listener, call.command, what, call.wrote)
+                seen[kind] += 1
+                yield (*kind, seen[kind], numbers[stream.accepted]), call
+
+
+_Named = tuple[Pair, Write, Write]
+
+
+def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
+    """Stalls by the places of their writes, most first."""
+    members: dict[object, list[_Named]] = defaultdict(list)
+    for pair in pairs:
+        trigger, held = lines.pair(pair)
+        members[_key(trigger), _key(held), pair.trigger is pair.held].append((pair, trigger, held))
+    groups = [_group(group) for group in members.values()]
+    return sorted(groups, key=lambda group: -group.stalls)
+
+
+def _key(write: Write) -> object:
+    """What two writes have in common that are of one place; of what has none, who wrote and how much."""
+    if write.program or write.library:
+        return write.call, write.by, write.program, write.library
+    return write.call, write.command, write.bytes
+
+
+def _group(members: Sequence[_Named]) -> Group:
+    first, trigger, held = members[0]
+    triggers, helds = [one.bytes for _, one, _ in members], [one.bytes for _, _, one in members]
+    return Group(
+        stalls=len(members),
+        trigger=trigger,
+        held=held,
+        trigger_bytes=(min(triggers), max(triggers)),
+        held_bytes=(min(helds), max(helds)),
+        one_write=first.trigger is first.held,
+        between_ms=round(median(pair.between_ms for pair, _, _ in members), 3),
+    )
+
+
+def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
+    """The first thousand stalls, each by itself."""
+    return [
+        HeldWrite(
+            pair.stall.connection, pair.stall.exchange, pair.stall.trigger_frame, pair.stall.release_frame,
+            *lines.pair(pair), pair.trigger is pair.held, pair.held_writes,
+            round(pair.between_ms, 3), round(pair.hold_ms, 3),
+        )
+        for pair in pairs[:MOST_STALLS]
+    ]  # fmt: skip
+
+
+def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
+    """How long what was held had been written: percentiles by nearest rank."""
+    ordered = sorted(round(pair.hold_ms, 3) for pair in pairs)
+    if not ordered:
+        return None
+    p50, p95, p99 = (ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1] for percent in (50, 95, 99))
+    return Spread(p50, p95, p99, ordered[-1])

@@ -1,0 +1,119 @@
+"""Record what already runs, from outside: a process, a container, a service of Compose, an interface."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command import job as jobs
+from nagle_lab.guard.command import processes
+from nagle_lab.guard.command.job import OUTCOME, Outcome
+from nagle_lab.guard.command.namespace import has_sys_admin
+from nagle_lab.guard.recording import attached
+from nagle_lab.guard.recording.attached import REQUEST, Request
+from nagle_lab.guard.recording.run import Guarded
+from nagle_lab.guard.recording.ways import Way, docker_with_folders, program, sudo_works
+
+
+def attach(
+    folder: Path,
+    *,
+    pid: int | None = None,
+    container: str = "",
+    service: str = "",
+    interface: str = "",
+    ports: Sequence[int] = (),
+    seconds: float | None = None,
+    trace: bool = False,
+) -> Guarded:
+    """Record to ``folder``, which is there and is empty, for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
+
+    One of ``pid``, ``container``, ``service`` and ``interface`` says what. With ``trace`` strace attaches to it
+    meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
+    """
+    if service:
+        container = container_of_service(service)
+    elif container:
+        docker("inspect", "--type=container", "--format={{.Id}}", container)
+    request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid(), trace)
+    (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+    way = way_to(pid, container, trace=trace)
+    outcome = _run(way, folder)
+    (folder / REQUEST).unlink(missing_ok=True)
+    (folder / attached.READY).unlink(missing_ok=True)
+    if outcome.not_traced:
+        raise NagleLabError(outcome.not_traced)
+    if outcome.problem and outcome.status is None:
+        raise NagleLabError(f"{_what(pid, container, interface)} cannot be recorded ({outcome.problem}){_todo(way)}")
+    return Guarded(folder, way.name, outcome)
+
+
+def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
+    """How to get to the network namespace of a process, or of a container; of neither, to this one, with the rights.
+
+    With ``trace`` also to the container's processes. Raises NagleLabError where there is no such process, or Docker
+    is not reachable.
+    """
+    if container and not (pid is not None and has_sys_admin()):
+        more = (f"--pid=container:{container}", "--cap-add=SYS_PTRACE") if trace else ()
+        name = "a capture sidecar beside the container"
+        return docker_with_folders(name, f"--network=container:{container}", *more)
+    if pid is not None and not Path(f"/proc/{pid}").is_dir():
+        raise NagleLabError(f"there is no process {pid}: ss -tlnp lists those that listen")
+    if has_sys_admin() or not sudo_works():
+        return Way("as root" if has_sys_admin() else "without root")
+    return Way("sudo", ("sudo", "-n", "--"))
+
+
+def _run(way: Way, folder: Path) -> Outcome:
+    child = processes.Child([*way.before, *program("attached", folder)], os.environ, str(Path.cwd()), os.setsid)
+    try:
+        child.start()
+        ended = child.wait_or_end()
+    except processes.NotStartedError as error:
+        return Outcome(problem=f"{way.before[0]}: {error}")
+    finally:
+        child.unblock()
+    try:
+        return jobs.read_outcome(folder / OUTCOME)
+    except (OSError, ValueError):
+        return Outcome(problem=f"{way.name} ended with {ended.status}")
+
+
+def _what(pid: int | None, container: str, interface: str) -> str:
+    return (
+        f"container {container}" if container else f"process {pid}" if pid is not None else f"interface {interface}"
+    )
+
+
+def _todo(way: Way) -> str:
+    return "" if has_sys_admin() or "docker" in way.before else ": run this as root"
+
+
+def container_of_service(service: str) -> str:
+    """The container of a service of the Compose project in the working directory."""
+    for compose in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(compose[0]):
+            done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip():
+                return done.stdout.split()[0]
+    raise NagleLabError(
+        f"service {service} is not running: run docker compose ps in the project's folder to see which are"
+    )
+
+
+def docker(*arguments: str) -> str:
+    """What docker prints. Raises NagleLabError where there is none, or it fails."""
+    try:
+        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
+    if done.returncode:
+        raise NagleLabError(
+            f"{(done.stderr.strip() or 'docker failed').splitlines()[-1]}: docker ps lists the running containers"
+        )
+    return done.stdout.strip()

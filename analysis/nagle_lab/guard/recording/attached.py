@@ -1,0 +1,121 @@
+"""The program that records what already runs: ``main(folder)``, with a request in the folder; prints nothing."""
+
+import ctypes
+import os
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.guard.command import job as jobs
+from nagle_lab.guard.command import processes
+from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
+from nagle_lab.guard.recording.recorder import Recorder, interfaces
+from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing.tracer import STACKS_S, NotTracedError, Tracer, others_here
+
+REQUEST, READY = "request.json", "ready"
+_ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to record."""
+
+    pid: int | None = None  # a process, in whose network namespace; None: in this one
+    interface: str = ""  # only this one
+    ports: list[int] = []
+    seconds: float | None = None  # None: until SIGINT or SIGTERM
+    uid: int = 0  # to whom the files are given
+    gid: int = 0
+    trace: bool = False  # whether strace attaches to the process and those it started, or to all of the container
+
+
+def main(folder: str) -> None:
+    """Do as the request says, and leave the outcome in the folder."""
+    path = Path(folder)
+    request = msgspec.json.decode((path / REQUEST).read_bytes(), type=Request)
+    signal.pthread_sigmask(signal.SIG_BLOCK, processes.TAKEN)
+    processes.end_with_parent(signal.SIGTERM)
+    try:
+        outcome = _record(request, path)
+    except OSError as error:
+        outcome = Outcome(problem=error.strerror or str(error))
+    except NotTracedError as error:
+        outcome = Outcome(not_traced=str(error))
+    jobs.write(outcome, path / OUTCOME)
+    for file in path.iterdir():
+        with suppress(OSError):
+            os.chown(file, request.uid, request.gid)
+
+
+def _record(request: Request, folder: Path) -> Outcome:
+    if request.pid is not None:
+        enter(request.pid)
+    there = interfaces()
+    if request.interface and request.interface not in there:
+        return Outcome(
+            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", is_namespace=False
+        )
+    tracer = None
+    if request.trace:
+        if why := tracing.why_none():
+            raise NotTracedError(why)
+        tracer = Tracer(partial(_to_trace, request.pid), folder)
+        tracer.start(stacks=tracing.has_stacks())
+    started = time.monotonic()
+    recorder = Recorder(folder / CAPTURE, [request.interface] if request.interface else there, request.ports)
+    recorder.start()
+    (folder / READY).touch()
+    seconds = 10**9 if request.seconds is None else request.seconds
+    if tracer:
+        seconds = _stacks_first(tracer, seconds)
+    signal.sigtimedwait(_ENDS, seconds)
+    recorder.stop()
+    if tracer:
+        tracer.stop()
+    return Outcome(
+        status=0,
+        problem=recorder.problem,
+        is_namespace=False,
+        captured=recorder.captured,
+        dropped=recorder.dropped,
+        took_s=round(time.monotonic() - started, 3),
+        io_uring=tracer is not None and tracer.uses_io_uring,
+    )
+
+
+def _to_trace(pid: int | None) -> list[int]:
+    """A process and all it started, or all of the container. Raises NotTracedError."""
+    if found := others_here() if pid is None else [pid, *processes.descendants(pid)]:
+        return found
+    raise NotTracedError("no process is left in the container: docker ps lists those that run")
+
+
+def _stacks_first(tracer: Tracer, seconds: float) -> float:
+    """Have stacks written for a part of the time; how many seconds are left then, 0 if a signal came."""
+    if not tracing.has_stacks():
+        return seconds
+    part = min(STACKS_S, seconds / 4)
+    if signal.sigtimedwait(_ENDS, part):
+        return 0
+    tracer.stop()
+    with suppress(NotTracedError):  # it has ended by itself
+        tracer.start(stacks=False)
+    return seconds - part
+
+
+def enter(pid: int) -> None:
+    """Be in the network namespace of a process; in its user namespace first, if that is another. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name, kind in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):
+        theirs = Path(f"/proc/{pid}/ns/{name}")
+        if theirs.stat().st_ino == Path(f"/proc/self/ns/{name}").stat().st_ino:
+            continue
+        with theirs.open("rb") as namespace:
+            if libc.setns(namespace.fileno(), kind):
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error))

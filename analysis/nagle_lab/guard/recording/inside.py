@@ -1,0 +1,117 @@
+"""The program that runs a command in a namespace and records it there: ``main(folder)``, with a job in the folder.
+
+A process of its own, because a namespace cannot be left again, and because sudo or Docker may have to start it. It
+prints nothing: what came of it is in the folder.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from nagle_lab.guard.command import job as jobs
+from nagle_lab.guard.command import namespace, processes, without_nodelay
+from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, Namespace, Outcome
+from nagle_lab.guard.recording.parts import Parts
+from nagle_lab.guard.recording.recorder import Recorder, interfaces
+
+
+def main(folder: str) -> None:
+    """Run the job of the folder, and leave its outcome there."""
+    path = Path(folder)
+    job = jobs.read_job(path / JOB)
+    try:
+        (path / RESERVE).write_bytes(bytes(1 << 12))  # room for the outcome, should the disk be full by then
+        outcome = _run(job, path)
+    except _NoNamespaceError as error:
+        outcome = Outcome(problem=str(error))
+    except OSError as error:
+        outcome = Outcome(problem=f"{folder}: {error.strerror}", is_namespace=False)
+    with suppress(OSError):  # whoever waits for it sees that there is none
+        (path / RESERVE).unlink()
+        jobs.write(outcome, path / OUTCOME)
+
+
+RESERVE = "reserve"
+
+
+class _NoNamespaceError(Exception):
+    """This way leads to no namespace."""
+
+
+def _run(job: Job, folder: Path) -> Outcome:
+    started = time.monotonic()
+    recorder = _prepare(job, folder)
+    processes.adopt_orphans()
+    child = processes.Child(job.command, job.environment, job.cwd, _becoming(job))
+    processes.end_with_parent(signal.SIGTERM)
+    sent_before = namespace.segments_sent()
+    recorder.start()
+    parts = Parts(recorder, folder) if job.parts else None
+    try:
+        child.start()
+    except processes.NotStartedError as error:
+        recorder.stop()
+        return Outcome(status=error.status, problem=str(error), is_namespace=False)
+    ended = child.wait(job.limit_s)
+    took_s = time.monotonic() - started
+    left = processes.end_the_rest()
+    if parts:
+        parts.close()
+    recorder.stop()
+    sent = namespace.segments_sent()
+    return Outcome(
+        status=ended.status,
+        timed_out=ended.timed_out,
+        started=True,
+        problem=recorder.problem,
+        is_namespace=False,
+        captured=recorder.captured,
+        dropped=recorder.dropped,
+        sent=None if sent is None or sent_before is None else sent - sent_before,
+        took_s=round(took_s, 3),
+        ended_by_us=left,
+    )
+
+
+def _prepare(job: Job, folder: Path) -> Recorder:
+    """Be in the namespace, and ready to record it."""
+    try:
+        if job.namespace is Namespace.TO_MAKE:
+            namespace.enter(job.uid, job.gid)
+        namespace.prepare_loopback(job.mtu)
+        names = interfaces()
+        for name in names[1:]:
+            namespace.set_up_interface(name, None)
+        return Recorder(folder / CAPTURE, names)
+    except OSError as error:
+        raise _NoNamespaceError(error.strerror or str(error)) from error
+
+
+def _becoming(job: Job) -> Callable[[], None]:
+    """What the child has to do to be the user who asked."""
+
+    def become() -> None:
+        become_user()
+        if job.output:
+            file = os.open(job.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            os.dup2(file, 1)
+            os.dup2(file, 2)
+        if job.without_nodelay:
+            without_nodelay.take_away()
+
+    def become_user() -> None:
+        if os.geteuid() == job.uid:
+            return
+        if job.namespace is Namespace.PASTA:
+            uid, gid = os.geteuid(), os.getegid()
+            namespace.unshare(namespace.CLONE_NEWUSER)
+            namespace.map_ids((job.uid, uid), (job.gid, gid))
+            return
+        os.setgroups(job.groups)
+        os.setgid(job.gid)
+        os.setuid(job.uid)
+
+    return become

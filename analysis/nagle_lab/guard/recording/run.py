@@ -1,0 +1,157 @@
+"""A command run in a namespace, from outside: find a way in, wait for it, and say what was recorded."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command import job as jobs
+from nagle_lab.guard.command import processes
+from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, Namespace, Outcome
+from nagle_lab.guard.recording.parts import FOLDER as PARTS
+from nagle_lab.guard.recording.ways import Way, program, ways, why_not
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A command that has run, and what was recorded of it."""
+
+    folder: Path
+    way: str
+    outcome: Outcome
+
+    @property
+    def capture(self) -> Path:
+        """Every TCP segment of the namespace."""
+        return self.folder / CAPTURE
+
+
+class Place(TypedDict, total=False):
+    """Where a command runs, and how."""
+
+    cwd: Path  # else where we are
+    environment: Mapping[str, str]  # besides ours
+    output: Path  # a file for what it prints; else it goes where ours goes
+
+
+def working_folder() -> Path:
+    """Where we are; NagleLabError where that was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NagleLabError("the working directory was deleted: cd to one that exists, and run it again") from None
+
+
+def make_job(command: Sequence[str], folder: Path, *, limit_s: float | None = None, **more: object) -> Job:
+    """A job for whoever runs this, where it is run."""
+    return Job(
+        command=list(command),
+        folder=str(folder),
+        cwd=str(working_folder()),
+        environment=dict(os.environ),
+        uid=os.geteuid(),
+        gid=os.getegid(),
+        groups=os.getgroups(),
+        limit_s=limit_s,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def run(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    limit_s: float | None = None,
+    network: bool = False,
+    without_nodelay: bool = False,
+    parts: bool = False,
+    **place: Unpack[Place],
+) -> Guarded:
+    """Run a command in a network namespace of its own, and record it to ``folder``, which is there and is empty.
+
+    With ``parts`` what runs there may have the capture cut (parts.Cuts); an environment variable tells it the folder.
+    Raises NagleLabError where no way leads to such a namespace. A command that cannot be started is an outcome.
+    """
+    job = make_job(command, folder, limit_s=limit_s, without_nodelay=without_nodelay, parts=parts)
+    job = msgspec.structs.replace(
+        job,
+        cwd=str(place.get("cwd", job.cwd)),
+        environment={**job.environment, **place.get("environment", {})},
+        output=str(place.get("output", "")),
+    )
+    if parts:
+        job = msgspec.structs.replace(job, environment={**job.environment, PARTS: str(folder)})
+    if network:
+        return _through([Way("a user namespace with a way out by pasta", _pasta(), Namespace.PASTA)], job, folder)
+    return _through(ways(), job, folder)
+
+
+def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
+    refused = ""
+    for way in these:
+        outcome = _run(way, job, folder)
+        if not outcome.problem or not outcome.is_namespace:
+            return Guarded(folder, way.name, outcome)
+        refused = refused or outcome.problem
+    raise NagleLabError(f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_not()}")
+
+
+def _run(way: Way, job: Job, folder: Path) -> Outcome:
+    (folder / OUTCOME).unlink(missing_ok=True)
+    jobs.write(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
+    (folder / JOB).chmod(0o600)  # the environment may hold secrets
+    processes.adopt_orphans()
+    before = processes.descendants(os.getpid())
+    child = processes.Child([*way.before, *program("inside", folder)], os.environ, job.cwd, lambda: None)
+    try:
+        child.start()
+        ended = child.wait()
+    except processes.NotStartedError as error:
+        return Outcome(problem=f"{way.before[0]}: {error}")
+    finally:
+        processes.end_the_rest(but=before)
+        child.unblock()
+        (folder / JOB).unlink(missing_ok=True)
+    try:
+        return jobs.read_outcome(folder / OUTCOME)
+    except (OSError, ValueError):
+        return _without_outcome(way, ended.status, folder)
+
+
+def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
+    """What it means that the program inside left none. Raises NagleLabError, KeyboardInterrupt."""
+    if status == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if status > 128:
+        raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
+    if not folder.exists():
+        raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
+    return Outcome(problem=f"{way.name} ended with {status}", is_namespace=not (folder / CAPTURE).exists())
+
+
+def _pasta() -> tuple[str, ...]:
+    if not shutil.which("pasta"):
+        raise NagleLabError("--network needs pasta: install the package passt, or leave out --network")
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        raise NagleLabError("--network needs access to /dev/net/tun: as root, chmod 666 /dev/net/tun")
+    if os.geteuid() == 0:
+        raise NagleLabError(
+            "--network does not work as root, because pasta drops root's capabilities: run it as another user"
+        )
+    no_ports = (
+        "-t",
+        "none",
+        "-u",
+        "none",
+        "-T",
+        "none",
+        "-U",
+        "none",
+    )  # neither its ports out here, nor ours in there
+    return ("pasta", "--config-net", "--quiet", "--mtu", "1500", *no_ports, "--")

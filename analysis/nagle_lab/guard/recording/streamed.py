@@ -1,0 +1,112 @@
+"""The program that records what already runs and streams it: ``main(request)`` writes pcapng to standard output.
+
+It ends on SIGTERM, or when what it records is gone, and says on standard error why it could not begin.
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import BinaryIO
+
+import msgspec
+
+from nagle_lab.capture.writer import Pcapng
+from nagle_lab.guard.command import processes
+from nagle_lab.guard.recording.attached import Request, enter
+from nagle_lab.guard.recording.recorder import AT_ONCE, EVERY_S, FRAME_BYTES, RING_BYTES, SNAPLEN, Ring, interfaces
+
+GONE = 7  # the exit code when the interface is
+WHOLE = 1 << 20  # bytes
+MOST_INTERFACES = 10_000  # of a section: those that come and go get new numbers
+DROPS_EVERY_S = 1.0
+
+
+def main(request: str) -> None:
+    """Stream what the request (JSON) says until it is over."""
+    asked = msgspec.json.decode(request, type=Request)
+    signal.pthread_sigmask(signal.SIG_BLOCK, processes.TAKEN)
+    processes.end_with_parent(signal.SIGTERM)
+    try:
+        if asked.pid is not None:
+            enter(asked.pid)
+        if asked.interface and asked.interface not in (there := interfaces()):
+            sys.exit(f"there is no interface {asked.interface}; there are {', '.join(there)}")
+        index = socket.if_nametoindex(asked.interface) if asked.interface else 0
+        ring = Ring(asked.interface, asked.ports)
+    except PermissionError as error:
+        capability = "CAP_NET_RAW" if asked.pid is None else "CAP_SYS_ADMIN and CAP_NET_RAW"
+        sys.exit(f"{(error.strerror or str(error)).lower()}: it needs {capability}")
+    except OSError as error:
+        sys.exit((error.strerror or str(error)).lower())
+    with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=WHOLE) as out:
+        sys.exit(_stream(ring, out, asked.interface, index))
+
+
+def _stream(ring: Ring, out: BinaryIO, interface: str, index: int) -> int:
+    """Until a signal comes, or the interface is gone: then GONE."""
+    streamed, look_at = _Streamed(ring, out), 0.0
+    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+    out.flush()
+    ended = None
+    while ended is None:
+        taken = streamed.pass_on()
+        ended = signal.sigtimedwait(ends, 0 if taken else EVERY_S)
+        if time.monotonic() >= look_at:
+            look_at = time.monotonic() + DROPS_EVERY_S
+            streamed.tell_dropped()
+            if index and not _is_there(interface, index):
+                return GONE
+    for _ in range(RING_BYTES // FRAME_BYTES // AT_ONCE + 2):  # what is in the ring now, and little more
+        streamed.pass_on()
+    streamed.tell_dropped()
+    return 0
+
+
+def _is_there(interface: str, index: int) -> bool:
+    try:
+        return socket.if_nametoindex(interface) == index
+    except OSError:
+        return False
+
+
+class _Streamed:
+    """The packets of a ring as pcapng; an interface is described when its first packet comes."""
+
+    def __init__(self, ring: Ring, out: BinaryIO) -> None:
+        self._ring, self._out = ring, out
+        self._numbers: dict[int, int] = {}  # in the section, by the kernel's index
+        self._dropped = self._told = 0  # likewise
+        self._writer = Pcapng(out)
+
+    def pass_on(self) -> bool:
+        """Write what the ring holds, or part of it; whether there was anything."""
+        frames = self._ring.take()
+        for ts, index, length, kept in self._ring.packets(frames):
+            number = self._numbers.get(index)
+            if number is None:
+                number = self._describe(index)
+            self._writer.add(ts, number, length, kept)
+        if frames:
+            self._out.flush()
+        return bool(frames)
+
+    def tell_dropped(self) -> None:
+        """Write how many packets the kernel had no room for; they are counted at the first interface."""
+        self._dropped += self._ring.dropped()
+        if self._dropped > self._told and self._numbers:
+            self._told = self._dropped
+            self._writer.add_dropped(0, self._dropped)
+            self._out.flush()
+
+    def _describe(self, index: int) -> int:
+        if len(self._numbers) == MOST_INTERFACES:  # another section
+            self._numbers, self._dropped, self._told, self._writer = {}, 0, 0, Pcapng(self._out)
+        try:
+            name = socket.if_indextoname(index)
+        except OSError:  # gone already
+            name = f"interface {index}"
+        self._writer.add_interface(name, snaplen=SNAPLEN)
+        return self._numbers.setdefault(index, len(self._numbers))

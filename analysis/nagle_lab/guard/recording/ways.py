@@ -1,0 +1,127 @@
+"""How to get a network namespace on this machine: the ways there are, tried in turn."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command import namespace
+from nagle_lab.guard.command.job import Namespace
+
+SETTINGS = Path("/proc/sys")
+EMPTY_IMAGE = "nagle-lab-guard:empty"
+_SYSTEM = ("proc", "sys", "dev")  # folders that a container has of its own
+
+
+@dataclass(frozen=True)
+class Way:
+    """One of them."""
+
+    name: str  # as the screen says it
+    before: tuple[str, ...] = ()  # the command that starts the program inside
+    namespace: Namespace = Namespace.TO_MAKE
+
+
+def ways() -> Iterator[Way]:
+    """Those that may work here, the cheapest first; each is worked out only when the one before did not.
+
+    Raises NagleLabError where there is no Linux.
+    """
+    if platform.system() != "Linux":
+        raise NagleLabError("guard needs Linux network namespaces: run it in a Linux virtual machine or container")
+    if namespace.has_sys_admin():
+        yield Way("a network namespace, as root")
+        return
+    yield Way("a user namespace, without root")
+    if sudo_works():
+        yield Way("sudo without a password", ("sudo", "-n", "--"))
+    if docker := _docker():
+        yield docker
+
+
+def program(module: str, folder: Path) -> list[str]:
+    """A program of this package, with its work in that folder; it finds the package whoever starts it."""
+    return _started(f"from nagle_lab.guard.recording.{module} import main; main({str(folder)!r})")
+
+
+def streaming(request: str) -> list[str]:
+    """The program that streams what a request says (nagle_lab.guard.recording.streamed), likewise."""
+    return _started(f"from nagle_lab.guard.recording.streamed import main; main({request!r})")
+
+
+def _started(start: str) -> list[str]:
+    paths = [path for path in sys.path if path]
+    code = f"{_AT_ONCE}; import sys; sys.path[:0] = {paths!r}; {start}"
+    return [sys.executable, "-P", "-c", code]
+
+
+# Ctrl-C before it waits: no traceback
+_AT_ONCE = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)"
+
+
+def why_not() -> str:
+    """Why there is no user namespace here, and what to do, as far as the machine says."""
+    settings = {
+        "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu from 23.10 on
+        "kernel.unprivileged_userns_clone": ("0", "1"),  # Debian up to 10, Arch
+        "user.max_user_namespaces": ("0", "15000"),
+        "user.max_net_namespaces": ("0", "15000"),
+    }
+    for name, (forbids, allows) in settings.items():
+        with suppress(OSError):
+            if SETTINGS.joinpath(*name.split(".")).read_text().strip() == forbids:
+                return f"{name} = {forbids} forbids it; allow it (sudo sysctl {name}={allows}), or run this as root"
+    if is_container():
+        return (
+            "a container forbids it; start that with --cap-add SYS_ADMIN --cap-add NET_ADMIN, or run this on its host"
+        )
+    return "run this as root, or as a user with passwordless sudo or with access to Docker"
+
+
+def is_container() -> bool:
+    """Whether this runs in a container of Docker, Podman or Kubernetes."""
+    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists() or "KUBERNETES_PORT" in os.environ
+
+
+def sudo_works() -> bool:
+    """Whether sudo asks for no password."""
+    return shutil.which("sudo") is not None and _works(["sudo", "-n", "true"])
+
+
+def _works(command: list[str]) -> bool:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, timeout=20, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        return done.returncode == 0
+    return False
+
+
+def docker_with_folders(name: str, *options: str) -> Way:
+    """A container of an empty image with all folders of this machine in it: what runs here runs there.
+
+    Raises NagleLabError where Docker is not there, or may not be used.
+    """
+    if not shutil.which("docker") or not _works(["docker", "info"]):
+        raise NagleLabError("Docker is not reachable: start it, or add yourself to the group docker")
+    if not _works(["docker", "image", "inspect", EMPTY_IMAGE]) and not _works(
+        ["sh", "-c", f"tar -c -T /dev/null | docker import - {EMPTY_IMAGE}"]
+    ):
+        raise NagleLabError(f"Docker could not make the image {EMPTY_IMAGE}: try docker import by hand")
+    folders = sorted(path for path in Path("/").iterdir() if path.name not in _SYSTEM)
+    # What is a link becomes a folder. A Docker whose machine is another one has no such folders, and refuses.
+    mounts = [f"--mount=type=bind,source={path},target={path}" for path in folders if path.is_dir()]
+    rights = ("--cap-add=NET_ADMIN", "--cap-add=NET_RAW")
+    command = ("docker", "run", "--rm", "--interactive", *options, *rights, *mounts, EMPTY_IMAGE)
+    return Way(name, command, Namespace.THERE)
+
+
+def _docker() -> Way | None:
+    terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+    with suppress(NagleLabError):
+        return docker_with_folders("a Docker container", "--network=none", *terminal)
+    return None

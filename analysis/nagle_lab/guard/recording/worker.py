@@ -1,0 +1,30 @@
+"""A program that stands in for an interpreter that somebody else starts: it runs it in a namespace of its own.
+
+``main(base)`` runs its arguments, with a folder of its own in ``base`` for what is recorded; standard input and
+output are theirs alone.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from nagle_lab.errors import NagleLabError, tell
+from nagle_lab.guard.recording.run import run
+
+PREFIX = ".guard-"  # of the folders
+
+
+def main(base: str) -> None:
+    """Run the arguments, and end as they do."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+    try:
+        outcome = run(sys.argv[1:], folder, parts=True).outcome
+        if outcome.status is None:
+            raise NagleLabError(f"{sys.argv[1]} could not be run in a namespace: {outcome.problem}")
+    except NagleLabError as error:
+        tell(str(error))
+        sys.exit(error.exit_code)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(outcome.status)

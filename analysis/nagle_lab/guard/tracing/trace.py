@@ -1,0 +1,137 @@
+"""Run a command under strace, with hooks in the interpreters it starts, so that each write can be named.
+
+Nothing in the command is changed: Python, Node.js, Java and Ruby load a file of ours by an environment variable.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from nagle_lab.guard.tracing import java
+from nagle_lab.guard.tracing.java import HOOKS
+from nagle_lab.guard.tracing.strace import MOST_BYTES
+
+_WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
+_STARTS = "fork,vfork,clone,clone3,io_uring_setup"
+_MARK = "rmdir"  # by which hooks speak: see hooks/python/nagle_lab_marks.py
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+OLDEST = (5, 16)  # of strace: --decode-pids=comm, --seccomp-bpf
+
+
+def traced(command: Sequence[str], file: Path, *, stacks: bool = False) -> list[str]:
+    """The command under strace, which writes to the file; ``stacks`` are of native code, and take long.
+
+    Of what is written no byte is kept (-s 0). Signals end strace and reach the command's processes by the guard.
+    """
+    return ["strace", "--seccomp-bpf", *_options(stacks), "-o", bounded(file), "--", *command]
+
+
+def attaching(pids: Sequence[int], file: Path, *, stacks: bool) -> list[str]:
+    """The strace that attaches to processes, all their threads, and what they will start.
+
+    Every system call of theirs stops for it: what makes strace quick for a command (seccomp) cannot be had later.
+    """
+    return ["strace", *_options(stacks), "-o", bounded(file), *(f"--attach={pid}" for pid in pids)]
+
+
+def _options(stacks: bool) -> list[str]:
+    calls = ",".join(f"?{name}" for name in f"{_WRITES},{_STARTS},{_MARK}".split(","))
+    options = ["-f", "-q", "-I", "waiting", "-ttt", "-yy", "-Y", "-s", "0", "-e", f"trace={calls}"]
+    return [*options, *(["-k"] if stacks else []), "-e", "signal=none"]
+
+
+def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
+    """What strace takes for -o so that the file gets no more than that, and one byte, which says that it is cut.
+
+    The rest is read and dropped: a pipe that nobody reads would stop what is traced. Signals of a terminal are for
+    strace, which ends when all it has to say is written.
+    """
+    ignoring = "trap '' INT TERM HUP QUIT"
+    return f"|{ignoring}; exec >{shlex.quote(str(file))}; head -c {most_bytes + 1}; exec cat >/dev/null"
+
+
+def hooked(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment gets so that Python, Node.js, Java and Ruby say where they write."""
+    python, node = str(HOOKS / "python"), HOOKS / "node.cjs"
+    paths = [python, *([environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else [])]
+    require = '--require="{}"'.format(str(node).replace("\\", "\\\\").replace('"', '\\"'))
+    options = [*([environment["NODE_OPTIONS"]] if environment.get("NODE_OPTIONS") else []), require]
+    return {
+        "PYTHONPATH": ":".join(paths),
+        "NODE_OPTIONS": " ".join(options),
+        **_java(environment),
+        **_ruby(environment),
+    }
+
+
+def _ruby(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for Ruby, whose options cannot quote a space."""
+    hook = str(HOOKS / "ruby.rb")
+    own = environment.get("RUBYOPT", "")
+    return {} if any(map(str.isspace, hook)) else {"RUBYOPT": f"{own} -r{hook}".lstrip()}
+
+
+def preloaded(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment gets so that native code says who called what writes, if that hook was compiled."""
+    hook = next(HOOKS.glob("_native.*"), None)
+    if hook is None or set(str(hook)) & set(" :"):  # the loader takes no such path
+        return {}
+    own = environment.get("LD_PRELOAD", "")
+    return {"LD_PRELOAD": f"{own}:{hook}".lstrip(":")}
+
+
+def _java(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for Java, if its hook was compiled."""
+    if not (agent := java.hook()):
+        return {}
+    quote = '"' if "'" in str(agent) else "'"
+    own = environment.get("JAVA_TOOL_OPTIONS", "")
+    return {"JAVA_TOOL_OPTIONS": f"{own} -agentpath:{quote}{agent}{quote}".lstrip()}
+
+
+def why_not() -> str:
+    """Why no command can be traced here, and what to do; empty where it can, as far as can be told from here."""
+    if why := why_none():
+        return why
+    with suppress(OSError, subprocess.TimeoutExpired):
+        tried = ["strace", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=?rmdir", "--", "true"]
+        done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=20)
+        if done.returncode == 0:
+            return ""
+        said = (done.stderr.strip().splitlines() or [f"strace ended with {done.returncode}"])[-1]
+        return f"ptrace is forbidden here ({said.removeprefix('strace: ')}): {_permission()}"
+    return "strace could not be started"
+
+
+def why_none() -> str:
+    """Why nothing at all can be traced here, and what to do; empty where it is not so."""
+    if not shutil.which("strace"):
+        return "strace is not installed: install the package strace"
+    with suppress(OSError):
+        version = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"version (\d+)\.(\d+)", version)
+        if found and (int(found[1]), int(found[2])) < OLDEST:
+            return f"strace {found[1]}.{found[2]} is too old: install {OLDEST[0]}.{OLDEST[1]} or later"
+    with suppress(OSError):
+        if YAMA.read_text().strip() == "3":
+            return "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
+    return ""
+
+
+def _permission() -> str:
+    with suppress(OSError):
+        if (scope := YAMA.read_text().strip()) != "0":
+            return f"kernel.yama.ptrace_scope is {scope}; sudo sysctl kernel.yama.ptrace_scope=1 allows it"
+    return "in a container, start that with --cap-add SYS_PTRACE"
+
+
+def has_stacks() -> bool:
+    """Whether this strace can print the stacks of native code."""
+    with suppress(OSError):
+        version = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout
+        return "stack-trace" in version.partition("Optional features")[2]
+    return False

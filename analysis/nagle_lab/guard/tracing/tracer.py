@@ -1,0 +1,141 @@
+"""strace on processes that run already: attached for a while, and then they go on without it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from nagle_lab.guard.command import processes
+from nagle_lab.guard.tracing import trace as tracing
+
+STACKS, CALLS, THREADS = "strace-stacks.txt", "strace.txt", "strace-threads.txt"
+STACKS_S = 2.0  # how long stacks are written: each takes milliseconds, in which a hold passes
+_ATTACHED_S = 10.0
+_SYS_PTRACE = 1 << 19
+
+
+class NotTracedError(Exception):
+    """Why strace cannot attach, and what to do."""
+
+
+class Tracer:
+    """Writes the calls of processes to a folder: for a while those with stacks, and then those without.
+
+    Use it from one thread; that must live as long as strace is to.
+    """
+
+    def __init__(self, find: Callable[[], list[int]], folder: Path) -> None:
+        """``find`` says which processes; it may raise NotTracedError."""
+        self._find, self._folder = find, folder
+        self._process: subprocess.Popen[str] | None = None
+        self.uses_io_uring = False
+
+    def start(self, *, stacks: bool) -> None:
+        """Attach, and return when that is done. Raises NotTracedError."""
+        pids = self._find()
+        if why := next(filter(None, map(why_traced_already, pids)), ""):
+            raise NotTracedError(why)
+        self.uses_io_uring |= any(map(_uses_io_uring, pids))
+        file = self._folder / (STACKS if stacks else CALLS)
+        self._process = subprocess.Popen(
+            tracing.attaching(pids, file, stacks=stacks),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            preexec_fn=_as_child,  # noqa: PLW1509 - no more than two system calls
+        )  # fmt: skip
+        until = time.monotonic() + _ATTACHED_S
+        while not all(map(_is_traced, pids)):
+            if self._process.poll() is not None or time.monotonic() > until:
+                said = self.stop()
+                raise NotTracedError(why_not_attached(pids, said))
+            time.sleep(0.005)
+        threads = [f"{task.name} {pid}\n" for pid in pids for task in _tasks(pid)]
+        with (self._folder / THREADS).open("a") as known:
+            known.writelines(threads)
+
+    def stop(self) -> list[str]:
+        """Detach, and return when all is written; what strace said."""
+        if not self._process:
+            return []
+        self._process.send_signal(signal.SIGTERM)
+        _, said = self._process.communicate()
+        self._process = None
+        return [line.removeprefix("strace: ") for line in said.splitlines()]
+
+
+def _as_child() -> None:
+    """Detach when whoever started it is gone; signals are not blocked."""
+    processes.end_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _is_traced(pid: int) -> bool:
+    """Whether strace is there, or the process is not."""
+    status = _status(pid)
+    return not status or status.get("TracerPid", "0") != "0" or status.get("State", "").startswith("Z")
+
+
+def _tasks(pid: int) -> list[Path]:
+    with suppress(OSError):
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    return []
+
+
+def _uses_io_uring(pid: int) -> bool:
+    with suppress(OSError):
+        return any("[io_uring]" in str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def _status(pid: int | str) -> dict[str, str]:
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {}
+
+
+def why_traced_already(pid: int) -> str:
+    """By whom, if somebody else traces it; empty if not."""
+    tracer = _status(pid).get("TracerPid", "0")
+    if tracer == "0":
+        return ""
+    name = _status(tracer).get("Name", "another program")
+    return f"process {pid} is already traced by {name}, process {tracer}: end that first"
+
+
+def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
+    """Why strace did not attach, by what it said and what the kernel says of the processes; one line."""
+    refused = next((pid for pid in pids if not _is_traced(pid)), pids[0])
+    status = _status(refused)
+    if not status:
+        return f"process {refused} has ended: ss -tlnp lists those that listen"
+    why = next((line for line in said if "ptrace" in line), said[0] if said else "it gave no reason")
+    may = bool(int(_status("self").get("CapEff", "0"), 16) & _SYS_PTRACE)
+    owner = status.get("Uid", "?").split()[0]
+    if may:
+        todo = "a security policy forbids it (AppArmor, SELinux, seccomp): trace it from the host, as root"
+    elif owner != str(os.geteuid()):
+        todo = f"it belongs to user {owner}: run this as root, in a container with --cap-add SYS_PTRACE"
+    else:
+        scope = ""
+        with suppress(OSError):
+            scope = tracing.YAMA.read_text().strip()
+        if scope not in ("", "0"):
+            todo = f"kernel.yama.ptrace_scope is {scope}: run this as root, or sudo sysctl kernel.yama.ptrace_scope=0"
+        else:
+            todo = "run this as root, in a container with --cap-add SYS_PTRACE"
+    return f"strace cannot attach to process {refused} ({why}): {todo}"
+
+
+def others_here() -> list[int]:
+    """The processes of this PID namespace that see other files than this one: those of the container we joined."""
+    ours = Path("/proc/self/ns/mnt").readlink()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if (folder / "ns/mnt").readlink() != ours:
+                    found.append(int(folder.name))
+    return sorted(found)

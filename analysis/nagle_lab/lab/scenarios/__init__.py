@@ -1,0 +1,1 @@
+"""Scenarios as data: what a ``scenario.toml`` may say, and the parameters of one run."""

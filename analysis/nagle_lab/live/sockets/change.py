@@ -1,0 +1,166 @@
+"""TCP_NODELAY set on the living sockets of a program, and taken back. Nothing is restarted, nothing is stopped."""
+
+import socket
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
+from nagle_lab.live.sockets.changed import Changes, Entry, changes
+from nagle_lab.live.sockets.diag import LISTEN, tcp_sockets
+from nagle_lab.live.sockets.inventory import Found, inventory
+from nagle_lab.live.sockets.namespaces import inside, namespace_of
+from nagle_lab.live.sockets.options import TCP, Borrower, GoneError, cookie
+from nagle_lab.live.sockets.processes import every_pid, started_at
+from nagle_lab.live.sockets.rights import TODO, needs
+
+_OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program may still write
+
+
+class Program(msgspec.Struct, frozen=True):
+    """Whose sockets are meant."""
+
+    name: str  # as screens say it
+    started: dict[int, int]  # each of its processes, and when it began: a number may be used again
+    port: int | None  # at either end
+    options: str  # that name it on the command line
+
+
+class Back(msgspec.Struct, frozen=True):
+    """What is done when the change is taken back."""
+
+    back: list[Found]  # sockets that lose TCP_NODELAY again
+    kept: list[Found]  # accepted meanwhile, and left as they are
+
+
+def sockets(of: Program) -> list[Found]:
+    """Its sockets that may carry data, and its listeners. Raises NagleLabError where there are none to be reached."""
+    pids = living(of)
+    namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
+    mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
+    if mine and all(one.options is None for one in mine):
+        raise NagleLabError(f"{of.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
+    if not mine:
+        port = f" with port {of.port}" if of.port else ""
+        raise NagleLabError(f"{of.name} has no TCP socket{port}: nagle-lab sockets lists all")
+    return [one for one in mine if one.options]
+
+
+def living(of: Program) -> list[int]:
+    """Its processes, of which the first's network namespace counts. Raises NagleLabError where all have ended."""
+    if found := sorted(pid for pid, at in of.started.items() if started_at(pid) == at):
+        return found
+    raise NagleLabError(f"{of.name} has ended: start nagle-lab nodelay again for another process")
+
+
+def without(those: Iterable[Found]) -> list[Found]:
+    """Those on which TCP_NODELAY is not set, listeners first."""
+    found = [one for one in those if one.options and not one.options.nodelay]
+    return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
+
+
+def turn_on(of: Program, those: Iterable[Found], to_set: Sequence[Found]) -> list[Found]:
+    """Set it on some of a program's sockets; the ones that are not gone. Raises NagleLabError, then none is set.
+
+    What they had is written down first.
+    """
+    wanted = {_key(one) for one in to_set}
+    with changes() as known:
+        entries = _living(known, of)
+        ours = _listeners_of_ours(entries)
+        there = {_key(one): one for one in those if _key(one) in wanted or _inherited_from(one, ours) is None}
+        for key, one in there.items():
+            entries.setdefault(key, _entry(one, key not in wanted, there.values()))
+        known.entries = list(entries.values())
+    return _set(to_set, True)
+
+
+def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
+    """A socket as it is; of a listener also whether its connections are without the option."""
+    if one.listed.state != LISTEN:
+        return Entry(*_key(one), had)
+    port = one.listed.local[1]
+    accepted = [each.options for each in there if each.listed.state != LISTEN and each.listed.local[1] == port]
+    passes_on = bool(accepted) and not any(options and options.nodelay for options in accepted)
+    return Entry(*_key(one), had, port, passes_on)
+
+
+def to_take_back(of: Program, those: Iterable[Found]) -> Back:
+    """What :func:`turn_back` would do."""
+    with changes() as known:
+        return _plan(_living(known, of), those)
+
+
+def turn_back(of: Program, those: Sequence[Found]) -> Back:
+    """Take it back, and forget that it was set. Raises NagleLabError."""
+    with changes() as known:
+        entries = _living(known, of)
+        plan = _plan(entries, those)
+        done = _set(plan.back, False)
+        here = {_key(one) for one in those}
+        known.entries = [entry for key, entry in entries.items() if key not in here]
+    return Back(done, plan.kept)
+
+
+def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[Found]) -> Back:
+    """A connection accepted meanwhile has TCP_NODELAY from its listener, or by the program's own will.
+
+    It is from the listener where of the connections that were there before, one at least, none had it; else the
+    connection keeps it.
+    """
+    ours, plan = _listeners_of_ours(entries), Back([], [])
+    for one in those:
+        entry = entries.get(_key(one))
+        if entry is not None and not entry.had:
+            plan.back.append(one)
+        elif entry is None and (listener := _inherited_from(one, ours)):
+            (plan.back if listener.passes_on else plan.kept).append(one)
+    return plan
+
+
+def _key(one: Found) -> tuple[int, int]:
+    return one.namespace, one.listed.cookie
+
+
+def _living(known: Changes, of: Program) -> dict[tuple[int, int], Entry]:
+    """What is known, without namespaces that have ended, and what was closed meanwhile in the program's."""
+    first, there = living(of)[0], {namespace_of(pid) for pid in every_pid()}
+    namespace, cookies = namespace_of(first), {one.cookie for one in inside(first, tcp_sockets)}
+    return {
+        (entry.namespace, entry.cookie): entry
+        for entry in known.entries
+        if entry.namespace in there and (entry.namespace != namespace or entry.cookie in cookies)
+    }
+
+
+def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int, int], Entry]:
+    """The listeners that were changed, by namespace and port."""
+    return {(one.namespace, one.listens_on): one for one in entries.values() if one.listens_on and not one.had}
+
+
+def _inherited_from(one: Found, ours: dict[tuple[int, int], Entry]) -> Entry | None:
+    """The changed listener that it may have TCP_NODELAY from."""
+    has = one.options is not None and one.options.nodelay and one.listed.state != LISTEN
+    return ours.get((one.namespace, one.listed.local[1])) if has else None
+
+
+def _set(those: Iterable[Found], value: bool) -> list[Found]:
+    """Set or clear the option; those that are not gone. Raises NagleLabError."""
+    done = []
+    with Borrower() as borrower:
+        for one in those:
+            try:
+                with borrower.borrow(one.holders, one.listed.inode) as copy:
+                    if cookie(copy) == one.listed.cookie:
+                        copy.setsockopt(TCP, socket.TCP_NODELAY, value)
+                        done.append(one)
+            except GoneError:
+                continue
+            except OSError as error:
+                first = one.processes[0]
+                why = needs(CAP_SYS_PTRACE, error)
+                raise NagleLabError(
+                    f"{first.name} {first.pid}: no permission to change its sockets ({why}){TODO}"
+                ) from None
+    return done

@@ -1,0 +1,145 @@
+"""Every TCP socket of this host with its process, container, options, and whether data waits in it."""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
+from nagle_lab.live.sockets.diag import LISTEN, Listed
+from nagle_lab.live.sockets.options import Borrower, GoneError, Options, read
+from nagle_lab.live.sockets.owners import Namespaces, namespaces
+from nagle_lab.live.sockets.processes import Process, Table, container_names, processes
+from nagle_lab.live.sockets.rights import TODO, missing, needs
+
+
+class Waits(StrEnum):
+    """Why a small segment waits in a socket at this moment."""
+
+    HELD = "held now"  # by Nagle's algorithm: a small one is on its way and not acknowledged
+    MAYBE_HELD = "held?"  # the same, but whether TCP_NODELAY is off may not be read
+    CORKED = "corked"  # TCP_CORK
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A socket."""
+
+    listed: Listed
+    namespace: int  # inode of its network namespace
+    processes: list[Process]  # that have it; several share it
+    holders: list[tuple[int, int]]  # process and file descriptor of each
+    container: str  # name, or id where no engine tells the name; empty: none
+    options: Options | None  # None: they may not be read, or no process has it
+    waits: Waits | None
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """All there are, those that hold data first; and what this user may not see, one thing each."""
+
+    sockets: list[Found]
+    missing: list[str]
+
+
+def inventory(only: Collection[int] | None = None, port: int | None = None) -> Inventory:
+    """The sockets of some processes, those with a port at either end, or all.
+
+    Raises NagleLabError where a process that is named alone cannot be inspected.
+    """
+    table = processes(only)
+    looked = namespaces(table, None if only is None else {one.namespace for one in table.processes.values()})
+    if only is not None:
+        _require(table, looked)
+    reader = _Reader(table)
+    found = reader.read(looked, port, only_owned=only is not None)
+    nameless = sum(1 for one in found if one.listed.inode and not one.processes)
+    things = missing(len(table.unreadable), nameless, reader.refused, len(looked.refused), reader.error)
+    return Inventory(sorted(found, key=_order), things)
+
+
+def _require(table: Table, looked: Namespaces) -> None:
+    """Raises NagleLabError where nothing at all of some processes may be seen."""
+    if table.unreadable and not table.processes:
+        raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){TODO}")
+    if looked.refused and not looked.sockets:
+        first = next(iter(table.processes))
+        raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){TODO}")
+
+
+class _Reader:
+    """Joins sockets, processes and options.
+
+    Attributes
+    ----------
+    refused, error : how many sockets' options could not be read, and why the last of them
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.refused = 0
+        self.error: OSError | None = None
+        self._table = table
+        has_containers = any(process.container for process in table.processes.values())
+        self._names = container_names() if has_containers else {}
+
+    def read(self, looked: Namespaces, port: int | None, *, only_owned: bool) -> list[Found]:
+        """All with that port at an end."""
+        with Borrower() as borrower:
+            return [
+                self._one(borrower, one, namespace)
+                for namespace, sockets in looked.sockets.items()
+                for one in sockets
+                if port in (None, one.local[1], one.remote[1])
+                and (one.inode in self._table.holders or not only_owned)
+            ]
+
+    def _one(self, borrower: Borrower, one: Listed, namespace: int) -> Found:
+        options, those = self._options(borrower, one.inode), self._table.of(one.inode)
+        holders = self._table.holders.get(one.inode, [])
+        container = those[0].container if those else ""
+        return Found(
+            one, namespace, those, holders, self._names.get(container, container), options, waits(one, options)
+        )
+
+    def _options(self, borrower: Borrower, inode: int) -> Options | None:
+        holders = self._table.holders.get(inode)
+        if not holders:
+            return None
+        try:
+            with borrower.borrow(holders, inode) as one:
+                return read(one)
+        except GoneError:
+            return None
+        except OSError as error:
+            self.refused, self.error = self.refused + 1, error
+            return None
+
+
+def waits(one: Listed, options: Options | None) -> Waits | None:
+    """Whether less than a segment waits in it, and why, as Linux decides it (tcp_nagle_check in tcp_output.c).
+
+    Nagle's algorithm holds it only behind a small segment (Minshall's variant): not all in flight are full. Where the
+    congestion window or the other end's window is full, that is why it waits.
+    """
+    info = one.info
+    if info is None or not 0 < info.unsent < info.mss or (options and options.nodelay and not options.cork):
+        return None
+    if options and options.cork:
+        return Waits.CORKED
+    is_small_in_flight = 0 < one.unacknowledged < info.in_flight * info.mss
+    is_window_full = info.window is not None and one.unacknowledged + info.unsent > info.window
+    if not is_small_in_flight or is_window_full or info.in_flight >= info.cwnd:
+        return None
+    return Waits.HELD if options else Waits.MAYBE_HELD
+
+
+_RANK: dict[Waits | None, int] = {Waits.HELD: 0, Waits.MAYBE_HELD: 1, Waits.CORKED: 2, None: 3}
+
+
+def _order(one: Found) -> tuple[object, ...]:
+    """Held first, then by bytes that wait; connections before listeners, those without a process last."""
+    listed, first = one.listed, one.processes[0] if one.processes else None
+    return (
+        _RANK[one.waits], -listed.unsent, -listed.unacknowledged, first is None, listed.state == LISTEN,
+        one.options is None or one.options.nodelay, first.name if first else "", first.pid if first else 0,
+        listed.local, listed.remote,
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The processes of this host: name, container, network namespace, and the sockets each has open. proc(5)."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command.processes import descendants
+from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.live.sockets.rights import TODO
+
+_ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
+_LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/.\n]+)")
+_SHORT = 12  # digits of an id, as Docker shows it
+_SOCKET = "socket:["
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that has sockets, of any kind."""
+
+    pid: int
+    name: str
+    uid: int
+    namespace: int | None  # inode of its network namespace; None: it may not be known
+    container: str = ""  # its id, or LXC's name; empty: none
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Who has which socket."""
+
+    processes: dict[int, Process]
+    holders: dict[int, list[tuple[int, int]]]  # inode → process and file descriptor; several where it is shared
+    unreadable: list[int]  # processes whose descriptors may not be read
+
+    def of(self, inode: int) -> list[Process]:
+        """The processes that have a socket, those that began first in front."""
+        return [self.processes[pid] for pid in dict.fromkeys(pid for pid, _ in self.holders.get(inode, ()))]
+
+
+def processes(only: Iterable[int] | None = None) -> Table:
+    """All of them, or some, that this user may look into. One that ends meanwhile is left out."""
+    every = sorted(every_pid() if only is None else only)
+    table = Table({}, defaultdict(list), [])
+    for pid in every:
+        try:
+            sockets = _sockets(pid)
+        except PermissionError:
+            table.unreadable.append(pid)
+            continue
+        except OSError:
+            continue
+        if sockets and (process := _process(pid)):
+            table.processes[pid] = process
+            for inode, fd in sockets:
+                table.holders[inode].append((pid, fd))
+    return table
+
+
+def every_pid() -> list[int]:
+    """The processes there are."""
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _sockets(pid: int) -> list[tuple[int, int]]:
+    """Inode and file descriptor of each socket. Raises OSError."""
+    found = []
+    folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for fd in os.listdir(folder):  # noqa: PTH208 - tens of thousands of them, by descriptor
+            with suppress(FileNotFoundError):
+                target = os.readlink(fd, dir_fd=folder)
+                if target.startswith(_SOCKET):
+                    found.append((int(target[len(_SOCKET) : -1]), int(fd)))
+    finally:
+        os.close(folder)
+    return found
+
+
+def _process(pid: int) -> Process | None:
+    folder = Path(f"/proc/{pid}")
+    try:
+        uid, cgroup = folder.stat().st_uid, (folder / "cgroup").read_text(errors="replace")
+    except OSError:
+        return None
+    return Process(pid, process_name(pid), uid, namespace_of(pid), container_of(cgroup))
+
+
+def process_name(pid: int) -> str:
+    """Its name; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def started_at(pid: int) -> int | None:
+    """When it began, in ticks since the machine did; None where it has ended."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if after_name[0] in (b"Z", b"X") else int(after_name[19])
+
+
+def container_of(cgroup: str) -> str:
+    """The container's id from /proc/PID/cgroup, its first digits; empty where there is none."""
+    if ids := _ID.findall(cgroup):
+        return str(ids[-1])[:_SHORT]
+    return str(found[1]) if (found := _LXC.search(cgroup)) else ""
+
+
+def container_names() -> dict[str, str]:
+    """Id → name of the running containers, as Docker tells; nothing where there is none, or it does not answer."""
+    if not shutil.which("docker"):
+        return {}
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            ["docker", "ps", "--format", "{{.ID}} {{.Names}}"],
+            capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    return {}
+
+
+def with_children(pid: int) -> set[int]:
+    """A process and all that descend from it. Raises NagleLabError."""
+    if not Path(f"/proc/{pid}").is_dir():
+        raise NagleLabError(f"there is no process {pid}: nagle-lab sockets lists those that have sockets")
+    return {pid, *descendants(pid)}
+
+
+def of_container(name: str) -> set[int]:
+    """The processes of a container that have sockets, by its name, or by the first digits of its id.
+
+    Raises NagleLabError where there is none.
+    """
+    names = container_names()
+    ids = {id_ for id_, each in names.items() if each == name} or {name}
+    found = {
+        process.pid
+        for process in processes().processes.values()
+        if process.container
+        and any(id_.startswith(process.container) or process.container.startswith(id_) for id_ in ids)
+    }
+    if not found:
+        known = ", ".join(sorted(names.values())) or "none"
+        raise NagleLabError(f"no container {name} with sockets is visible here (running: {known}){TODO}")
+    return found
+
+
+def _same(container: str, id_: str) -> bool:
+    """Whether one is the beginning of the other."""
+    return bool(container) and (id_.startswith(container) or container.startswith(id_))

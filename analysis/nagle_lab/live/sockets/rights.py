@@ -1,0 +1,49 @@
+"""What a user may not see of other users' processes, and which right it takes. capabilities(7), ptrace(2)."""
+
+import errno
+import os
+from pathlib import Path
+
+from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
+
+NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
+TODO = ": run this as root" if os.geteuid() else ""
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+def needs(capability: int, error: OSError | None = None) -> str:
+    """The right that is missing, in a few words."""
+    if error and error.errno == errno.ENOSYS:
+        return "needs Linux 5.6 or newer"
+    if has_capability(capability):
+        return f"refused in spite of {NAMES[capability]}"
+    why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and yama() else ""
+    return f"needs {NAMES[capability]}{why}"
+
+
+def yama() -> bool:
+    """Whether a user's own processes are kept from each other, too."""
+    try:
+        return int(YAMA.read_text()) > 0
+    except (OSError, ValueError):
+        return False
+
+
+def missing(processes: int, nameless: int, options: int, namespaces: int, error: OSError | None) -> list[str]:
+    """What is not shown, one thing each: of processes that may not be looked into, options, network namespaces.
+
+    ``nameless`` sockets are listed without their process. Some processes are kept even from root: where no socket
+    lacks its process, they are not spoken of.
+    """
+    things = []
+    if processes and (nameless or not has_capability(CAP_SYS_PTRACE)):
+        things.append(f"the sockets of {_count(processes, 'process', 'es')} ({needs(CAP_SYS_PTRACE)})")
+    if options:
+        things.append(f"TCP_NODELAY of {_count(options, 'socket')} ({needs(CAP_SYS_PTRACE, error)})")
+    if namespaces:
+        things.append(f"{_count(namespaces, 'other network namespace')} ({needs(CAP_SYS_ADMIN)})")
+    return things
+
+
+def _count(number: int, thing: str, plural: str = "s") -> str:
+    return f"{number:,} {thing}{plural * (number != 1)}"

@@ -1,0 +1,45 @@
+"""The packets behind a finding, written to a file: those of its connections, as they are in the ring."""
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.take import Taker
+from nagle_lab.capture.writer import Pcapng
+from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.evidence.segments import Ends, segments
+
+
+def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -> int:
+    """Write the packets of some connections of a capture to ``out``, a new file; how many they are.
+
+    Raises OSError; FileExistsError where ``out`` is there.
+    """
+    ends: set[Ends] = {(*_end(one.client), *_end(one.server)) for one in connections}
+    frames = {segment.frame for segment in segments(capture, ends=ends)}
+    with out.open("xb") as file:
+        writer, numbers = Pcapng(file), dict[tuple[int, int], int]()
+
+        def take(*record: Any) -> None:
+            buffer, at, captured, original, link_type, frame, ts, _, interface = record
+            if frame not in frames:
+                return
+            key = (interface, link_type)
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                writer.add_interface(f"interface {interface}", link_type=link_type)
+            writer.add(ts, numbers[key], original, bytes(buffer[at : at + captured]))
+
+        with open_capture(capture, sha256=False) as opened:
+            for _ in opened.read(Taker(take)):
+                pass
+    return len(frames)
+
+
+def _end(endpoint: Endpoint) -> tuple[bytes, int]:
+    """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
+    address = ipaddress.ip_address(endpoint.ip)
+    mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
+    return mapped + address.packed, endpoint.port

@@ -1,0 +1,160 @@
+"""What is new in a live view: each stall once, although windows overlap; each finding as it begins and ends."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nagle_lab.diagnosis.result.result import Connection, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.live.watch.window import Row, View
+
+SCHEMA: Literal["nagle-lab-watch/1"] = "nagle-lab-watch/1"
+AGAIN_S = 60.0  # after so long a finding that goes on is told of again
+_Number = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class Finding(msgspec.Struct, frozen=True, tag="finding", tag_field="event"):
+    """A program's connections stall: as judged live, in the window of the last packets."""
+
+    schema: Literal["nagle-lab-watch/1"]
+    time: str  # UTC, ISO 8601
+    state: Literal["begins", "goes_on", "ended"]
+    server: str  # address and port
+    process: str  # at the server, with its container; "" where it is not on this host, or not known
+    peer: str  # process and address of the clients
+    held_by: list[str]  # roles
+    sure: Literal["certain", "likely", ""]
+    stalls_per_s: _Number  # in the window, and so are the next three
+    lost_ms_per_s: _Number
+    wait_ms: _Number  # median
+    stalled_share: Annotated[float, Meta(ge=0, le=1)]
+    stalls: _Count  # since it began
+    lost_ms: _Number  # likewise
+
+
+class Report(msgspec.Struct, frozen=True, tag="report", tag_field="event"):
+    """What all packets showed, in the end: the same as of `analyze`."""
+
+    schema: Literal["nagle-lab-watch/1"]
+    time: str
+    verdict: Verdict
+    reason: str
+    periods: _Count
+    packets: _Count
+    dropped: _Count  # packets that the recorder says it lost
+    exchanges: _Count
+    stalled_exchanges: _Count
+    stalls: _Count
+    lost_ms: _Number
+    remedy: str | None
+
+
+class Note(msgspec.Struct, frozen=True, tag="note", tag_field="event"):
+    """Something that a person should know: packets were lost, an interface is gone."""
+
+    schema: Literal["nagle-lab-watch/1"]
+    time: str
+    text: str
+
+
+Event = Finding | Report | Note
+
+
+def now() -> str:
+    """UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_schema() -> str:
+    """The JSON Schema of a line of ``watch --json``: ``schema/watch.schema.json``."""
+    whole: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nagle-lab watch --json: one line",
+    }
+    whole |= msgspec.json.schema(Event)
+    for part in whole["$defs"].values():
+        if "properties" in part:
+            part["additionalProperties"] = False
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+
+
+class _Going:
+    """A finding that goes on."""
+
+    def __init__(self) -> None:
+        self.stalls, self.lost_ms = 0, 0.0
+        self.said_at = 0.0
+
+
+@dataclass(frozen=True)
+class New:
+    """A stall that no view before showed."""
+
+    row: Row
+    connection: Connection
+    stall: Stall
+
+
+class Findings:
+    """What views say one after the other.
+
+    Attributes
+    ----------
+    stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
+    new : of the last view
+    """
+
+    def __init__(self) -> None:
+        self.stalls, self.lost_ms = 0, 0.0
+        self.new: list[New] = []
+        self._counted: set[int] = set()  # frames of releases that may come again
+        self._going: dict[tuple[str, str, str], _Going] = {}
+
+    def take(self, view: View) -> list[Finding]:
+        """Count what is new in a view; what there is to say of it."""
+        self._count(view)
+        said, present = [], set()
+        new: dict[int, list[float]] = {}  # waits, by id() of the row
+        for one in self.new:
+            new.setdefault(id(one.row), []).append(one.stall.wait_ms)
+        for row in view.rows:
+            if not row.stalls:
+                continue
+            present.add(row.key)
+            waits = new.get(id(row), [])
+            going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
+            self._going[row.key] = going  # its processes may have become known since
+            going.stalls, going.lost_ms = going.stalls + len(waits), going.lost_ms + sum(waits)
+            if not going.said_at or time.monotonic() - going.said_at >= AGAIN_S:
+                said.append(_finding(row, view, going, "goes_on" if going.said_at else "begins"))
+                going.said_at = time.monotonic()
+        for key in self._going.keys() - present:
+            row = next((row for row in view.rows if row.key == key), Row(*key))
+            said.append(_finding(row, view, self._going.pop(key), "ended"))
+        return said
+
+    def _count(self, view: View) -> None:
+        frames, self.new = set(), []
+        for stall in view.result.stalls:
+            frame = view.frame(stall)
+            frames.add(frame)
+            row = view.row_of.get(stall.connection)
+            if row and frame not in self._counted:
+                self.new.append(New(row, view.result.connections[stall.connection], stall))
+        self._counted = frames | {frame for frame in self._counted if frame >= view.snapshot.first}
+        self.stalls += len(self.new)
+        self.lost_ms += sum(one.stall.wait_ms for one in self.new)
+
+
+def _finding(row: Row, view: View, going: _Going, state: Literal["begins", "goes_on", "ended"]) -> Finding:
+    sure: Literal["certain", "likely", ""] = ("certain" if row.certain else "likely") if row.stalls else ""
+    return Finding(
+        SCHEMA, now(), state, row.server, row.process, row.peer, sorted(row.held_by), sure,
+        round(row.stalls / view.seconds, 3), round(row.lost_ms / view.seconds, 3), round(row.wait_ms, 3),
+        round(row.share, 4), going.stalls, round(going.lost_ms, 3),
+    )  # fmt: skip

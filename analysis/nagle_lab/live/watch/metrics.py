@@ -1,0 +1,106 @@
+"""What a live view counts, for Prometheus: stalls, time lost, exchanges, by process, port and role."""
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from nagle_lab.diagnosis.result.result import Connection, Role
+from nagle_lab.errors import NagleLabError
+from nagle_lab.live.watch.findings import New
+from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.window import View
+
+if TYPE_CHECKING:
+    pass
+
+MOST_LABELS = 200  # sets of them; whatever comes later is counted together
+OTHER = ("other", "0", "")
+Labels = tuple[str, str, str]
+_LABELS = ("process", "port", "role")
+
+
+class Metrics:
+    """Serves them at an address, ``HOST:PORT``, until it is closed; a stall and an exchange count once.
+
+    ``process`` has the container's name in front, and is empty where the end is not on this host; ``role`` is that of
+    the process. A stall counts at the end that held, an exchange at both its ends. Raises NagleLabError where the
+    client library is missing, or the address cannot be had.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
+            from prometheus_client import Counter as Metric  # noqa: PLC0415
+        except ImportError:
+            raise NagleLabError("--prometheus needs prometheus-client: pip install prometheus-client") from None
+        host, port = _address(address)
+        registry = CollectorRegistry()
+
+        def counter(name: str, help_text: str, labels: tuple[str, ...] = _LABELS) -> Metric:
+            return Metric(f"nagle_lab_{name}", help_text, labels, registry=registry)
+
+        self._stalls = counter("stalls", "Data that Nagle's algorithm held until a delayed ACK, at the end that held")
+        self._lost = counter("lost_seconds", "How long that data waited for the ACK")
+        self._exchanges = counter("exchanges", "Answered exchanges, at both ends")
+        self._packets = counter("packets", "TCP packets recorded", ())
+        self._dropped = counter("dropped_packets", "Packets that were lost while recording", ())
+        self._known: set[Labels] = set()
+        self._counted_to = 0.0  # when the last of the exchanges counted was asked, in seconds since 1970
+        try:
+            self._server, self._thread = start_http_server(port, host, registry=registry)
+        except OSError as error:
+            raise NagleLabError(f"--prometheus {address}: {(error.strerror or str(error)).lower()}") from None
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def take(self, view: View, new: list[New], names: Names, settled_s: float) -> None:
+        """Count what is new in a view; of the exchanges, those that were asked so long before its end."""
+        for one in new:
+            process, client = names.of(one.connection)
+            held_by_server = one.stall.held_by.role == "server"
+            labels = self._bounded(process if held_by_server else client, one.connection, one.stall.held_by.role)
+            self._stalls.labels(*labels).inc()
+            self._lost.labels(*labels).inc(one.stall.wait_ms / 1e3)
+        for number, count in self._new_exchanges(view, settled_s).items():
+            connection = view.result.connections[number]
+            process, client = names.of(connection)
+            self._exchanges.labels(*self._bounded(process, connection, "server")).inc(count)
+            self._exchanges.labels(*self._bounded(client, connection, "client")).inc(count)
+
+    def count(self, packets: int, dropped: int) -> None:
+        """Count so many more."""
+        self._packets.inc(packets)
+        self._dropped.inc(dropped)
+
+    def _bounded(self, process: str, connection: Connection, role: Role) -> Labels:
+        labels = (process, str(connection.server.port), role)
+        if labels not in self._known:
+            if len(self._known) == MOST_LABELS:
+                return OTHER
+            self._known.add(labels)
+        return labels
+
+    def _new_exchanges(self, view: View, settled_s: float) -> Counter[int]:
+        """By connection, those asked since the ones counted last that have had their time to be answered."""
+        found: Counter[int] = Counter()
+        source, exchanges = view.result.source, view.result.exchanges
+        if not source.first_time or exchanges is None:
+            return found
+        began = datetime.fromisoformat(f"{source.first_time[:26]}+00:00").timestamp()
+        up_to = began + source.duration_s - settled_s
+        for exchange in exchanges:
+            if self._counted_to < began + exchange.asked_s <= up_to:
+                found[exchange.connection] += 1
+        self._counted_to = max(self._counted_to, up_to)
+        return found
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise NagleLabError(f"--prometheus {text}: write an address and a port: 127.0.0.1:9809, [::1]:9809 or :9809")
+    return host.strip("[]") or "0.0.0.0", int(port)

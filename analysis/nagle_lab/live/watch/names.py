@@ -1,0 +1,84 @@
+"""Which program has which end of a connection, looked up now and then by a thread of its own."""
+
+import threading
+import time
+from collections import OrderedDict
+from ipaddress import ip_address
+from typing import Self
+
+from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.errors import printable
+from nagle_lab.live.sockets.diag import End
+from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.live.sockets.owners import owners
+from nagle_lab.live.sockets.processes import Process, container_names
+
+EVERY_S = 2.0  # and five times as long as a look took, at least
+MOST = 50_000  # connections whose process is remembered after they have ended
+CONTAINERS_EVERY_S = 30.0
+_LISTENS: End = ("", 0)
+_ANY = ("0.0.0.0", "::")
+
+
+class Names:
+    """Names the ends of connections that are, or were, this host's; a context manager."""
+
+    def __init__(self, pid: int | None = None) -> None:
+        self.pid = pid  # whose network namespace; None: all of this host
+        self._found: OrderedDict[tuple[End, End], str] = OrderedDict()
+        self._containers: dict[str, str] = {}
+        self._containers_at = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
+
+    def look(self) -> None:
+        """Look them up."""
+        if time.monotonic() >= self._containers_at:
+            self._containers_at = time.monotonic() + CONTAINERS_EVERY_S
+            self._containers = container_names()
+        watched = namespace_of("self" if self.pid is None else self.pid)
+        for (local, remote), process in owners(self.pid).items():
+            # Every network namespace has these; there may be others elsewhere.
+            if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
+                continue
+            name = self._name(process)
+            self._remember((local, remote), name)
+            self._remember((local, _LISTENS), name)
+        while len(self._found) > MOST:
+            self._found.popitem(last=False)
+
+    def __enter__(self) -> Self:
+        """Look now, and from then on in a thread of its own."""
+        self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _keep_looking(self) -> None:
+        took = 0.0
+        while not self._over.wait(max(EVERY_S, 5 * took)):
+            began = time.monotonic()
+            self.look()
+            took = time.monotonic() - began
+
+    def of(self, connection: Connection) -> tuple[str, str]:
+        """The programs at its server and at its client; empty where they are not known."""
+        server, client = _end(connection.server), _end(connection.client)
+        found = self._found.get
+        # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
+        return found((server, client)) or found((server, _LISTENS), ""), found((client, server), "")
+
+    def _remember(self, ends: tuple[End, End], name: str) -> None:
+        self._found[ends] = name
+        self._found.move_to_end(ends)
+
+    def _name(self, process: Process) -> str:
+        container = self._containers.get(process.container, process.container)
+        return printable(f"{container}/{process.name}" if container else process.name)
+
+
+def _end(endpoint: Endpoint) -> End:
+    return endpoint.ip, endpoint.port

@@ -1,0 +1,124 @@
+"""A diagnosis for weeks: an analysis is ended before it grows too large, its sums are kept, and a new one begins."""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from nagle_lab.diagnosis.analysis import Analysis
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED, Verdict
+
+LONGEST_S = 3600.0
+MOST_CONNECTIONS = 100_000
+MOST_ROWS = 4_000_000  # of the tables of an analysis
+LISTED = 200  # periods; of earlier ones only the sums are kept
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Period:
+    """What is kept of one."""
+
+    began: str  # UTC, of its first packet
+    seconds: float
+    verdict: Verdict
+    reason: str
+    packets: int
+    connections: int
+    exchanges: int
+    stalled: int
+    stalls: int
+    lost_ms: float
+
+
+@dataclass
+class Sums:
+    """Of all periods that are over.
+
+    Attributes
+    ----------
+    listed : the latest ones
+    worst : the result of the one that lost most time to stalls; of none, the latest
+    verdicts : how many periods have each
+    unjudged : exchanges of those that are INCONCLUSIVE
+    """
+
+    listed: deque[Period] = field(default_factory=lambda: deque(maxlen=LISTED))
+    worst: Result | None = None
+    verdicts: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    packets: int = 0
+    exchanges: int = 0
+    unjudged: int = 0
+    stalled: int = 0
+    stalls: int = 0
+    lost_ms: float = 0.0
+
+    def add(self, result: Result) -> None:
+        """Count a period that is over."""
+        source, s = result.source, result.summary
+        if not source.tcp_packets and self.periods:
+            return  # nothing happened
+        self.listed.append(
+            Period(
+                source.first_time or "", source.duration_s, result.verdict, result.reason, source.packets,
+                s.connections, s.exchanges, s.stalled_exchanges, s.stalls, s.lost_ms_total,
+            )
+        )  # fmt: skip
+        if not self.worst or s.lost_ms_total >= self.worst.summary.lost_ms_total:
+            self.worst = result
+        self.verdicts[result.verdict] += 1
+        self.packets += source.packets
+        self.exchanges += s.exchanges
+        self.unjudged += s.exchanges if result.verdict is Verdict.INCONCLUSIVE else 0
+        self.stalled += s.stalled_exchanges
+        self.stalls += s.stalls
+        self.lost_ms += s.lost_ms_total
+
+    @property
+    def periods(self) -> int:
+        """How many there were."""
+        return sum(self.verdicts.values())
+
+    def verdict(self) -> tuple[Verdict, str]:
+        """On all of them together: nothing is clean of which a part is not. Of one period, its own."""
+        count, of = self.verdicts, f"of {self.periods} periods"
+        if self.periods == 1 and self.worst:
+            return self.worst.verdict, self.worst.reason
+        if count[Verdict.STALL]:
+            return Verdict.STALL, (
+                f"{self.stalled:,} of {self.exchanges:,} exchanges waited for a delayed ACK, in "
+                f"{count[Verdict.STALL]} {of}: {self.lost_ms / 1e3:,.1f} s in all"
+            )
+        if count[Verdict.INVALID]:
+            only = count[Verdict.INVALID] == self.periods
+            reason = next(one.reason for one in reversed(self.listed) if one.verdict is Verdict.INVALID)
+            return (
+                Verdict.INVALID if only else Verdict.INCONCLUSIVE,
+                f"{count[Verdict.INVALID]} {of} cannot be judged: {reason}",
+            )
+        if self.exchanges < ENOUGH_EXCHANGES or self.unjudged > MOST_UNRESOLVED * self.exchanges:
+            reason = next((one.reason for one in reversed(self.listed) if one.verdict is Verdict.INCONCLUSIVE), "")
+            return Verdict.INCONCLUSIVE, f"{count[Verdict.INCONCLUSIVE]} {of} are inconclusive: {reason}"
+        return Verdict.CLEAN, f"{self.exchanges:,} answered exchanges in {self.periods} periods, none stalled"
+
+
+class Periods:
+    """Ends the period of an analysis when it is time."""
+
+    def __init__(self, seconds: float = LONGEST_S) -> None:
+        self.sums = Sums()
+        self._seconds = seconds
+        self._began = self._look_at = time.monotonic()
+
+    def look(self, analysis: Analysis) -> bool:
+        """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + _LOOK_EVERY_S
+        is_large = analysis.rows > MOST_ROWS or analysis.connections > MOST_CONNECTIONS
+        if not is_large and now - self._began < self._seconds:
+            return False
+        self.sums.add(analysis.end_period())
+        self._began = time.monotonic()
+        return True

@@ -1,0 +1,166 @@
+"""What is watched, recorded by a process of its own whose packets come through a pipe; what goes away is followed."""
+
+import fcntl
+import os
+import select
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.recording.attach import container_of_service, docker, way_to
+from nagle_lab.guard.recording.attached import Request
+from nagle_lab.guard.recording.streamed import GONE
+from nagle_lab.guard.recording.ways import streaming
+
+AGAIN_S = 2.0  # between two looks for what has gone
+END_S = 5.0  # that a recorder has to end
+_PIPE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of these, or none: all interfaces of this network namespace."""
+
+    pid: int | None = None
+    container: str = ""
+    service: str = ""  # of Docker Compose
+    interface: str = ""
+    ports: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        named = {"process": self.pid, "container": self.container, "service": self.service}
+        what = next((f"{kind} {name}" for kind, name in named.items() if name), "")
+        return what or (f"interface {self.interface}" if self.interface else "all interfaces")
+
+
+class Recording:
+    """A recorder and the pipe that it writes to. Raises NagleLabError where the target cannot be recorded.
+
+    When a container, a service or an interface goes away, it is looked for until it is back, and another recorder
+    goes on in the same pipe; a process that has ended ends the recording.
+
+    Attributes
+    ----------
+    fd : where the packets can be read: pcapng, a section for each recorder
+    pid : the process whose network namespace is recorded; None: this one's
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.pid: int | None = None
+        self._gone = -1  # a descriptor that is readable when the process has ended
+        self._child: subprocess.Popen[bytes] | None = None
+        self._look_at = 0.0
+        self.fd, self._end = os.pipe()
+        with suppress(OSError):  # more than an ordinary user may have
+            fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        try:
+            self._begin()
+        except BaseException:
+            self.stop()
+            raise
+
+    def look(self) -> str:
+        """Look after it, now and then; a sentence when something has changed, else nothing."""
+        if self._end < 0 or time.monotonic() < self._look_at:
+            return ""
+        self._look_at = time.monotonic() + AGAIN_S
+        if self._child is None:
+            return self._try_again()
+        if self._gone >= 0 and select.select([self._gone], [], [], 0)[0]:
+            self._end_child()
+            return self._lost("has ended")
+        status = self._child.poll()
+        if status is None:
+            return ""
+        why = "is gone" if status == GONE else f"is not recorded any more ({self._problem() or status})"
+        self._end_child()
+        return self._lost(why)
+
+    def stop(self) -> None:
+        """Record no more: what is in the pipe can still be read, then it is at its end."""
+        if self._child:
+            self._child.terminate()
+        if self._end >= 0:
+            os.close(self._end)
+            self._end = -1
+
+    def close(self) -> None:
+        """End everything."""
+        self.stop()
+        self._end_child()
+        os.close(self.fd)
+
+    def _begin(self) -> None:
+        target = self._target
+        container = container_of_service(target.service) if target.service else target.container
+        self.pid = _first_process(container) if container else target.pid
+        way = way_to(self.pid, container)
+        inside = None if "docker" in way.before else self.pid
+        request = Request(pid=inside, interface=target.interface, ports=target.ports)
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
+        command = [*way.before, *streaming(msgspec.json.encode(request).decode())]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, start_new_session=True
+        )
+        self._said = said
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                self._gone = os.pidfd_open(self.pid)
+        self._require_begun()
+
+    def _require_begun(self) -> None:
+        """Wait until it writes, or has failed: it writes the head of a section first."""
+        assert self._child
+        while not select.select([self.fd], [], [], 0.05)[0]:
+            if (status := self._child.poll()) is not None:
+                problem = self._problem() or f"the recorder ended with {status}"
+                raise NagleLabError(f"{self._target} cannot be recorded: {problem.strip()}: {_TO_DO}")
+
+    def _problem(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def _lost(self, how: str) -> str:
+        if self._target.container or self._target.service or self._target.interface:
+            return f"{self._target} {how}: waiting until it is back"
+        self.stop()
+        return f"{self._target} {how}"
+
+    def _try_again(self) -> str:
+        with suppress(NagleLabError):
+            self._begin()
+            return f"{self._target} is back"
+        self._end_child()
+        return ""
+
+    def _end_child(self) -> None:
+        if self._child:
+            self._child.terminate()
+            try:
+                self._child.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+            self._said.close()
+            self._child = None
+        if self._gone >= 0:
+            os.close(self._gone)
+            self._gone = -1
+
+
+_TO_DO = "run this with sudo, or as root"
+
+
+def _first_process(container: str) -> int:
+    pid = int(docker("inspect", "--type=container", "--format={{.State.Pid}}", container))
+    if not pid or not Path(f"/proc/{pid}").is_dir():
+        raise NagleLabError(f"container {container} is not running: docker ps lists the running containers")
+    return pid

@@ -1,0 +1,223 @@
+"""One stream of packets, watched: judged now and then in its last seconds, and as a whole in the end."""
+
+import io
+import math
+import os
+import selectors
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from nagle_lab.diagnosis.analysis import Analysis
+from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.result.result import Connection
+from nagle_lab.live.watch.findings import Finding, Findings
+from nagle_lab.live.watch.metrics import Metrics
+from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.periods import LONGEST_S, Periods, Sums
+from nagle_lab.live.watch.recording import Recording
+from nagle_lab.live.watch.ring import PacketRing
+from nagle_lab.live.watch.window import View, look
+
+EVERY_S = 2.0  # between two views, and so many times as long as one took:
+BREAK = 4
+SETTLED_S = 5.0  # after which an exchange is counted: it has been answered, or is not
+LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Spectator(Protocol):
+    """Who is shown what."""
+
+    def show(self, view: View | None, said: list[Finding], watcher: "Watcher") -> None:
+        """The last seconds have been judged again; ``said`` is what is to be said of that."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def redraw(self) -> None:
+        """The terminal has another size, perhaps."""
+
+    def key_fd(self) -> int:
+        """Where keys come from; negative: nowhere."""
+
+    def keys(self, watcher: "Watcher") -> None:
+        """Take those that have come."""
+
+
+class Watcher:
+    """Follows the packets that come through ``fd``, of a recording, or of somebody else's pipe.
+
+    Attributes
+    ----------
+    ring : the last packets
+    sums : what is final: of the periods that are over
+    """
+
+    def __init__(
+        self, source: "Recording | int", name: str, spectator: Spectator, names: Names, *,
+        window_s: float, seconds: float | None = None, only: Wanted | None = None, period_s: float = LONGEST_S,
+        metrics: Metrics | None = None,
+    ) -> None:  # fmt: skip
+        self._recording = source if isinstance(source, Recording) else None
+        self._fd = source.fd if isinstance(source, Recording) else source
+        self._name, self._spectator, self._names, self._only = name, spectator, names, only
+        self._window_s, self._metrics = window_s, metrics
+        self._findings = Findings()
+        self._told = (0, 0)  # packets and losses that the metrics have
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._give_up: float | None = None  # when nothing more is waited for
+        self._interrupted = False
+        self._look_at = 0.0
+        self._dropped: deque[tuple[float, int]] = deque()
+        self._analysis: Analysis | None = None
+        self._periods = Periods(period_s)
+        self.ring = PacketRing(window_s)
+
+    @property
+    def sums(self) -> Sums:
+        """Of the periods that are over."""
+        return self._periods.sums
+
+    @property
+    def stalls(self) -> int:
+        """Since the beginning, as counted live."""
+        return self._findings.stalls
+
+    @property
+    def lost_ms(self) -> float:
+        """Likewise."""
+        return self._findings.lost_ms
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the recorder says it lost so far."""
+        return self._analysis.dropped if self._analysis else 0
+
+    def run(self) -> Sums:
+        """Until the stream ends, or is ended. Raises NagleLabError where it is no capture."""
+        with _signals(self._signalled) as self._wake:
+            self._selector = selectors.PollSelector()  # takes files, too
+            self._selector.register(self._fd, selectors.EVENT_READ)
+            self._selector.register(self._wake, selectors.EVENT_READ)
+            if (keys := self._spectator.key_fd()) >= 0:
+                self._selector.register(keys, selectors.EVENT_READ)
+            stream = _Stream(self._fd, self._name, self._wait)
+            self._analysis = Analysis(stream, exchanges=False, sha256=False, only=self._only, seen=self.ring)
+            for _ in self._analysis:
+                self._periods.look(self._analysis)
+            if self._interrupted:
+                self._analysis.was_interrupted()
+            if self._recording:
+                self._recording.stop()
+            self._look(time.monotonic(), is_last=True)
+        self.sums.add(self._analysis.result())
+        return self.sums
+
+    def end(self) -> None:
+        """End it: what is in the pipe is still taken. Once more: at once."""
+        if self._give_up is not None:
+            self._give_up = 0.0
+            return
+        self._interrupted = True
+        if self._recording:
+            self._recording.stop()
+            self._give_up = math.inf  # its pipe has an end, behind all that it recorded
+        else:
+            self._give_up = time.monotonic() + LAST_PACKETS_S
+
+    def _signalled(self, *_: object) -> None:
+        self.end()
+
+    def _wait(self) -> bool:
+        """Until there is something to read, and see to all else meanwhile; False where nothing more is waited for."""
+        while True:
+            self._see_to_things()
+            now = time.monotonic()
+            if self._give_up is not None and now >= self._give_up:
+                return False
+            due = min(at for at in (self._look_at, self._give_up, self._until) if at is not None)
+            ready = {key.fd for key, _ in self._selector.select(max(due - now, 0.0))}
+            if self._wake in ready:
+                os.read(self._wake, 1 << 10)
+                self._spectator.redraw()
+            if self._spectator.key_fd() in ready:
+                self._spectator.keys(self)
+            if self._fd in ready:
+                return True
+
+    def _see_to_things(self) -> None:
+        now = time.monotonic()
+        if self._until is not None and now >= self._until:
+            self._until = None
+            self.end()
+        if self._recording and self._give_up is None and (text := self._recording.look()):
+            self._names.pid = self._recording.pid
+            self._spectator.note(text)
+        if now >= self._look_at:
+            self._look(now)
+
+    def _look(self, now: float, *, is_last: bool = False) -> None:
+        self._dropped.append((now, self.dropped))
+        while now - self._dropped[0][0] > self._window_s:
+            self._dropped.popleft()
+        lost = self._dropped[-1][1] - self._dropped[0][1]
+        snapshot = self.ring.snapshot()
+        view = look(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
+        said = self._findings.take(view) if view else []
+        if self._metrics:
+            self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))
+        if view is None:
+            snapshot.close()
+        self._spectator.show(view, said, self)
+        took = time.monotonic() - now
+        self._look_at = time.monotonic() + max(EVERY_S, BREAK * took)
+
+    def _count(self, metrics: Metrics, view: View | None, settled_s: float) -> None:
+        before, self._told = self._told, (self.ring.frames, self.dropped)
+        metrics.count(*(now - then for now, then in zip(self._told, before, strict=True)))
+        if view:
+            metrics.take(view, self._findings.new, self._names, settled_s)
+
+    def _wanted(self, connection: Connection) -> bool:
+        ends = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
+        return self._only is None or self._only(*ends)
+
+
+class _Stream(io.FileIO):
+    """A pipe that is read when ``wait`` returns True, and is at its end when it returns False."""
+
+    def __init__(self, fd: int, name: str, wait: Callable[[], bool]) -> None:
+        super().__init__(fd, closefd=False)
+        self.name = name
+        self._wait = wait
+
+    def readinto(self, buffer: Any) -> int:
+        return (super().readinto(buffer) or 0) if self._wait() else 0
+
+
+@contextmanager
+def _signals(handler: Callable[..., None]) -> Iterator[int]:
+    """Signals that end a program go to ``handler``, unless ignored; a descriptor tells of each, and of a new size."""
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    taken = [number for number, old in before.items() if old is not signal.SIG_IGN]
+    window = signal.signal(signal.SIGWINCH, lambda *_: None)
+    old_fd = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in taken:
+        signal.signal(number, handler)
+    try:
+        yield wake
+    finally:
+        signal.set_wakeup_fd(old_fd)
+        for number in taken:
+            signal.signal(number, before[number])
+        with suppress(TypeError):
+            signal.signal(signal.SIGWINCH, window)
+        os.close(wake)
+        os.close(woken)

@@ -1,0 +1,259 @@
+"""The last packets judged: what a live view shows of each program, by the ordinary analysis of a snapshot."""
+
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from pathlib import Path
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof.judged import Ground
+from nagle_lab.diagnosis.proof.timing import FEW
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict, decide
+from nagle_lab.evidence.ladder import Ladder, ladder_of
+from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.ring import Snapshot
+
+MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
+CERTAIN = {Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS}
+MOST_ROWS = 1_000
+
+
+@dataclass
+class Row:
+    """One server and a kind of client, or one connection, in the window.
+
+    Times in ms; ``waits`` has one for each stall.
+    """
+
+    server: str  # its address and port
+    process: str  # at that end; empty where it is not on this host, or not known
+    client: str  # the process at the other end, where none is known at this one; likewise
+    where: str = ""  # address of the client, or how many there are
+    clients: str = ""  # the process of all clients that are on this host; empty where there are several
+    connections: "array[int]" = field(default_factory=lambda: array("q"))  # their numbers
+    packets: int = 0
+    exchanges: int = 0
+    stalled: int = 0
+    stalls: int = 0
+    unresolved: int = 0
+    lost_ms: float = 0.0
+    one_way: int = 0  # connections of which one end is seen
+    waits: list[float] = field(default_factory=list)
+    held_by: set[str] = field(default_factory=set)
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    reason: str = ""
+    certain: bool = False  # how sure the stalls are
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is known by from window to window."""
+        return (self.server, self.process, self.client)
+
+    @property
+    def peer(self) -> str:
+        """Who the clients are."""
+        return f"{self.clients} {self.where}".strip()
+
+    @property
+    def wait_ms(self) -> float:
+        """The median one; 0 without stalls."""
+        return sorted(self.waits)[(len(self.waits) - 1) // 2] if self.waits else 0.0
+
+    @property
+    def share(self) -> float:
+        """Stalled exchanges among all."""
+        return min(self.stalled / self.exchanges, 1.0) if self.exchanges else 0.0
+
+    @property
+    def sure(self) -> str:
+        """In one word; empty without stalls."""
+        return ("certain" if self.certain else "likely") if self.stalls else ""
+
+    def add(self, connection: Connection) -> None:
+        """Count a connection."""
+        self.connections.append(connection.id)
+        self.packets += connection.packets
+        self.exchanges += connection.exchanges
+        self.stalled += connection.stalled_exchanges
+        self.stalls += connection.stalls
+        self.unresolved += connection.unresolved
+        self.lost_ms += connection.held_ms
+        self.one_way += not all(sent.packets for sent in connection.sent.values())
+
+
+@dataclass
+class View:
+    """What the last packets show.
+
+    Attributes
+    ----------
+    rows : programs, those that lose most time first
+    connections : the same, a row for each connection, but no more than MOST_ROWS
+    row_of : the row in ``rows`` of each connection with stalls
+    latest : the ladder of the latest stall
+    lossy : packets were lost in this window, more than MOST_LOST of them: nothing in it is called clean
+    took_s : how long judging took
+    """
+
+    snapshot: Snapshot
+    result: Result
+    rows: list[Row]
+    connections: list[Row]
+    row_of: dict[int, Row]
+    latest: Ladder | None
+    lossy: bool
+    took_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Between its first packet and its last."""
+        return max(self.result.source.duration_s, 0.001)
+
+    def stalls_of(self, row: Row) -> list[Stall]:
+        """In order of release."""
+        numbers = set(row.connections)
+        return [stall for stall in self.result.stalls if stall.connection in numbers]
+
+    def connections_of(self, row: Row) -> list[Connection]:
+        """In order of appearance."""
+        return [self.result.connections[number] for number in row.connections]
+
+    def ladder(self, stall: Stall) -> Ladder:
+        """Of one of its stalls."""
+        return ladder_of([self.snapshot.path], self.result, stall)
+
+    def frame(self, stall: Stall) -> int:
+        """The frame of its release in the whole stream."""
+        return self.snapshot.first + stall.release_frame - 1
+
+
+def look(
+    snapshot: Snapshot, names: Names, lost: int, wanted: Callable[[Connection], bool], *, exchanges: bool = False
+) -> View | None:  # fmt: skip
+    """Judge a snapshot; None where there is no TCP packet in it.
+
+    ``lost`` is how many packets were lost while it was recorded; connections that are not wanted are not shown;
+    ``exchanges`` tells whether the result lists each of them.
+    """
+    began = time.monotonic()
+    if not snapshot.path.stat().st_size:
+        return None
+    result = analyze(snapshot.path, exchanges=exchanges, sha256=False)
+    if not result.source.tcp_packets:
+        return None
+    lossy = lost > MOST_LOST * (result.source.packets + lost)
+    programs, single = _Programs(names), _Single()
+    for connection in result.connections:
+        if wanted(connection):
+            programs.add(connection)
+            single.add(connection)
+    latest = _count_stalls(result.stalls, programs.of)
+    rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single.rows(result, names)))
+    ladder = ladder_of([Path(snapshot.path)], result, latest) if latest else None
+    return View(snapshot, result, rows, single_rows, programs.of, ladder, lossy, time.monotonic() - began)
+
+
+class _Programs:
+    """A row for each server; of a server elsewhere, for each program here that uses it.
+
+    Attributes
+    ----------
+    of : the row of each connection with stalls
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.of: dict[int, Row] = {}
+        self._names = names
+        self._rows: dict[tuple[str, str, str], Row] = {}
+        self._clients: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}  # addresses and processes
+
+    def add(self, connection: Connection) -> None:
+        """Count a connection."""
+        process, client = self._names.of(connection)
+        key = (str(connection.server), process, "" if process else client)
+        if key not in self._rows:
+            if len(self._rows) >= MOST_ROWS and not connection.stalls:
+                return
+            self._rows[key], self._clients[key] = Row(*key), (set(), set())
+        self._rows[key].add(connection)
+        self._clients[key][0].add(connection.client.ip)
+        self._clients[key][1].update([client] if client else [])
+        if connection.stalls:
+            self.of[connection.id] = self._rows[key]
+
+    def rows(self) -> list[Row]:
+        """All of them."""
+        for key, row in self._rows.items():
+            addresses, processes = self._clients[key]
+            row.where = next(iter(addresses)) if len(addresses) == 1 else f"{len(addresses)} addresses"
+            row.clients = next(iter(processes)) if len(processes) == 1 else ""
+        return list(self._rows.values())
+
+
+class _Single:
+    """A row for each of the connections that lost most time, or were most in use.
+
+    Attributes
+    ----------
+    of : see :class:`_Programs`; complete once there are :meth:`rows`
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[int, Row] = {}
+        self._most: list[tuple[float, int, int]] = []
+
+    def add(self, connection: Connection) -> None:
+        """Look at a connection."""
+        entry = (connection.held_ms, connection.exchanges, connection.id)
+        if len(self._most) < MOST_ROWS:
+            heappush(self._most, entry)
+        else:
+            heappushpop(self._most, entry)
+
+    def rows(self, result: Result, names: Names) -> list[Row]:
+        """Those, with their waits."""
+        for _, _, number in self._most:
+            connection = result.connections[number]
+            process, client = names.of(connection)
+            row = self.of[number] = Row(str(connection.server), process, client, str(connection.client), client)
+            row.add(connection)
+        _count_stalls(result.stalls, self.of)
+        return list(self.of.values())
+
+
+def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | None:
+    """Add waits, and who held, to the rows of the connections; the latest of these stalls."""
+    latest = None
+    for stall in stalls:
+        if row := rows.get(stall.connection):
+            row.waits.append(stall.wait_ms)
+            row.held_by.add(stall.held_by.role)
+            latest = stall
+    return latest
+
+
+def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
+    """With their verdicts, those that lose most time first."""
+    grounds = set(result.summary.grounds)
+    for row in rows:
+        row.verdict, row.reason = _judge(row, result, lossy)
+        row.certain = bool(grounds) and grounds <= CERTAIN and row.stalls >= FEW
+    return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
+
+
+def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
+    """The rule for a whole capture, on what belongs to the row."""
+    unresolved = {}
+    if row.unresolved:
+        most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
+        unresolved = {most: row.unresolved} if most else {}
+    verdict, reason = decide(
+        row.packets, row.exchanges, row.stalls, [], one_way=row.one_way / len(row.connections),
+        astray=result.quality.astray_share, unresolved=unresolved,
+    )  # fmt: skip
+    if lossy and verdict is Verdict.CLEAN:
+        return Verdict.INCONCLUSIVE, "packets were lost while recording"
+    return verdict, reason

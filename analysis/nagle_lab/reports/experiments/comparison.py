@@ -1,0 +1,156 @@
+"""Runs and captures side by side: on the screen, and as Markdown."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.errors import printable
+from nagle_lab.experiments.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
+from nagle_lab.reports.files.markdown import escaped, table
+from nagle_lab.reports.screens.terminal import STYLE, ruled_table
+from nagle_lab.reports.words.numbers import NONE, number, ratio, request_time, share, thousands
+
+BESIDE = 3  # subjects beside the first in one table of the screen
+_MOST = 24  # differences on the screen; a page has them all
+_TWO_DECIMALS = {"packets_per_request", "wire_bytes_per_payload_byte"}
+_REQUEST_TIMES = {"request_p50_ms", "request_p99_ms"}
+_COUNTS = {"delayed_acks", "kernel_delayed_acks"}
+_IN_A_SENTENCE = {  # figure → what follows its gain
+    "stalled_share": "",
+    "exchange_p50_ms": " exchanges",
+    "requests_per_s": " requests/s",
+    "packets_per_request": " packets per request",
+}
+
+
+def show_comparison(comparison: Comparison, to: Console) -> None:
+    """Verdicts, figures, gains over the first, and what differs; several tables where there are many."""
+    subjects, names = comparison.subjects, names_of(comparison)
+    for at in range(1, len(subjects), BESIDE):
+        columns = [0, *range(at, min(at + BESIDE, len(subjects)))]
+        for i in columns:
+            to.print(_heading(subjects[i]))
+        words = [""] if len(columns) == 2 else []
+        figures = ruled_table("", *(printable(names[i]) for i in columns), *words, words=1)
+        figures.columns[0].no_wrap = True
+        if words:
+            figures.columns[-1].justify, figures.columns[-1].style = "left", "cyan"
+        for row in figure_rows(comparison, columns):
+            figures.add_row(*map(Text, row.cells()))
+        to.print("", figures, "", sep="\n")
+    for line in sentences(comparison):
+        to.print(Text(printable(line), "bold"))
+    to.print(Text("\nWhat differs", "bold"))
+    if comparison.differences:
+        differences = ruled_table("", *map(printable, names))
+        differences.columns[0].style = "dim"
+        for cells in difference_rows(comparison)[:_MOST]:
+            differences.add_row(*(Text(printable(cell)) for cell in cells))
+        to.print(differences)
+    else:
+        to.print(Text("nothing that was recorded", "dim"))
+    if len(comparison.differences) > _MOST:
+        to.print(Text(f"… and {len(comparison.differences) - _MOST} more: --json has them all", "dim"))
+    if comparison.not_compared:
+        sections = ", ".join(comparison.not_compared)
+        to.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
+
+
+def _heading(subject: Subject) -> Text:
+    verdict = Text(f" {subject.verdict} ", f"{STYLE[subject.verdict]} reverse")
+    unexpected = ", NOT as expected" if subject.as_expected is False else ""
+    where = f"  {printable(subject.source)}" if subject.is_run else ""
+    return Text.assemble(verdict, "  ", (printable(subject.name), "bold"), (where, "dim"), unexpected)
+
+
+def sentences(comparison: Comparison) -> Iterator[str]:
+    """The gain of each subject over the first in one sentence, in words that claim nothing for equal figures."""
+    first, *names = names_of(comparison)
+    for name, gains in zip(names, comparison.gains, strict=True):
+        changes = [f"{gains[figure].words}{what}" for figure, what in _IN_A_SENTENCE.items() if gains[figure].notable]
+        if changes:
+            yield f"{name} against {first}: {', '.join(changes)}"
+
+
+def names_of(comparison: Comparison) -> list[str]:
+    """A name for each subject: its variant where all are of one scenario, its source where names are not unique."""
+    names = [subject.name for subject in comparison.subjects]
+    one_scenario = len({name.partition(" / ")[0] for name in names}) == 1
+    return [
+        subject.source
+        if names.count(subject.name) > 1
+        else (subject.name.partition(" / ")[2] if one_scenario else "") or subject.name
+        for subject in comparison.subjects
+    ]
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """A figure of several subjects; ``gains`` of those after the first over it."""
+
+    name: str
+    values: list[str]
+    gains: list[Gain]
+
+    def cells(self) -> list[str]:
+        """The row of a table: with the gain in words at its end, or of more than two subjects each with its own."""
+        if len(self.gains) == 1:
+            return [self.name, *self.values, self.gains[0].words]
+        short = ["", *(f" ({gain.short})" if gain.short else "" for gain in self.gains)]
+        return [self.name, *(value + gain for value, gain in zip(self.values, short, strict=True))]
+
+
+def figure_rows(comparison: Comparison, columns: Sequence[int]) -> Iterator[FigureRow]:
+    """Every figure that any of the subjects in ``columns`` has; the first of all is among them, in front."""
+    for quantity in QUANTITIES:
+        figures = [comparison.subjects[i].figures[quantity.name] for i in columns]
+        if any(figure is not None for figure in figures):
+            name = f"{quantity.words}, {quantity.unit}" if quantity.unit == "ms" else quantity.words
+            gains = [comparison.gains[i - 1][quantity.name] for i in columns[1:]]
+            yield FigureRow(name, [_value(quantity, figure) for figure in figures], gains)
+
+
+def difference_rows(comparison: Comparison) -> list[list[str]]:
+    """What differs, and its value for each subject."""
+    return [
+        [_fact(difference), *(NONE if value is None else value for value in difference.values)]
+        for difference in comparison.differences
+    ]
+
+
+def _value(quantity: Quantity, value: float | None) -> str:
+    """A figure as it stands in tables; its unit is in the row's name."""
+    if value is None:
+        return NONE
+    if quantity.name == "stalled_share":
+        return share(value)
+    if quantity.name in _COUNTS:
+        return thousands(value)
+    if quantity.name in _REQUEST_TIMES:
+        return request_time(value)
+    return ratio(value) if quantity.name in _TWO_DECIMALS else number(value)
+
+
+def _fact(difference: Difference) -> str:
+    section, name = difference.section, difference.name
+    return name if name in (section, "in effect") and section != "setting" else f"{section}: {name}"
+
+
+def markdown(comparison: Comparison) -> str:
+    """The same as Markdown."""
+    names, subjects = [*map(escaped, names_of(comparison))], comparison.subjects
+    words = [""] if len(names) == 2 else []
+    verdicts = ["verdict", *(f"**{subject.verdict}**" for subject in subjects), *words]
+    figures = (row.cells() for row in figure_rows(comparison, range(len(names))))
+    lines = [f"## {' · '.join(names)}", ""]
+    lines += [f"- **{escaped(line)}**" for line in sentences(comparison)]
+    lines += ["", *table(["", *names, *words], [verdicts, *figures], words=[0]), ""]
+    if comparison.differences:
+        rows = ([escaped(cell) for cell in row] for row in difference_rows(comparison))
+        lines += table(["what differs", *names], rows)
+    else:
+        lines.append("Nothing that was recorded differs.")
+    sources = ", ".join(escaped(subject.source) for subject in subjects)
+    return "\n".join([*lines, "", f"Runs and captures: {sources}."]) + "\n"

@@ -1,0 +1,134 @@
+"""The museum: its table on the screen, and its page, docs/museum.md."""
+
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.errors import Exit, printable
+from nagle_lab.experiments.software.museum import ECOSYSTEMS, Exhibit, Half, Outcome, Shown
+from nagle_lab.reports.files.markdown import escaped, table
+from nagle_lab.reports.screens.terminal import STYLE, ruled_table
+from nagle_lab.reports.words.numbers import share
+
+NAMES = {
+    "pypi": "PyPI",
+    "npm": "npm",
+    "maven": "Maven Central",
+    "crates": "crates.io",
+    "go": "Go modules",
+    "debian": "Debian",
+}
+NOTHING = "–"
+
+
+def show_museum(shown: Sequence[Shown], to: Console) -> None:
+    """Each exhibit's halves, and what is not as expected."""
+    listed = ruled_table("exhibit", "bad", "stalled", "held by", "wait", "good", "")
+    for one in shown:
+        listed.add_row(
+            one.exhibit.name, *_outcome(one.bad), *_cells(one.bad), *_outcome(one.good),
+            Text("as expected" if one.code is Exit.OK else "see below", "" if one.code is Exit.OK else "bold red"),
+        )  # fmt: skip
+    to.print(listed)
+    for one in shown:
+        for half, outcome in (("bad", one.bad), ("good", one.good)):
+            if outcome.problem:
+                to.print(Text(f"{one.exhibit.name}, {half} half: {printable(outcome.problem)}"), soft_wrap=True)
+
+
+def summary_line(shown: Sequence[Shown]) -> str:
+    """How many were as expected."""
+    counts = Counter(one.code for one in shown)
+    parts = [f"{counts[Exit.OK]} of {len(shown)} exhibits as expected"]
+    parts += [f"{counts[Exit.CONTRADICTED]} not"] * bool(counts[Exit.CONTRADICTED])
+    parts += [f"{counts[Exit.INCONCLUSIVE]} could not run here"] * bool(counts[Exit.INCONCLUSIVE])
+    return ", ".join(parts)
+
+
+def _outcome(outcome: Outcome) -> list[Text]:
+    verdict = outcome.result.verdict if outcome.result else NOTHING
+    return [Text(verdict, STYLE.get(verdict, ""))]
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    """Stalled share, who held, and the median wait."""
+    s = outcome.result.summary if outcome.result else None
+    if s is None or s.wait_ms is None:
+        return [NOTHING] * 3
+    return [share(s.stalled_share), str(s.held_by), f"{s.wait_ms.p50:.0f} ms"]
+
+
+def list_exhibits(every: Sequence[Exhibit], to: Console) -> None:
+    """Their names, and what each is."""
+    listed = ruled_table("exhibit", "what", "kind", "held by", "today")
+    for one in every:
+        listed.add_row(one.name, printable(one.what), one.kind, one.held_by, "stalls" if one.latest else "fixed")
+    to.print(listed)
+
+
+def museum_page(shown: Sequence[Shown]) -> str:
+    """The page: a table for each ecosystem, and what its users can do."""
+    return "\n".join(_page(shown)) + "\n"
+
+
+def _page(shown: Sequence[Shown]) -> Iterator[str]:
+    latest = sum(one.exhibit.latest for one in shown)
+    yield "# The museum"
+    yield ""
+    yield (
+        f"Released software that stalls, and the release or setting of it that does not: {len(shown)} pairs from "
+        f"{len({one.exhibit.ecosystem for one in shown})} ecosystems; in {latest} of them today's release stalls. "
+        "Each half is installed from its ordinary registry, pinned by hashes, run by `nagle-lab guard`, and judged "
+        "from its segments. `make museum` runs all of it and writes this page; this one is of "
+        f"{datetime.now(UTC):%Y-%m-%d}, on Linux {platform.release().split('-')[0]}: {summary_line(shown)}."
+    )
+    yield ""
+    yield (
+        "*Stalled* is the share of the exchanges of the bad half. *Held by* is the end of the connection whose "
+        "Nagle's algorithm waited for the other's delayed ACK. *Since* names the first release known to stall, "
+        "*or earlier* where no older one could be tried; it was run, or, where that is said, its source was read. "
+        "[How to add an exhibit](../museum/README.md)."
+    )
+    for ecosystem in ECOSYSTEMS:
+        ones = [one for one in shown if one.exhibit.ecosystem == ecosystem]
+        if not ones:
+            continue
+        yield ""
+        yield f"## {NAMES[ecosystem]}"
+        yield ""
+        headings = ("exhibit", "kind", "bad", "stalled", "held by", "wait", "good", "latest stalls")
+        yield from table(headings, map(_row, ones))
+        yield ""
+        for one in ones:
+            yield from _about(one)
+
+
+def _row(one: Shown) -> list[str]:
+    e = one.exhibit
+    bad, good = (
+        f"{escaped(_half(half))}: {_word(outcome)}" for half, outcome in ((e.bad, one.bad), (e.good, one.good))
+    )
+    name = f"[{escaped(e.software)}](../museum/{e.name})"
+    return [name, e.kind, bad, *_cells(one.bad), good, "yes" if e.latest else "no"]
+
+
+def _word(outcome: Outcome) -> str:
+    if outcome.result is None:
+        return "could not run here"
+    return f"**{outcome.result.verdict}**" + (", not as expected" if outcome.problem else "")
+
+
+def _half(half: Half) -> str:
+    return f"{half.version}, {half.setting}" if half.setting else half.version
+
+
+def _about(one: Shown) -> Iterator[str]:
+    e = one.exhibit
+    by = " (by its source)" if e.since_by == "source" else ""
+    since = f" Since {escaped(e.since)}{by}." if e.since else ""
+    thread = f" [Thread]({e.thread})." if e.thread else ""
+    yield f"- **{escaped(e.what)}**: {escaped(e.why)}{since}{thread} *What its users can do:* {escaped(e.remedy)}"

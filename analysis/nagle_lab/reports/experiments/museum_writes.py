@@ -1,0 +1,161 @@
+"""The museum under ``guard --trace``: its table on the screen, and its page, docs/museum-writes.md."""
+
+import platform
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from statistics import median
+
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.diagnosis.result.writes import Place, Write
+from nagle_lab.errors import Exit, printable
+from nagle_lab.experiments.writes.museum_writes import Traced
+from nagle_lab.reports.files.markdown import escaped, table
+from nagle_lab.reports.screens.terminal import ruled_table
+from nagle_lab.reports.words.numbers import share
+
+NOTHING = "–"
+
+
+def show_traced(traced: Sequence[Traced], to: Console) -> None:
+    """Of each exhibit both writes, and what is not as its source says."""
+    listed = ruled_table("exhibit", "language", "trigger", "held", "")
+    for one in traced:
+        trigger, held = (Text(printable(said)) for said in _said(one))
+        right = Text("both right") if one.code is Exit.OK else Text("see below", "bold red")
+        listed.add_row(one.exhibit.name, one.expected.language, trigger, held, right)
+    to.print(listed)
+    for one in traced:
+        if one.code is not Exit.OK:
+            to.print(Text(f"{one.exhibit.name}: {printable(_why_not(one))}"), soft_wrap=True)
+
+
+def traced_line(traced: Sequence[Traced]) -> str:
+    """How many are right, of those that could run."""
+    ran = [one for one in traced if one.could_run]
+    right = sum(one.code is Exit.OK for one in ran)
+    missing = f", {len(traced) - len(ran)} could not run here" if len(ran) < len(traced) else ""
+    return f"both writes named as the source has them in {right} of {len(ran)} bad halves{missing}"
+
+
+def traced_page(traced: Sequence[Traced], left_out: Sequence[str] = ()) -> str:
+    """The page: counts by language, each pair of writes, what is not right, and what tracing does to a run.
+
+    ``left_out``: names of the exhibits that do not say where their writes are.
+    """
+    return "\n".join(_page(traced, left_out)) + "\n"
+
+
+def _page(traced: Sequence[Traced], left_out: Sequence[str]) -> Iterator[str]:
+    yield "# The two writes of the museum"
+    yield ""
+    yield (
+        "The bad half of each exhibit of [the museum](museum.md) under [`nagle-lab guard --trace`]"
+        "(guard.md#which-two-writes). An exhibit's file says where the source of that release makes the two writes, "
+        "by file, line and function as far as they are pinned; a pair is *right* where both are there. "
+        f"`make museum TRACE=1` runs all of it and writes this page; this one is of {datetime.now(UTC):%Y-%m-%d}, on "
+        f"Linux {platform.release().split('-')[0]}: {traced_line(traced)}."
+    )
+    yield ""
+    yield from table(("language", "bad halves", "both right"), _by_language(traced), {0})
+    ran = [one for one in traced if one.writes and one.writes.groups]
+    if ran:
+        yield ""
+        yield from _weight(ran)
+    yield ""
+    yield "## Each pair"
+    yield ""
+    yield (
+        "*Stalled* is the share of the exchanges without tracing and with it. *True hold* is the median from the "
+        "held write to its release. *Time* is the traced run's over that of the run without."
+    )
+    yield ""
+    headings = ("exhibit", "trigger", "held", "right", "stalled", "true hold", "time")
+    yield from table(headings, map(_row, traced), {0, 1, 2, 3})
+    wrong = [one for one in traced if one.code is not Exit.OK]
+    if wrong:
+        yield ""
+        yield "## Not right"
+        yield ""
+        yield from (f"- **{escaped(one.exhibit.name)}**: {escaped(_why_not(one))}" for one in wrong)
+    if left_out:
+        yield ""
+        yield "## Left out"
+        yield ""
+        yield f"The files of {len(left_out)} exhibits do not say yet where their writes are: {', '.join(left_out)}."
+
+
+def _by_language(traced: Sequence[Traced]) -> Iterator[list[str]]:
+    for language in dict.fromkeys(one.expected.language for one in traced):
+        ones = [one for one in traced if one.expected.language == language and one.could_run]
+        yield [language, str(len(ones)), str(sum(one.code is Exit.OK for one in ones))]
+
+
+def _weight(ran: Sequence[Traced]) -> Iterator[str]:
+    """What tracing does to the share of stalled exchanges, and to the time."""
+    points = sorted(abs(_shares(one)[1] - _shares(one)[0]) * 100 for one in ran)
+    times = sorted(one.traced_s / one.untraced_s for one in ran if one.untraced_s)
+    yield (
+        f"Tracing changed the share of stalled exchanges by more than five points in {sum(p > 5 for p in points)} of "
+        f"{len(points)}, at most by {points[-1]:.0f}. The traced run took {median(times):.1f} times as long as the "
+        f"one without (median; at most {times[-1]:.1f} times); the run with native stacks, which Rust, Go and C need "
+        "for their lines, comes on top."
+    )
+
+
+def _shares(one: Traced) -> tuple[float, float]:
+    w = one.writes
+    assert w
+    return (
+        (w.untraced_stalled_exchanges or 0) / max(w.untraced_exchanges or 0, 1),
+        w.stalled_exchanges / max(w.exchanges, 1),
+    )
+
+
+def _row(one: Traced) -> list[str]:
+    trigger, held = (f"`{said.replace('`', '')}`" if said != NOTHING else NOTHING for said in _said(one))
+    right = "–" if not one.could_run else "yes" if one.code is Exit.OK else "**no**"
+    cells = [f"[{escaped(one.exhibit.software)}](../museum/{one.exhibit.name})", trigger, held, right]
+    w = one.writes
+    if not w or not w.groups:
+        return [*cells, NOTHING, NOTHING, NOTHING]
+    before, after = _shares(one)
+    hold = f"{w.true_hold_ms.p50:.0f} ms" if w.true_hold_ms else NOTHING
+    return [*cells, f"{share(before)}, {share(after)}", hold, f"{one.traced_s / max(one.untraced_s, 0.001):.1f} ×"]
+
+
+def _said(one: Traced) -> tuple[str, str]:
+    group = one.group
+    return (_place(group.trigger), _place(group.held)) if group else (NOTHING, NOTHING)
+
+
+def _place(write: Write) -> str:
+    """The line of the library, else the program's: an exhibit is a program that uses the software."""
+    place = write.library or write.program
+    return _short(place) if place else f"no line: {write.why_no_line}"
+
+
+def _short(place: Place) -> str:
+    """A file by at most its last three names: exhibits are installed where nobody else has them."""
+    file = "/".join(place.file.rsplit("/", 3)[-3:])
+    return f"{file}:{place.line} {place.function}" if file else place.function
+
+
+def _why_not(one: Traced) -> str:
+    if one.problem:
+        return one.problem
+    if not one.group:
+        return "no stall was traced"
+    ends = zip(("trigger", "held"), one.right, (one.group.trigger, one.group.held), strict=True)
+    expected = {"trigger": one.expected.trigger, "held": one.expected.held}
+    wrong = [
+        f"{name}: the source has {expected[name]}, the trace {_all(write)}" for name, ok, write in ends if not ok
+    ]
+    return "; ".join(wrong)
+
+
+def _all(write: Write) -> str:
+    """Both lines, and why there is none."""
+    places = [_short(place) for place in (write.program, write.library) if place]
+    return (" in ".join(places) or "nothing") + (f" ({write.why_no_line})" if write.why_no_line else "")

@@ -1,0 +1,141 @@
+"""TCP_NODELAY set on living sockets: which, and what it did, on the screen and as JSON ``nagle-lab-nodelay/1``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Count, NamedEnd
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.errors import Exit
+from nagle_lab.experiments.comparison import comparison
+from nagle_lab.experiments.tried import Conclusion, Watched
+from nagle_lab.live.sockets.diag import LISTEN
+from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.reports.experiments.comparison import show_comparison
+from nagle_lab.reports.screens.sockets import Endpoint, Owner, closed_schema, end, owner
+
+SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
+MOST = 20  # sockets that are named one by one
+_STYLE = {Exit.OK: "bold green", Exit.CONTRADICTED: "bold red", Exit.INCONCLUSIVE: "bold yellow"}
+
+
+@dataclass
+class Done:
+    """What was done, as it goes; at the end it is what JSON says."""
+
+    program: str
+    state: Literal["on", "off"]
+    as_json: bool
+    set: Sequence[Found] = ()
+    taken_back: Sequence[Found] = ()
+    before: Watched | None = None
+    after: Watched | None = None
+    conclusion: Conclusion | None = None
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A socket on which the option was changed."""
+
+    processes: list[Owner]
+    container: str | None
+    local: Endpoint
+    remote: Endpoint | None  # None: it listens
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded before the change, or after it, of the program's connections."""
+
+    verdict: Verdict
+    reason: str
+    nodelay: str  # on how many of the sockets the option was set when the recording began
+    exchanges: Count
+    stalled_exchanges: Count
+    wait_ms: Spread | None
+    exchange_ms: Spread | None
+    held_ends: list[NamedEnd]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """TCP_NODELAY tried on the living."""
+
+    schema: Literal["nagle-lab-nodelay/1"]
+    program: str
+    state: Literal["on", "off"]  # what was asked for
+    set: list[Changed]
+    taken_back: list[Changed]  # by off, or at the end of --for
+    before: Recorded | None  # None, as after: nothing was recorded
+    after: Recorded | None
+    conclusion: str  # a sentence; "" where nothing was recorded
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=3)]
+
+
+def nodelay_json(done: Done, code: Exit) -> str:
+    """The JSON object, on one line."""
+    report = Report(
+        schema=SCHEMA,
+        program=done.program,
+        state=done.state,
+        set=[_changed(one) for one in done.set],
+        taken_back=[_changed(one) for one in done.taken_back],
+        before=_recorded(done.before) if done.before else None,
+        after=_recorded(done.after) if done.after else None,
+        conclusion=done.conclusion.sentence if done.conclusion else "",
+        exit_code=int(code),
+    )
+    return json_text(report) + "\n"
+
+
+def json_schema() -> str:
+    """Its JSON Schema: ``schema/nodelay.schema.json``."""
+    return closed_schema(Report, "nagle-lab: TCP_NODELAY tried on running sockets")
+
+
+def _changed(one: Found) -> Changed:
+    listed = one.listed
+    return Changed(
+        processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
+        container=one.container or None,
+        local=Endpoint(*listed.local),
+        remote=None if listed.state == LISTEN else Endpoint(*listed.remote),
+    )
+
+
+def _recorded(one: Watched) -> Recorded:
+    s = one.result.summary
+    return Recorded(
+        one.result.verdict, one.result.reason, one.option, s.exchanges, s.stalled_exchanges, s.wait_ms, s.exchange_ms,
+        s.held_ends,
+    )  # fmt: skip
+
+
+def names(those: Sequence[Found]) -> list[str]:
+    """A line for each socket, and one for those beyond the first twenty."""
+    lines = [_name(one) for one in those[:MOST]]
+    more = len(those) - MOST
+    return [*lines, *([f"and {more:,} more"] if more > 0 else [])]
+
+
+def _name(one: Found) -> str:
+    what = "listens" if one.listed.state == LISTEN else f"↔ {end(one.listed.remote)}"
+    return f"{owner(one)}: {end(one.listed.local)} {what}"
+
+
+def in_a_line(one: Watched) -> str:
+    """What was recorded, in a line: the verdict, and why."""
+    s, verdict = one.result.summary, one.result.verdict
+    counts = f"{s.stalled_exchanges or 'none'} of {s.exchanges:,} exchanges stalled"
+    return f"{one.name}: {verdict}, {one.result.reason if verdict is not Verdict.STALL else counts}".rstrip(", ")
+
+
+def show_tried(before: Watched, after: Watched, conclusion: Conclusion, to: Console) -> None:
+    """Both recordings side by side, and what follows."""
+    show_comparison(comparison([before.subject, after.subject]), to)
+    to.print(
+        Text(f"\n{conclusion.sentence[0].upper()}{conclusion.sentence[1:]}", _STYLE.get(conclusion.code, "bold"))
+    )

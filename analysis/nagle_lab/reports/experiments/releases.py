@@ -1,0 +1,69 @@
+"""Release after release: a table, and where the verdict changes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.errors import printable
+from nagle_lab.experiments.software.releases import Span, Tried, flips
+from nagle_lab.reports.screens.terminal import STYLE, ruled_table
+from nagle_lab.reports.words.numbers import share
+
+NOTHING = "–"
+
+
+def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
+    """Every release in order, and each change."""
+    table = ruled_table(of.name, "verdict", "stalled", "held by", "", words=2)
+    for column in table.columns[3:]:
+        column.justify = "left"
+    for one in tried:
+        verdict = one.verdict or NOTHING
+        table.add_row(one.version, Text(verdict, STYLE.get(verdict, "")), *_figures(one))
+    to.print(table, Text(""), sep="\n")
+    changes = flips(tried)
+    for before, after in changes:
+        between = "" if _are_neighbours(tried, before, after) else " (what lies between says nothing)"
+        to.print(
+            Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
+        )
+    if not changes:
+        to.print(Text("The verdict is the same in all of them that say something."))
+
+
+def _figures(one: Tried) -> list[str]:
+    if one.result is None or one.verdict is None:
+        return [NOTHING, NOTHING, printable(one.problem)]
+    s = one.result.summary
+    reason = "" if one.verdict in ("STALL", "CLEAN") else printable(one.result.reason)
+    return [share(s.stalled_share), s.held_by or NOTHING, reason]
+
+
+def _are_neighbours(tried: Sequence[Tried], before: Tried, after: Tried) -> bool:
+    return tried.index(after) - tried.index(before) == 1
+
+
+def releases_json(of: Span, command: Sequence[str], tried: Sequence[Tried]) -> dict[str, Any]:
+    """All of it, for a program."""
+    return {
+        "schema": "nagle-lab-bisect/1",
+        "package": f"{of.ecosystem}:{of.name}",
+        "command": list(command),
+        "releases": [
+            {
+                "version": one.version,
+                "verdict": one.verdict,
+                "problem": one.problem,
+                "reason": one.result.reason if one.result else "",
+                "stalled_share": one.result.summary.stalled_share if one.result else None,
+                "held_by": one.result.summary.held_by if one.result else None,
+            }
+            for one in tried
+        ],
+        "changes": [
+            {"version": after.version, "after": before.version, "from": before.verdict, "to": after.verdict}
+            for before, after in flips(tried)
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Files for other programs and other pages: Markdown, JUnit, tables."""

@@ -1,0 +1,141 @@
+"""JUnit XML, as CI systems read it: a case per run or capture.
+
+A failure is a verdict that contradicts the expectation, an error a run or file that is INVALID or unusable, and
+skipped is INCONCLUSIVE, with its reason. The form satisfies the JUnit schema of Apache Ant's tasks (the strictest in
+use) and Jenkins' junit-10; tests/support/junit.xsd states the same rules.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.errors import Exit, printable
+from nagle_lab.reports.words.writes import pair_lines
+from nagle_lab.runs.run import Run
+
+if TYPE_CHECKING:  # a diagnosis needs no lab
+    from nagle_lab.experiments.matrix import Matrix
+
+NO_TIME = "1970-01-01T00:00:00"  # where a suite has none: the schema demands one
+_KINDS = {Exit.CONTRADICTED: "failure", Exit.UNUSABLE: "error", Exit.INCONCLUSIVE: "skipped"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run or capture, and how it ended."""
+
+    name: str
+    code: Exit
+    verdict: str  # or "error"
+    reason: str  # why it is not as expected, or the reason of its verdict
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases that belong together: a scenario, or the captures of one call."""
+
+    name: str
+    cases: Sequence[Case]
+    started: str = ""  # ISO 8601
+    properties: dict[str, str] = field(default_factory=dict)
+    output: Sequence[str] = ()  # lines for system-out
+
+
+def case_of_capture(result: Result, code: Exit, expected: str | None, writes: Writes | None = None) -> Case:
+    """A capture, held against ``expected`` or nothing; with the two writes of its stalls, where they are known."""
+    against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
+    by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
+    return Case(
+        result.source.file, code, result.verdict, f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
+    )
+
+
+def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
+    """A run, with what ran and how every witness compares; ``contradictions`` of what was expected."""
+    m = run.manifest
+    reason = "; ".join([*contradictions, run.reason])
+    took = sum(m.timings_s.values())
+    output = [f"{'agrees' if check.ok else 'DISAGREES'}: {check.name}: {check.detail}" for check in run.checks]
+    properties = {"run": run.folder.name, "expected": run.expected, **m.parameters}
+    properties |= {f"version.{name}": version for name, version in m.versions.stated().items()}
+    return Suite(m.scenario, [Case(m.variant, code, run.verdict, reason, took)], m.started, properties, output)
+
+
+def suites_of_matrix(matrix: "Matrix") -> list[Suite]:
+    """A suite per scenario, and in it a case per run of a variant."""
+    suites = []
+    for scenario, rows in matrix.by_scenario():
+        cases = [
+            Case(
+                f"{row.variant.name} #{number}" if matrix.repeat > 1 else row.variant.name,
+                outcome.code,
+                outcome.name,
+                outcome.reason or "as expected",
+            )
+            for row in rows
+            for number, outcome in enumerate(row.outcomes, 1)
+        ]
+        suites.append(Suite(scenario.name, cases, str(matrix.about.get("started", ""))))
+    return suites
+
+
+def junit(suites: Iterable[Suite]) -> str:
+    """The XML document; the same text for the same suites."""
+    root = Element("testsuites")
+    for number, suite in enumerate(suites):
+        _suite(root, suite, number)
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _suite(root: Element, suite: Suite, number: int) -> None:
+    kinds = [_KINDS.get(case.code) for case in suite.cases]
+    into = _element(
+        root,
+        "testsuite",
+        name=_token(suite.name),
+        package="nagle-lab",
+        id=number,
+        timestamp=_time(suite.started),
+        hostname="localhost",
+        tests=len(kinds),
+        failures=kinds.count("failure"),
+        errors=kinds.count("error"),
+        skipped=kinds.count("skipped"),
+        time=_seconds(sum(case.took_s for case in suite.cases)),
+    )
+    properties = _element(into, "properties")
+    for name, value in suite.properties.items():
+        _element(properties, "property", name=_token(name), value=value)
+    for case, kind in zip(suite.cases, kinds, strict=True):
+        classname = _token(f"nagle-lab.{suite.name}")
+        made = _element(into, "testcase", name=_token(case.name), classname=classname, time=_seconds(case.took_s))
+        if kind:
+            about = {} if kind == "skipped" else {"type": case.verdict}
+            _element(made, kind, message=f"{case.verdict}: {case.reason}", **about)
+    output = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.output]
+    _element(into, "system-out").text = "\n".join(map(printable, output))
+    _element(into, "system-err")
+
+
+def _element(parent: Element, tag: str, /, **attributes: object) -> Element:
+    return SubElement(parent, tag, {name: printable(str(value)) for name, value in attributes.items()})
+
+
+def _token(text: str) -> str:
+    """Spaces as xs:token has them; never empty."""
+    return " ".join(text.split()) or "-"
+
+
+def _time(started: str) -> str:
+    """To the second, UTC without saying so, as the schema wants it."""
+    return started[:19] if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", started[:19]) else NO_TIME
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}"

@@ -1,0 +1,106 @@
+"""Markdown: text and tables in it, and the page of a run or a capture, for a pull request or a job summary."""
+
+import html
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from nagle_lab.diagnosis.result.result import Result, named
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.errors import printable
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.next_steps import ends, idle_gaps
+from nagle_lab.reports.words.numbers import percentiles
+from nagle_lab.reports.words.phrases import findings, how_sure, processes
+from nagle_lab.reports.words.writes import remedy, writes_rows
+from nagle_lab.runs.run import Run
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
+_SIGNS = {"STALL": "🔴", "CLEAN": "🟢", "INCONCLUSIVE": "🟡", "INVALID": "🟣"}
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no mention, no line break."""
+    harmless = _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))
+    return harmless.replace("@", "@\u200b")  # a mention is made of the page's text, whatever escapes it
+
+
+def table(headings: Sequence[str], rows: Iterable[Iterable[str]], words: Container[int] = range(99)) -> Iterator[str]:
+    """The lines of a table of cells that are Markdown; columns other than ``words`` are figures."""
+    yield _line(headings)
+    yield _line(["---" if i in words else "---:" for i in range(len(headings))])
+    yield from map(_line, rows)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def page_of_capture(
+    result: Result, ladder: Ladder | None, against: str = "", writes: Writes | None = None, *, slow: bool = True
+) -> str:
+    """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
+
+    ``writes`` are the two of each stall, where they are known; ``slow``: whether somebody looks because it is slow.
+    """
+    outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
+    rows = [*_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
+    return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
+
+
+def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) -> str:
+    """A judged run, with the ladder of its typical stall; ``contradictions`` of what was expected."""
+    m, load = run.manifest, run.witnesses.load
+    outcome = f"{_SIGNS[run.verdict]} {run.verdict}"
+    if run.verdict in (Verdict.STALL, Verdict.CLEAN):
+        outcome = f"{'🔴' if contradictions else '🟢'} {run.verdict}, {'not ' if contradictions else ''}as expected"
+    rows = [
+        ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),
+        *_figures(run.results[run.best], run.writes),
+        ("server", f"{m.versions.server}"),
+        ("on", f"Linux {m.versions.kernel}, Docker {m.versions.docker}"),
+        ("run", run.folder.name),
+    ]
+    failed = [check for check in run.checks if not check.ok]
+    notes = [f"- **witness disagrees**: {escaped(check.name)}: {escaped(check.detail)}" for check in failed]
+    return _page(outcome, f"{m.scenario} / {m.variant}", run.reason, contradictions, rows, notes, ladder)
+
+
+def _page(
+    outcome: str,
+    title: str,
+    reason: str,
+    contradictions: Sequence[str],
+    rows: Iterable[tuple[str, str]],
+    notes: Sequence[str],
+    ladder: Ladder | None,
+) -> str:
+    lines = [f"### {outcome} · {escaped(title)}", "", escaped(reason), ""]
+    if contradictions:
+        lines += [*(f"- **not as expected**: {escaped(line)}" for line in contradictions), ""]
+    lines += [*table(["", ""], (map(escaped, row) for row in rows)), "", *notes]
+    if ladder:
+        drawn = [line.rstrip() for line in ladder_text(ladder).plain.splitlines()]
+        of = f" of {ladder.run}" if ladder.run else ""
+        summary = f"<details><summary>a typical stall{of}, frame by frame</summary>"
+        lines += [summary, "", "```text", *drawn, "```", "", "</details>", ""]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True) -> Iterator[tuple[str, str]]:
+    s = result.summary
+    yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
+    for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
+        if spread:
+            yield name, percentiles(spread, "p50", "p99", "max")
+    yield from ends(result)
+    yield from processes(result)
+    yield from findings(result)
+    yield from idle_gaps(result, slow=slow)
+    if s.held_by and s.remedy:
+        yield "held by", named(s.held_ends)
+        yield "delayed by", named(s.delayed_ends)
+        yield "how sure", how_sure(result)
+        yield "remedy", remedy(result, writes)
+        yield from writes_rows(writes) if writes else ()

@@ -1,0 +1,1 @@
+"""The terminal: captures, runs, what is live, and what is recorded."""

@@ -1,0 +1,43 @@
+"""The screen: Wireshark's view of a stall, and how our packet table and tshark's compare."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.evidence.tshark import Comparison, Row
+from nagle_lab.reports.screens.terminal import WIDTH, facts
+
+
+def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[str]]], to: Console) -> None:
+    """What tshark says of the frames of a stall; ``parts`` says what each of them is."""
+    for frame, lines in frames:
+        to.print(Text(f"\nFrame {frame}, {parts[frame]}", "bold"))
+        for line in map(printable, lines):
+            to.print(Text(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"))
+
+
+def show_no_frames(error: NagleLabError, to: Console) -> None:
+    """Why there is no view of tshark."""
+    to.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
+
+
+def show_comparison(path: Path, comparison: Comparison, to: Console) -> None:
+    """How our packet table and tshark's agree on a capture."""
+    equal = " EQUAL " if comparison.equal else " DIFFERENT "
+    to.print(Text.assemble((equal, "bold reverse"), "  ", printable(path.name)))
+    counts = ", ".join(f"{column} {n:,}" for column, n in comparison.columns.most_common())
+    rows = [
+        (
+            "compared",
+            f"{comparison.compared:,} TCP segments, {len(Row._fields)} columns each, with {comparison.tshark}",
+        ),
+        ("different", f"{comparison.differing:,} frames" + (f": {counts}" if counts else "")),
+        *(("by definition", f"{n:,} × {why}") for why, n in comparison.explained.most_common()),
+        *(("note", note) for note in comparison.notes),
+    ]
+    to.print(facts(rows))
+    if comparison.first:
+        to.print(Text("\nThe first differences", "bold"), *map(Text, map(printable, comparison.first)), sep="\n")

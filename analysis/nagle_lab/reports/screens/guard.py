@@ -1,0 +1,160 @@
+"""A guarded command: its screen, and its JSON ``nagle-lab-guard/1``."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from rich.console import Console
+
+from nagle_lab.diagnosis.result.could_stall import Missing
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.writes import Write, Writes
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.evidence.software import Setting, setting_by_file, setting_by_name
+from nagle_lab.experiments.software.guarded import Protection, Run
+from nagle_lab.guard.command.job import Outcome
+from nagle_lab.reports.screens.terminal import facts, show_capture
+from nagle_lab.reports.words.next_steps import commands, ends, setting_of
+
+SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
+_LONGEST = 60  # characters of a command in a headline
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded of TCP."""
+
+    captured: int
+    dropped: int
+    sent_by_kernel: int | None  # segments, by the count of the namespace's kernel; None: not known
+
+
+class OtherSide(msgspec.Struct, frozen=True):
+    """The same command without TCP_NODELAY."""
+
+    protection: Protection
+    sentence: str
+    status: int | None
+    verdict: Verdict
+    reason: str
+    exchanges: int
+    stalled_exchanges: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A guarded command, or a recording of what ran already."""
+
+    schema: Literal["nagle-lab-guard/1"]
+    command: list[str]
+    verdict: Verdict
+    reason: str
+    expected: Verdict
+    status: int | None  # of the command, as a shell says it
+    timed_out: bool
+    took_s: float
+    way: str
+    recorded: Recorded
+    both_sides: OtherSide | None
+    writes: Writes | None  # the two writes of each stall, with --trace
+    result: msgspec.Raw  # nagle-lab/1, of the capture
+
+
+def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
+    """The JSON object, on one line."""
+    outcome, sides = run.guarded.outcome, run.both_sides
+    other = None
+    if sides:
+        s = sides.result.summary
+        other = OtherSide(
+            sides.protection, sides.sentence, sides.run.outcome.status, sides.result.verdict, sides.result.reason,
+            s.exchanges, s.stalled_exchanges,
+        )  # fmt: skip
+    report = Report(
+        schema=SCHEMA,
+        command=[part.encode("utf-8", "backslashreplace").decode() for part in command],
+        verdict=run.result.verdict,
+        reason=run.result.reason,
+        expected=expected,
+        status=outcome.status,
+        timed_out=outcome.timed_out,
+        took_s=outcome.took_s,
+        way=run.guarded.way,
+        recorded=Recorded(outcome.captured, outcome.dropped, outcome.sent),
+        both_sides=other,
+        writes=run.writes,
+        result=msgspec.Raw(run.result.to_json().encode()),
+    )
+    return msgspec.json.encode(report).decode() + "\n"
+
+
+def show_guarded(
+    run: Run, command: Sequence[str], ladder: Ladder | None, to: Console, software: Setting | None = None
+) -> None:
+    """The verdict on it, what it rests on, and what to do next; ``software`` held the data, where it names itself."""
+    outcome = run.guarded.outcome
+    about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
+    if not command:
+        about[0] = ("recorded", f"{run.guarded.way}, for {outcome.took_s:.1f} s")
+    judged = run.selection.of(run.result)
+    if len(judged) < len(run.result.connections):
+        about.append(("judged", f"{len(judged)} of {len(run.result.connections)} connections"))
+    if run.both_sides:
+        other = run.both_sides.result
+        about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
+    if outcome.ended_by_us:
+        about.append(("ended with it", ", ".join(outcome.ended_by_us)))
+    about += ends(run.result, software, judged)
+    show_capture(
+        run.result, ladder, to, title=title(run, command), about=about, to_paste=_to_paste(run, command, software),
+        slow=False, writes=run.writes,
+    )  # fmt: skip
+    if command and (step := _next(run)):
+        to.print(facts([("next", step)]))
+
+
+def _next(run: Run) -> str:
+    """Which further run says more."""
+    if run.writes:
+        return "make that change and run it again, with --both-sides to see what protects it then"
+    if run.result.stalls:
+        return "run it again with --trace: it names the two lines of code behind each stall"
+    if run.both_sides:
+        return ""
+    if run.result.verdict is Verdict.CLEAN:
+        return "run it once with --both-sides: it says whether TCP_NODELAY is what protects this"
+    if run.missing is Missing.SECOND_WRITE and not run.guarded.outcome.status:
+        return "if single writes are your fix, run it again with --both-sides: CLEAN then proves that they protect it"
+    return ""
+
+
+def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
+    """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
+    if command and run.writes and run.writes.groups and (known := language(run.writes.groups[0].held)):
+        return [setting_of(*known)]
+    return commands(run.result, software, running=not command)
+
+
+def language(held: Write) -> tuple[Setting, str] | None:
+    """How TCP_NODELAY is set where that write was made, and how that is known: by its file, or by its program."""
+    for place in (held.program, held.library):
+        if place and (setting := setting_by_file(place.file)):
+            return setting, f"the language of {Path(place.file).name}"
+    setting_there = setting_by_name(held.command)
+    return (setting_there, f"which wrote what was held ({held.command})") if setting_there else None
+
+
+def title(run: Run, command: Sequence[str]) -> str:
+    """What was guarded, in a few words."""
+    return shown_command(command) or run.guarded.way
+
+
+def shown_command(command: Sequence[str]) -> str:
+    """As a shell would have it, cut where it is long."""
+    text = shlex.join(command)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _segments(outcome: Outcome) -> str:
+    sent = "" if outcome.sent is None else f", {outcome.sent:,} sent by the namespace's kernel"
+    return f"{outcome.captured:,} of TCP recorded{sent}, {outcome.dropped:,} lost"

@@ -1,0 +1,85 @@
+"""A test that was judged, for the report of a test runner: plain text."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.errors import printable
+from nagle_lab.evidence.examples import examples, written_ladder
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.experiments.writes.traced import Named
+from nagle_lab.reports.screens.terminal import WIDTH, facts, typical, who
+from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.writes import pair_lines
+
+
+def shown_test(
+    sentence: str,
+    result: Result | None,
+    capture: Path | None,
+    *,
+    about: Sequence[tuple[str, str]] = (),
+    named: Named | None = None,
+) -> str:
+    """What is said of it, who held and who delayed, the remedy, a ladder, and the capture that was kept.
+
+    Where its two writes are known, they come first: ``named``, with the ladder of the run that was traced for them.
+    """
+    screen = _plain()
+    writes = named.writes if named else None
+    first = pair_lines(writes.groups[0]) if writes and writes.groups else []
+    for line in first:
+        screen.print(printable(line), soft_wrap=True)
+    screen.print(printable(sentence), soft_wrap=True)
+    rows = [*about]
+    if result and result.stalls:
+        rows += who(result, writes=writes)
+    if writes and len(writes.groups) == 1:
+        rows = [row for row in rows if row[1] not in first]  # they have been said
+    if rows:
+        screen.print(facts(rows))
+    captures = [("capture", capture), ("traced run", named.capture if named else None)]
+    for name, path in captures:
+        if path:
+            screen.print(f"{name:<14}{printable(str(path))}", soft_wrap=True)  # in one piece, to be copied
+    if ladder := _ladder(result, capture, named):
+        screen.print(*typical(ladder), sep="\n")
+    return _text(screen)
+
+
+def _ladder(result: Result | None, capture: Path | None, named: Named | None) -> Ladder | None:
+    """Of the traced run with its two calls; else of the run that was judged."""
+    if named and named.capture and named.result:
+        ladder = written_ladder([named.capture], named.result, named.writes)
+        if ladder:
+            return replace(ladder, run="the traced run")
+    if result and result.stalls and capture:
+        return examples([capture], result, typical_only=True).typical
+    return None
+
+
+def shown_ladder(result: Result, capture: Path) -> str:
+    """The ladder of a typical stall; empty where there is none."""
+    ladder = examples([capture], result, typical_only=True).typical if result.stalls else None
+    if not ladder:
+        return ""
+    screen = _plain()
+    screen.print(ladder_text(ladder))
+    return _text(screen)
+
+
+def _plain() -> Console:
+    return Console(
+        file=io.StringIO(), width=WIDTH, color_system=None, force_terminal=False, highlight=False, markup=False,
+        emoji=False,
+    )  # fmt: skip
+
+
+def _text(screen: Console) -> str:
+    assert isinstance(screen.file, io.StringIO)
+    lines = (line.rstrip() for line in screen.file.getvalue().splitlines())
+    return "\n".join(lines).rstrip()

@@ -1,0 +1,126 @@
+"""The screen: one judged run of the lab, at 100 columns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
+from nagle_lab.reports.words.numbers import NONE
+from nagle_lab.runs.namespaces import observed, services
+from nagle_lab.runs.run import Run
+from nagle_lab.runs.under_test import RunCapture, Totals
+
+_TIMES = (
+    ("wait for the late ACK", "wait_ms"),
+    ("request → ACK", "request_to_ack_ms"),
+    ("request → response", "request_to_response_ms"),
+    ("whole exchange", "exchange_ms"),
+)
+
+
+def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
+    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
+    to.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
+    to.print(facts(_what_ran(run)))
+    to.print(_evidence(run))
+    best = run.results[run.best]
+    if best.stalls:
+        to.print(facts(who(best, services(run), run.writes)))
+    if ladder:
+        to.print(*typical(ladder), sep="\n")
+    to.print(facts(_ending(run)))
+
+
+def _what_ran(run: Run) -> list[tuple[str, str]]:
+    m, w = run.manifest, run.witnesses
+    v, load, option, times = m.versions, w.load, w.option, w.load.percentiles_ms
+    effect = f"{option.demanded!r} {'in effect' if option.in_effect else 'NOT in effect'}" if option else ""
+    percentiles = ", ".join(f"p{p} {_load_ms(times[p])}" for p in ("50", "95", "99") if p in times)
+    mtus = sorted({capture.mtu for capture in m.captures.values() if capture.mtu is not None})
+    control = sorted({namespace.congestion_control for namespace in m.namespaces.values()})
+    return [
+        ("server", f"{v.server} in {m.server.service}, port {m.server.port}"),
+        *([("setting", f"{effect}, says {Path(option.file).stem}")] if option else []),
+        ("load", f"{v.load}: {load.command}"),
+        (
+            "on",
+            f"Linux {v.kernel}, {' and '.join(control)}, MTU {' and '.join(map(str, mtus))} · "
+            f"Docker {v.docker}, Compose {v.compose}",
+        ),
+        ("machine noise", str(run.noise)),
+        (
+            f"{Path(load.command.split()[0]).name} saw",
+            f"{load.complete} requests, {load.failed} failed · {load.requests_per_s:.0f} requests/s · "
+            f"mean {load.mean_ms:.1f} ms" + (f", {percentiles}" if percentiles else ""),
+        ),
+    ]
+
+
+def _load_ms(ms: float) -> str:
+    """ab prints whole milliseconds."""
+    return f"{ms:.1f} ms" if ms else "< 1 ms"
+
+
+def _evidence(run: Run) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
+    table.add_column("")
+    for heading in (*(f"{name}.pcap" for name in run.captures), "kernel"):
+        table.add_column(heading, justify="right")
+    for name, values, *kernel in _evidence_rows(run):
+        table.add_row(name, *values, *kernel)
+    return table
+
+
+def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
+    """Name, a value for each capture, and where it has one that of the kernel."""
+    captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(observed(run))
+    lossless = [run.witnesses.captures[name] for name in run.captures]
+    yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
+    for of in namespaces:
+        sent = [str(t.segments_sent) if t else NONE for t in of.traffic]
+        yield f"segments sent by the {of.name}", sent, str(of.kernel_segments)
+    for of in namespaces:
+        delayed = [str(t.delayed_acks) if t else NONE for t in of.traffic]
+        yield f"delayed ACKs of the {of.name}", delayed, str(of.kernel_delayed_acks)
+    mixed = any(capture.others.connections for capture in captures)
+    under_test = [capture.under_test for capture in captures]
+    yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
+    yield "stalled", [_stalled(total) for total in under_test]
+    if mixed:
+        yield "exchanges elsewhere", [str(capture.others.exchanges) for capture in captures]
+        yield "stalled elsewhere", [_stalled(capture.others) for capture in captures]
+    for name, key in _TIMES:
+        yield f"{name}, ms p50 / p99", [_times(capture, key) for capture in captures]
+    per_exchange = [total.packets_per_exchange for total in under_test]
+    yield "packets per exchange", [NONE if packets is None else f"{packets:.1f}" for packets in per_exchange]
+
+
+def _stalled(total: Totals) -> str:
+    return f"{total.stalled_exchanges} ({total.stalled_share:.1%})" if total.connections else NONE
+
+
+def _times(capture: RunCapture, key: str) -> str:
+    """A spread of the connections under test; nothing where the capture's own is also that of others."""
+    mixed = capture.others.stalls if key == "wait_ms" else capture.others.exchanges
+    spread: Spread | None = getattr(capture.result.summary, key)
+    return f"{spread.p50:.2f} / {spread.p99:.2f}" if spread and not mixed else NONE
+
+
+def _ending(run: Run) -> list[tuple[str, str]]:
+    timings = run.manifest.timings_s
+    took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
+    failed = [f"{check.name}: {check.detail}" for check in run.checks if not check.ok]
+    rows = [
+        ("NOT AS EXPECTED", "; ".join(run.contradictions))
+        if run.contradictions
+        else ("as expected", str(run.expected) if failed else f"{run.expected}, and every witness agrees"),
+        ("witnesses", "; ".join(failed)),
+        ("captures", shown_path(run.folder)),
+        ("took", f"{sum(timings.values()):.1f} s: {took}"),
+    ]
+    return [(name, value) for name, value in rows if value]

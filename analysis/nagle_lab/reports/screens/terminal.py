@@ -1,0 +1,264 @@
+"""The screen: one diagnosed capture, at 100 columns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.diagnosis.result.result import Result, Role, Stall, Summary, named
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.errors import printable
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.next_steps import idle_gaps
+from nagle_lab.reports.words.numbers import percentiles
+from nagle_lab.reports.words.phrases import findings, how_sure, processes
+from nagle_lab.reports.words.writes import remedy, writes_rows
+
+if TYPE_CHECKING:
+    from nagle_lab.evidence.pair import Pair
+
+WIDTH = 100
+STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
+
+_NEAR = {
+    "client": "at the client, or close to it",
+    "server": "at the server, or close to it",
+    "both": "close to both ends: each answers a handshake within 0.5 ms",
+    "neither": "between the ends, close to neither",
+}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line: rich would end with exit code 1, a verdict."""
+        raise BrokenPipeError
+
+
+def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
+    """A console as wide as the terminal, at most ``at_most``; 100 columns where there is no terminal."""
+    plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
+    c = _Console(**plain)  # type: ignore[arg-type]
+    return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
+
+
+def show_capture(
+    result: Result,
+    ladder: Ladder | None,
+    to: Console,
+    *,
+    title: str = "",
+    about: Sequence[tuple[str, str]] = (),
+    to_paste: Sequence[tuple[str, Sequence[str]]] = (),
+    slow: bool = True,
+    writes: Writes | None = None,
+) -> None:
+    """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
+
+    ``title`` stands for the file's name; names and values of what else is to be said of it come first. ``to_paste``
+    are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow. ``writes`` are
+    the two of each stall, where they are known.
+    """
+    to.print(headline(result.verdict, title or result.source.file, result.reason))
+    if result.source.tcp_packets or not about:
+        about = [*about, *_capture_facts(result, slow=slow)]
+    to.print(facts(about))
+    if result.stalls:
+        to.print(facts(who(result, writes=writes)))
+        if ladder:
+            to.print(*typical(ladder), sep="\n")
+    show_commands(to_paste, to)
+
+
+def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], to: Console) -> None:
+    """Lines to paste, below what they are for; each stays one line, however narrow the terminal."""
+    for what, lines in to_paste:
+        to.print(Text(f"# {printable(what)}:", "dim"))
+        to.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
+
+
+def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
+    """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the release."""
+    title = f"Stall {number} of {len(result.stalls)}"
+    to.print(*_ladder(ladder, title), sep="\n")
+    to.print(
+        facts(
+            [
+                ("held by", f"{stall.held_by.role} {stall.held_by}, {stall.released_bytes} B"),
+                ("behind", f"{stall.trigger_bytes} B in frame {stall.trigger_frame}, not yet acknowledged"),
+                ("delayed by", f"{stall.delayed_by.role} {stall.delayed_by}, {stall.wait_ms:.3f} ms"),
+                ("released", _released(stall)),
+            ]
+        )
+    )
+
+
+def _released(stall: Stall) -> str:
+    if stall.ack_frame is None:
+        return "after the late ACK, which this capture lacks: the release's timestamp echoes it"
+    return f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"
+
+
+def show_pair(pair: "Pair", to: Console) -> None:
+    """What two captures of the same traffic show together."""
+    rows = [
+        ("together", " and ".join(map(printable, pair.files))),
+        ("matched", _matched(pair)),
+    ]
+    if not pair.matched and (replies := _replies(pair)):
+        rows.append(("reply", replies))
+    if pair.disagreement:
+        rows.append(("disagree", printable(pair.disagreement)))
+    if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
+        delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
+        rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
+        rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
+    to.print(facts(rows))
+
+
+def _matched(pair: "Pair") -> str:
+    if not pair.matched and not any(pair.only_in):
+        return "no stall in either capture, so there is no ACK delay and no hold to measure"
+    return f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"
+
+
+def _replies(pair: "Pair") -> str:
+    """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
+    one, two = pair.reply_ms
+    if not one or not two:
+        return ""
+    near, far = sorted(zip((one.p50, two.p50), map(printable, pair.files), strict=True))
+    return (
+        f"p50 {near[0]:.2f} ms after the request in {near[1]}, {far[0]:.2f} ms in {far[1]}: the path between them "
+        f"takes {far[0] - near[0]:.2f} ms, the server's end the rest"
+    )
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person in the working directory would type it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def headline(verdict: str, title: str, reason: str) -> RenderableType:
+    """The verdict, on what, and why."""
+    style = STYLE[verdict]
+    heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
+    return Panel(
+        Group(heading, Text(printable(reason))), box=box.ROUNDED, border_style=style.split()[-1], padding=(0, 1)
+    )
+
+
+def ruled_table(*headings: str, words: int = 99) -> Table:
+    """A table with a line below its headings; its columns after the first ``words`` are figures."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < words else "right", overflow="fold")
+    return table
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and values, one below the other."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True, min_width=12)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(printable(name), printable(value))
+    return table
+
+
+def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
+    s, source, q = result.summary, result.source, result.quality
+    rows = [
+        (
+            "capture",
+            f"{source.format}, {', '.join(source.link_type)} · {source.packets} packets, {source.tcp_packets} of TCP",
+        ),
+        ("connections", f"{s.connections} ({_handshakes(s.connections, q.handshakes)})"),
+        ("exchanges", _exchanges(s)),
+        ("delayed ACKs", _by_role(s.delayed_acks_by)),
+        ("captured", _NEAR.get(s.captured_near or "")),
+        *processes(result),
+        ("wait", _spread(s.wait_ms, f"in the {s.stalls} stall{'s' * (s.stalls > 1)}")),
+        ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
+        *findings(result),
+        *idle_gaps(result, slow=slow),
+    ]
+    if q.damage:
+        rows.append(("damage", "; ".join(q.damage)))
+    if q.not_decoded:
+        rows.append(("left out", ", ".join(f"{n} {what}" for what, n in q.not_decoded.items())))
+    return [(name, value) for name, value in rows if value]
+
+
+def _handshakes(connections: int, captured: int) -> str:
+    """Of how many connections the handshake is in the capture."""
+    if connections == captured:
+        return "handshake captured" if connections == 1 else "all handshakes captured"
+    return f"{captured or 'no'} handshake{'s' * (captured != 1)} captured"
+
+
+def who(
+    result: Result, services: Mapping[str, str] | None = None, writes: Writes | None = None
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says.
+
+    ``writes`` are the two of each stall, where they are known.
+    """
+    s = result.summary
+    assert s.remedy
+    names = {role: f" {service}" for role, service in (services or {}).items()}
+    held, delayed = (
+        f"{named(ends)}{names.get(role or '', '')}"
+        for ends, role in ((s.held_ends, s.held_by), (s.delayed_ends, s.delayed_by))
+    )
+    return [
+        ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged segment"),
+        ("delayed by", f"{delayed}: delayed ACK"),
+        ("how sure", how_sure(result)),
+        ("remedy", remedy(result, writes)),
+        *(writes_rows(writes) if writes else []),
+    ]
+
+
+def typical(ladder: Ladder) -> list[RenderableType]:
+    """The ladder of a typical stall."""
+    return _ladder(ladder, f"A typical stall of {ladder.run}" if ladder.run else "A typical stall")
+
+
+def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
+    """An exchange of a capture without a stall."""
+    connection = ladder.connection
+    title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
+    to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
+    if ladder.note:
+        to.print(Text(f"\n{ladder.note}."))
+
+
+def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:
+    file, stall = printable(ladder.file), ladder.stall
+    assert stall
+    title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
+    return [Text(title, "bold"), ladder_text(ladder), Text("")]
+
+
+def _exchanges(s: Summary) -> str:
+    """How many, how many stalled, and in how many that would have been seen."""
+    seen = "" if s.seen_exchanges == s.exchanges else f"; in {s.seen_exchanges} a stall would have been seen"
+    return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
+
+
+def _by_role(counts: dict[Role, int]) -> str:
+    return ", ".join(f"{n} by the {role}" for role, n in counts.items() if n) or "none"
+
+
+def _spread(spread: Spread | None, of: str = "") -> str:
+    return percentiles(spread, "p50", "p95", "p99", "max") + (f", {of}" if of else "") if spread else ""

@@ -1,0 +1,247 @@
+"""The live screen, and its lines where there is no terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.layout import Layout
+from rich.table import Table
+from rich.text import Text
+
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.errors import printable
+from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.live.watch.findings import Finding
+from nagle_lab.live.watch.periods import Sums
+from nagle_lab.live.watch.window import Row, View
+from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
+from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.phrases import how_sure
+
+ORDERS = {
+    "lost": lambda row: -row.lost_ms,
+    "stalls": lambda row: -row.stalls,
+    "wait": lambda row: -row.wait_ms,
+    "share": lambda row: -row.share,
+    "exchanges": lambda row: -row.exchanges,
+    "name": lambda row: (row.process or row.server, row.server),
+}
+KEYS = "s sort  / filter  c connections  f freeze  enter open  w write  q report"
+_WIDE, _WIDEST = 100, 140  # columns from which on there is room for all, and that are used at most
+_MOST_PERIODS = 24  # that are listed
+_FEW_ROWS = 4  # of the table, that a ladder leaves
+
+
+@dataclass
+class Screen:
+    """What a user chose to see, and the state of things.
+
+    Attributes
+    ----------
+    typing : the filter is being typed
+    opened : the key of the row that is shown alone
+    message : the last thing to be said
+    final : what is known for good: the periods that are over
+    """
+
+    target: str
+    window_s: float
+    view: View | None = None
+    order: str = "lost"
+    filter: str = ""
+    typing: bool = False
+    single: bool = False  # connections instead of programs
+    frozen: bool = False
+    selected: int = 0
+    opened: tuple[str, str, str, str] | None = None
+    message: str = ""
+    final: str = ""
+    counted: str = ""  # stalls since the beginning
+    packets: int = 0
+    dropped: int = 0
+
+    def rows(self) -> list[Row]:
+        """Those to show, in order."""
+        if not self.view:
+            return []
+        rows = self.view.connections if self.single else self.view.rows
+        text = self.filter.lower()
+        shown = [row for row in rows if text in f"{row.process} {row.server} {row.peer} {row.verdict}".lower()]
+        return sorted(shown, key=ORDERS[self.order])
+
+    def row(self) -> Row | None:
+        """The one that is selected."""
+        rows = self.rows()
+        return rows[min(self.selected, len(rows) - 1)] if rows else None
+
+    def opened_row(self) -> Row | None:
+        """The one that is open, while it is there."""
+        return next((row for row in self.rows() if identity(row) == self.opened), None)
+
+
+def identity(row: Row) -> tuple[str, str, str, str]:
+    """What a row is known by on the screen."""
+    return (*row.key, row.where if "addresses" not in row.where else "")
+
+
+def render(screen: Screen, width: int, height: int) -> RenderableType:
+    """The whole screen, of that many columns and lines."""
+    head, foot = Group(_head(screen), _counts(screen)), Text(_foot(screen), "dim", no_wrap=True, overflow="ellipsis")
+    room = height - 3
+    row = screen.opened_row() if screen.opened else None
+    body = _opened(screen, row, room) if row and screen.view else _overview(screen, min(width, _WIDEST), room)
+    layout = Layout()
+    layout.split_column(Layout(head, size=2), Layout(Group(*body)), Layout(foot, size=1))
+    return layout
+
+
+def _head(screen: Screen) -> Text:
+    state = ("FROZEN", "bold yellow reverse") if screen.frozen else ("LIVE", "bold cyan reverse")
+    view = screen.view
+    of = f"last {min(view.seconds, screen.window_s):.0f} s" if view else "waiting for packets"
+    text = Text.assemble((f" {state[0]} ", state[1]), f" {printable(screen.target)} · {of}", no_wrap=True)
+    text.append(" · may still change", "dim")
+    if screen.dropped:
+        text.append(f" · {screen.dropped:,} packets lost", "bold yellow")
+    text.truncate(200, overflow="ellipsis")
+    return text
+
+
+def _counts(screen: Screen) -> Text:
+    chosen = f"by {screen.order}" + (f", filter {screen.filter}" if screen.filter else "")
+    parts = [screen.message, chosen, f"{screen.packets:,} packets", screen.counted, screen.final]
+    return Text(" · ".join(printable(part) for part in parts if part), "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _foot(screen: Screen) -> str:
+    if screen.typing:
+        return f"filter: {screen.filter}▏ (enter: keep, esc: none)"
+    if screen.opened:
+        return "esc back  w write its packets  f freeze  q report"
+    return KEYS
+
+
+def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
+    ladder = _latest(screen)
+    space = room - 2  # its headings
+    if space - len(ladder) >= min(_FEW_ROWS, len(screen.rows())):
+        space -= len(ladder)
+    else:
+        ladder = []
+    rows = screen.rows()
+    selected = min(screen.selected, max(len(rows) - 1, 0))
+    first = max(0, min(selected - space + 1, len(rows) - space))
+    if not rows:
+        return [Text("nothing to show" + (" for this filter" if screen.filter else " yet"), "dim"), *ladder]
+    return [_table(rows[first : first + space], screen, width, selected - first), *ladder]
+
+
+def _latest(screen: Screen) -> list[RenderableType]:
+    latest = screen.view.latest if screen.view else None
+    if not latest:
+        return []
+    return [Text("the latest stall", "bold"), *ladder_text(_shortened(latest)).split("\n")]
+
+
+def _shortened(ladder: Ladder) -> Ladder:
+    """What leads to it, without what comes between, and not what follows."""
+    rows = list(ladder.rows)
+    parts = [row for row in rows if row.part]
+    return Ladder(ladder.connection, [rows[0], *(row for row in parts if row is not rows[0])], ladder.stall)
+
+
+def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> RenderableType:
+    assert screen.view
+    wide, seconds = width >= _WIDE, screen.view.seconds
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, width=width)
+    table.add_column("server", ratio=4 if screen.single else 3, no_wrap=True, overflow="ellipsis")
+    table.add_column("client", ratio=3 if screen.single else 2, no_wrap=True, overflow="ellipsis")
+    table.add_column("verdict", no_wrap=True, width=12)
+    if wide:
+        table.add_column("how sure", no_wrap=True, width=8)
+        table.add_column("held by", no_wrap=True, width=7)
+    for name in ("lost ms/s", "stalls/s", "wait ms", "share") if wide else ("ms/s", "stalls/s", "wait", "share"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), 5))
+    for number, row in enumerate(rows):
+        server = Text(
+            f"{printable(row.process)} :{row.server.rpartition(':')[2]}" if row.process else row.server, "bold"
+        )
+        client = printable(row.peer if screen.single else row.clients or row.where)
+        sure = [row.sure, "+".join(sorted(row.held_by))[:7]] if wide else []
+        figures = _figures(row, seconds)
+        verdict = Text(row.verdict if wide or row.sure != "likely" else f"{row.verdict} ?", STYLE[row.verdict])
+        table.add_row(server, client, verdict, *sure, *figures, style="reverse" if number == selected else "")
+    return table
+
+
+def _figures(row: Row, seconds: float) -> list[str]:
+    if not row.stalls:
+        return ["", "", "", "0%" if row.exchanges else ""]
+    return [
+        f"{row.lost_ms / seconds:,.0f}", f"{row.stalls / seconds:,.1f}", f"{row.wait_ms:.1f}", f"{row.share:.0%}"
+    ]  # fmt: skip
+
+
+def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
+    assert screen.view
+    view = screen.view
+    stalls = view.stalls_of(row)
+    rows = [
+        ("server", f"{row.process} {row.server}".strip()),
+        ("client", row.peer),
+        ("verdict", row.verdict + (f": {row.reason}" if row.reason else "")),
+        ("exchanges", f"{row.exchanges:,}, stalled {row.stalled:,} ({row.share:.0%})"),
+        ("connections", f"{len(row.connections):,}"),
+    ]  # fmt: skip
+    if stalls:
+        rows += [
+            ("lost", f"{row.lost_ms:,.1f} ms in {row.stalls:,} stalls, median wait {row.wait_ms:.1f} ms"),
+            ("held by", f"{' and '.join(sorted(row.held_by))}: Nagle's algorithm"),
+            ("how sure", how_sure(view.result) if row.certain else "likely: seldom, or not at the sender"),
+            ("remedy", "send header and body in one write, or set TCP_NODELAY, at the end that held"),
+        ]
+    body: list[RenderableType] = [facts(rows)]
+    if stalls and room > len(rows) + 9:
+        body += [Text("its latest stall", "bold"), ladder_text(_shortened(view.ladder(stalls[-1])))]
+    return body
+
+
+def line(finding: Finding) -> str:
+    """One finding as one plain line."""
+    who = f"{finding.process} {finding.server}".strip()
+    state = {"begins": "STALL", "goes_on": "STALL goes on", "ended": "stall over"}[finding.state]
+    head = f"{finding.time} {state}: {who} with {finding.peer or 'its clients'}"
+    if finding.state == "ended":
+        return printable(f"{head}: {finding.stalls:,} stalls, {finding.lost_ms:,.1f} ms lost")
+    return printable(
+        f"{head}, held by the {' and the '.join(finding.held_by)}: {finding.stalls_per_s:.1f} stalls/s, "
+        f"{finding.lost_ms_per_s:.0f} ms/s lost, wait {finding.wait_ms:.1f} ms, "
+        f"{finding.stalled_share:.0%} of exchanges, {finding.sure}"
+    )
+
+
+def counted(stalls: int, lost_ms: float) -> str:
+    """Stalls since the beginning, as the live view has counted them."""
+    return f"since start {stalls:,} stalls, {lost_ms / 1e3:,.1f} s lost" if stalls else ""
+
+
+def final(verdicts: dict[Verdict, int]) -> str:
+    """The periods that are over."""
+    count = [f"{number} {verdict}" for verdict, number in verdicts.items() if number]
+    return f"final: periods {', '.join(count)}" if count else ""
+
+
+def show_periods(sums: Sums, verdict: Verdict, reason: str, name: str, to: Console) -> None:
+    """The verdict on all periods, those that were judged last, and which one is shown in full below."""
+    assert sums.worst
+    to.print(headline(verdict, f"{name}: {sums.periods} periods", reason))
+    table = ruled_table("period from", "verdict", "exchanges", "stalled", "lost s", words=2)
+    for period in list(sums.listed)[-_MOST_PERIODS:]:
+        table.add_row(
+            period.began[:19].replace("T", " "), period.verdict, f"{period.exchanges:,}", f"{period.stalled:,}",
+            f"{period.lost_ms / 1e3:,.1f}",
+        )  # fmt: skip
+    to.print(table)
+    which = "that lost most time" if sums.stalls else "that was the last"
+    to.print(Text(f"\nThe period {which}, from {(sums.worst.source.first_time or '')[:19]}:", "bold"))

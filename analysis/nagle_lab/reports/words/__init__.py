@@ -1,0 +1,1 @@
+"""Words and figures that all views share."""

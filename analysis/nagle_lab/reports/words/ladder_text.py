@@ -1,0 +1,63 @@
+"""The ladder diagram for the terminal: client left, server right, time downwards.
+
+A line for each segment, whatever the time between two: the diagram says that it is not to scale, and behind a segment
+that comes long after the one above, how long. The wait of a stall is a break between two lines. A call that wrote is
+a square on the line of the end that wrote, at its time, with its line of code inside.
+"""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from nagle_lab.evidence.ladder import Ladder, Row, Written
+from nagle_lab.reports.words.writes import call_of, place_of
+
+_INSIDE = 38  # columns between the two ends
+_LEFT = 20  # columns of frame number and time
+_LONG = 10**6  # ns: so long after the one above, a segment says so
+_PARTS = {"trigger": "trigger", "held": "release"}  # of the stall, that a call wrote
+_STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
+
+
+def ladder_text(ladder: Ladder) -> Text:
+    """Lines of at most 100 columns: frame, ms since the first row, arrow with size and flags, what it is."""
+    return Text("\n").join(_lines(ladder))
+
+
+def _lines(ladder: Ladder) -> Iterator[Text]:
+    client, server = str(ladder.connection.client), str(ladder.connection.server)
+    left, right = ladder.ends
+    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(_INSIDE + 2 - len(right))}{right}  not to scale", style="dim")
+    width = max(_INSIDE + 2 - len(server), len(client) + 1)
+    yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
+    before = ladder.rows[0]
+    calls = list(ladder.written)
+    for row in ladder.rows:
+        later = row.ns - before.ns
+        while calls and calls[0].ns <= row.ns:
+            yield _call(calls.pop(0), from_client=ladder.stall is not None and ladder.stall.held_by.role == "client")
+        if ladder.stall and row.part == ladder.wait_ends:
+            wait, holds, delays = ladder.waits
+            for words in (f"{wait}: {holds},", *ladder.hold, delays):
+                yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
+            later = 0  # the wait has been said
+        yield _arrow(row, later, dim=ladder.stall is not None and not row.part)
+        before = row
+
+
+def _call(of: Written, *, from_client: bool) -> Text:
+    """A call that wrote; behind it what it was, and how much it wrote."""
+    style, place = _STYLES["trigger" if of.part == "both" else _PARTS[of.part]], place_of(of.write, _INSIDE - 3)
+    inside = f"■ {place}".ljust(_INSIDE + 1) + "│" if from_client else "│" + f"{place} ■".rjust(_INSIDE + 1)
+    text = Text(f"{'':8} {of.ns / 1e6:>9.3f}  ", style="dim")
+    return text.append(inside, style=style).append("  ").append(call_of(of.write), style=style)
+
+
+def _arrow(row: Row, later: int, *, dim: bool) -> Text:
+    style, label, width = _STYLES[row.part], f" {row.label} ", _INSIDE - 1
+    line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
+    text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")
+    text.append(line, style=style).append("│  ")
+    if later >= _LONG:
+        text.append(f"+{later / 1e6:.1f} ms " if later < 10**9 else f"+{later / 1e9:.1f} s ", style="dim")
+    return text.append(row.part, style=style)

@@ -1,0 +1,200 @@
+"""What to do next: where the time went, by cause, and commands to paste."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.result.busiest import busiest
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, NamedEnd, Result, Silence
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.evidence.software import COMMON, Setting
+
+_STEPS = {
+    Cause.NAGLE_ROUND_TRIP: (
+        "the sender holds small segments for a round trip: set TCP_NODELAY there, or send in one write"
+    ),
+    Cause.DELAYED_ACK: (
+        "the program paused between its writes, and only meanwhile was the ACK of the first late: TCP held nothing. "
+        "Look at what the program does between the two writes"
+    ),
+    Cause.SERVER_THINK: (
+        "the server replies late, and not because of TCP: profile it, or capture its own connections "
+        "(database, upstream) with -i any"
+    ),
+    Cause.CLIENT_THINK: "the client pauses between a reply and its next request: look there, not at the server",
+    Cause.CORK: "the sender sets TCP_CORK (nginx: tcp_nopush) and leaves it set: clear it after the last write",
+    Cause.LIKELY_CORK: (
+        "all late replies took as long as TCP_CORK holds data: if its sender sets that (nginx: tcp_nopush), clear "
+        "it after the last write; or look for a timer of 200 ms in the program"
+    ),
+    Cause.RETRANSMISSION: (
+        "packets are lost: look for drops with `ss -ti`, `nstat -az TcpRetransSegs` and `ip -s link` at both ends"
+    ),
+    Cause.WINDOW: "the receiver does not read fast enough, or its buffer is small: look at `ss -tim` there",
+    Cause.ROUND_TRIP: "the path is that long: keep connections open, and send fewer requests one after the other",
+    Cause.UNKNOWN: "none of the known causes: capture at the other end, too",
+}
+
+_MANY = 10  # Nagle's algorithm is the first to look at where it held data in one exchange of so many
+_WORTH_NAMING = 0.05  # share of all idle time
+_MOST = 3
+
+
+def ends(
+    result: Result, software: Setting | None = None, among: Sequence[Connection] | None = None
+) -> list[tuple[str, str]]:
+    """Where nothing was held, the row that says which ends to look at: those of the busiest connection."""
+    connection = None if result.stalls else busiest(result, among)
+    if connection is None:
+        return []
+    named = f", {software.software}" if software else ""
+    between = f"client {connection.client} and server {connection.server}{named}"
+    if result.summary.connections > 1:
+        between += f": the busiest connection, {connection.exchanges} of {result.summary.exchanges} exchanges"
+    return [("between", between)]
+
+
+def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
+    """Rows that say where the time went, by cause, the longest in all first, and what to do where it is no stall.
+
+    ``slow``: whether somebody looks because it is slow; of a test under guard, pauses are nobody's trouble.
+    """
+    causes = _by_time(result)
+    if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
+        return []  # the stalls, of which all else tells
+    if not result.summary.exchanges and not any(_both_ways(one) for one in result.connections):
+        return []  # what the missing direction did meanwhile is not known
+    rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
+    if result.verdict is Verdict.CLEAN and slow:
+        rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
+    return rows
+
+
+def _both_ways(connection: Connection) -> bool:
+    return all(sent.packets for sent in connection.sent.values())
+
+
+def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
+    """What to do about the first cause that something can be done about."""
+    if _MANY * result.summary.round_trips.count > result.summary.exchanges:
+        yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
+    elif first := _first(causes):
+        yield f"{CAUSES[first]}: {_STEPS[first]}"
+    elif result.summary.exchanges:
+        yield "there is no idle gap of 20 ms or more: if it is slow all the same, the wait is on another connection"
+
+
+def _first(causes: list[Cause]) -> Cause | None:
+    """The first that something can be done about."""
+    return next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0] if causes else None)
+
+
+def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
+    """The causes that are worth naming, each with its share of all idle time."""
+    total = sum(gaps.total_ms for gaps in result.silences.values())
+    most_first = sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
+    shares = [(cause, gaps, gaps.total_ms / total) for cause, gaps in most_first if total]
+    return [found for found in shares if found[2] >= _WORTH_NAMING][:_MOST]
+
+
+def _gaps(cause: Cause, gaps: Silence, share: float) -> str:
+    return f"{gaps.count:,} × {CAUSES[cause]}: {time_text(gaps.total_ms)}, {share:.0%} of all idle time"
+
+
+def commands(result: Result, software: Setting | None, *, running: bool = True) -> list[tuple[str, list[str]]]:
+    """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
+
+    ``running``: whether what was captured may still run; of a command under guard only its code can be changed.
+    """
+    s = result.summary
+    if not s.held_ends or not s.delayed_ends:
+        return _commands_without_stall(result) if running else []
+    if not running:
+        return [setting_of(software)]
+    held, delayed = s.held_ends[0], s.delayed_ends[0]
+    return [
+        (f"Which program holds? {_there(held)}", [_find(held, delayed)]),
+        setting_of(software),
+        (_reach(held, delayed), _quick_acks(held)),
+    ]
+
+
+def setting_of(software: Setting | None, known_by: str = "which the capture shows there") -> tuple[str, list[str]]:
+    """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
+    if software:
+        return f"TCP_NODELAY in {software.software}, {known_by}", [software.setting]
+    width = max(len(each.software) for each in COMMON)
+    return (
+        "The capture does not show which software that is. TCP_NODELAY in some",
+        [f"{each.software:{width}}  {each.setting}" for each in COMMON],
+    )
+
+
+def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
+    """For what a program causes: which one it is, and what that waits for itself."""
+    first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
+    if (
+        result.verdict is not Verdict.CLEAN
+        or connection is None
+        or _MANY * result.summary.round_trips.count > result.summary.exchanges
+    ):
+        return []
+    server, client = connection.server, connection.client
+    if first is Cause.SERVER_THINK:
+        return [
+            (f"Which program replies late? {_there(server)}", [_find(server, client)]),
+            ("What does it wait for? Record all its connections while it is slow: there, as root", [_CAPTURE_ALL]),
+        ]
+    if first is Cause.CLIENT_THINK:
+        return [(f"Which program pauses? {_there(client)}", [_find(client, server)])]
+    late = [role for role, count in result.summary.delayed_acks_by.items() if count]
+    if first is Cause.DELAYED_ACK and len(late) == 1:  # the other end is the one that pauses
+        pausing, waiting = (server, client) if late == ["client"] else (client, server)
+        return [(f"Which program pauses between its writes? {_there(pausing)}", [_find(pausing, waiting)])]
+    return []
+
+
+_CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp"
+
+
+def _there(end: NamedEnd | Endpoint) -> str:
+    """Where to look for a program, and when: a server listens on, but a client's connections may be closed soon."""
+    where = "On the captured host" if ipaddress.ip_address(end.ip).is_loopback else f"On {end.ip}"
+    return f"{where}, as root" + (", while it runs" if end.role == "client" else "")
+
+
+def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
+    """The command that names the process at the held end."""
+    if held.role == "server" and held.port is not None:
+        return f"ss -tlnp 'sport = :{held.port}'"
+    if delayed.port is not None:
+        return f"ss -tnp dst {_bracketed(delayed.ip)}:{delayed.port}"
+    return f"ss -tnp dst {_bracketed(delayed.ip)}"
+
+
+def _reach(held: NamedEnd, delayed: NamedEnd) -> str:
+    """What the command below changes, and for whom: a route is not one connection's."""
+    if ipaddress.ip_address(held.ip).is_loopback:
+        return (
+            f"Or acknowledge at once what is sent over {held.ip}: on the captured host, as root. This changes the "
+            "host's own local route, for every program on it: to try it, not to keep"
+        )
+    return (
+        f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root. It acts on all connections "
+        f"between the two, of every program"
+    )
+
+
+def _quick_acks(held: NamedEnd) -> list[str]:
+    """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing."""
+    address = ipaddress.ip_address(held.ip)
+    ip = "ip" if address.version == 4 else "ip -6"
+    if address.is_loopback:
+        change = f"{ip} route change local {held.ip} dev lo table local proto kernel scope host src {held.ip}"
+        return [f"{change} quickack 1", f"{change}   # undoes it"]
+    way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
+    return [f"{ip} route add {held.ip} {way} quickack 1", f"{ip} route del {held.ip}   # undoes it"]
+
+
+def _bracketed(ip: str) -> str:
+    return f"[{ip}]" if ":" in ip else ip

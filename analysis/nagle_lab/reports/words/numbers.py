@@ -1,0 +1,87 @@
+"""Figures and names as they stand in tables: on the screen, in Markdown and in reports."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a diagnosis needs no runs
+    from nagle_lab.diagnosis.result.spread import Spread
+    from nagle_lab.runs.figures import Figures
+
+NONE = "–"
+_CAUSES = {
+    "nagle_delayed_ack": "Nagle × delayed ACK",
+    "nagle_round_trip": "Nagle × round trip",
+    "delayed_ack": "delayed ACK alone",
+    "server_think": "server processing",
+    "client_think": "client processing",
+    "window": "window closed",
+    "round_trip": "round trip",
+}
+
+
+def share(value: float) -> str:
+    """A share, 0 to 1, in percent; little never reads 0%, nor nearly all 100%."""
+    percent = f"{value:.0%}"
+    return f"{value:.1%}" if (percent == "0%" and value > 0) or (percent == "100%" and value < 1) else percent
+
+
+def number(value: float | None) -> str:
+    """Three figures, more only before the decimal point: 0.0812, 4.75, 43.9, 9,513."""
+    if value is None:
+        return NONE
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3g}"
+
+
+def thousands(value: float) -> str:
+    """A count: 9,513."""
+    return f"{value:,.0f}"
+
+
+def seconds(ms: float) -> str:
+    """A sum of durations, in seconds from one second on."""
+    return f"{ms / 1e3:,.1f} s" if ms >= 1e3 else f"{ms:.1f} ms"
+
+
+def middle_and_tail(spread: "Spread | None") -> str:
+    """Median and 99th percentile."""
+    return f"{number(spread.p50)} / {number(spread.p99)}" if spread else NONE
+
+
+def percentiles(spread: "Spread", *which: str) -> str:
+    """Those of a spread that are named, ms."""
+    return ", ".join(f"{name} {getattr(spread, name):.2f}" for name in which) + " ms"
+
+
+def request_time(ms: float | None) -> str:
+    """Time of a request, ms, as the load tool saw it: ab prints whole milliseconds."""
+    return "< 1" if ms == 0 else number(ms)
+
+
+def request_median(figures: "Figures") -> str:
+    """Median time of a request, ms, as the load tool saw it."""
+    return request_time(figures.p50_ms)
+
+
+def cause_name(cause: str) -> str:
+    """The cause of an idle gap, in words."""
+    return _CAUSES.get(cause, cause)
+
+
+def wait(figures: "Figures") -> str:
+    """Median and 99th percentile of the wait, ms."""
+    if figures.wait_p50_ms is None or figures.wait_p99_ms is None:
+        return NONE
+    decimals = 1 if figures.wait_p99_ms < 100 else 0
+    return f"{figures.wait_p50_ms:.{decimals}f} / {figures.wait_p99_ms:.{decimals}f}"
+
+
+def ratio(value: float | None) -> str:
+    """Two decimals."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def delayed_acks(figures: "Figures") -> str:
+    """In the capture and in the kernels."""
+    kernel = NONE if figures.kernel_delayed_acks is None else f"{figures.kernel_delayed_acks:.0f}"
+    return f"{figures.delayed_acks:.0f}/{kernel}"

@@ -1,0 +1,106 @@
+"""What a result says, in words that the screen, Markdown and HTML share."""
+
+from nagle_lab.diagnosis.proof.judged import Ground, Obstacle
+from nagle_lab.diagnosis.result.result import Result, Summary
+
+GROUNDS = {
+    Ground.REPETITION_AT_SENDER: "certain: each time the data left right after the ACK, sooner than a program reacts",
+    Ground.PROMPTNESS: "likely: once or twice the data left right after the ACK, sooner than a program reacts",
+    Ground.REPETITION_ON_PATH: (
+        "likely: each time the data came one round trip after the ACK; a capture at the sender can make it certain"
+    ),
+    Ground.TIMESTAMPS: (
+        "certain: the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
+    ),
+    Ground.DATA_ACKS: (
+        "likely: the ACK came on data, and the held data left as soon after it as after ACKs that came alone"
+    ),
+    Ground.MERGED_WRITES: "likely: several writes left as one segment once the other end's data carried the ACK",
+}
+
+
+def how_sure(result: Result) -> str:
+    """How sure the proof of the stalls is, and by what; empty where there is none."""
+    grounds = result.summary.grounds
+    if len(grounds) == 1:
+        return GROUNDS[next(iter(grounds))]
+    return "; ".join(f"{count} × {GROUNDS[ground]}" for ground, count in grounds.items())
+
+
+def findings(result: Result) -> list[tuple[str, str]]:
+    """Names and sentences of what there is besides the verdict: hold, round trips, relays, what is left open."""
+    rows = [
+        ("hold", _hold(result.summary)),
+        ("round trips", _round_trips(result.summary)),
+        ("relayed", _relays(result)),
+        ("cannot tell", _unresolved(result)),
+    ]
+    return [(name, sentence) for name, sentence in rows if sentence]
+
+
+def _hold(s: Summary) -> str:
+    """How much of the wait the data was held, where the capture narrows that down."""
+    hold, wait = s.hold_ms, s.wait_ms
+    if not hold or not wait or hold.high >= wait.p50 - 0.05:
+        return ""
+    span = f"{hold.low:.1f} to {hold.high:.1f}" if hold.high - hold.low >= 0.1 else f"{hold.high:.1f}"
+    return f"{span} ms of the median wait; before that, the program paused"
+
+
+def _round_trips(s: Summary) -> str:
+    """What Nagle's algorithm costs without any delayed ACK."""
+    if not s.round_trips.count:
+        return ""
+    ways = [us for us in s.round_trip_us.values() if us is not None]
+    each = f", about {sum(ways) / 1e3:.1f} ms" if len(ways) == len(s.round_trip_us) else ""
+    held_by = [role for role, count in s.round_trips_by.items() if count]
+    whose = f"the {held_by[0]}'s data" if len(held_by) == 1 else "data of both ends"
+    where = f"the {held_by[0]}" if len(held_by) == 1 else "both"
+    return (
+        f"{s.round_trips.count} times Nagle's algorithm held {whose} until an ACK that was not delayed: "
+        f"one round trip each{each}; TCP_NODELAY at {where} saves that"
+    )
+
+
+def _relays(result: Result) -> str:
+    """Which connection to look at instead."""
+    relays = result.summary.relays
+    if not relays:
+        return ""
+    relayed, source = (result.connections[number] for number in (relays[0].connection, relays[0].source))
+    return (
+        f"{sum(relay.times for relay in relays)} times what followed a late ACK only passed on the data of another "
+        f"connection: that of connection {relayed.id}, {relayed.client} to {relayed.server}, came from connection "
+        f"{source.id}, {source.client} to {source.server}: look there"
+    )
+
+
+OBSTACLES = {
+    Obstacle.LIKE_A_PROGRAM: "a program's own pause, or a hold on a busy machine",
+    Obstacle.OWN_PACE: "a program that waits for something else, or a hold",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "the same ends wait for no ACK on other connections",
+    Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
+    Obstacle.PATH_VARIES: "the path's delay varies as much",
+    Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
+    Obstacle.COINCIDENCE: "it may be chance",
+    Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
+    Obstacle.ACK_ON_DATA: "the ACK came with data: an answer, or a release",
+}
+"""Why it cannot be told whether an ACK released what followed it, in few words."""
+
+
+def _unresolved(result: Result) -> str:
+    """What is left open."""
+    return "; ".join(f"{count} × {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items())
+
+
+_MOST_PROCESSES = 5
+
+
+def processes(result: Result) -> list[tuple[str, str]]:
+    """Rows: which process is at which end, where the capture says so."""
+    found = result.processes or []
+    rows = [str(one) for one in found[:_MOST_PROCESSES]]
+    if len(found) > _MOST_PROCESSES:
+        rows.append(f"and {len(found) - _MOST_PROCESSES} more, which --json has")
+    return [("" if i else "process", row) for i, row in enumerate(rows)]

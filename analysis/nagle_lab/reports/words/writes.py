@@ -1,0 +1,131 @@
+"""The two writes of the stalls, in words that the screen, Markdown, JUnit, HTML and the pytest plugin share."""
+
+from collections.abc import Sequence
+
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, shown, shown_place
+from nagle_lab.diagnosis.summary import ONE_WRITE
+from nagle_lab.errors import printable
+from nagle_lab.evidence.ladder import Written
+
+MOST_GROUPS = 5  # pairs of writes that are told
+
+Rows = list[tuple[str, str]]
+
+
+def writes_rows(writes: Writes) -> Rows:
+    """Names and values: the pairs, a line for each write, and what is known of them."""
+    lines = [line for group in writes.groups[:MOST_GROUPS] for line in pair_lines(group)]
+    if (more := len(writes.groups) - MOST_GROUPS) > 0:
+        lines.append(f"and {more} more pairs, which --json has")
+    return [*(("" if i else "writes", line) for i, line in enumerate(lines)), *about_writes(writes)]
+
+
+def about_writes(writes: Writes) -> Rows:
+    """Names and values: who wrote, the true hold, what became of TCP_NODELAY, and what tracing did."""
+    rows: Rows = []
+    if writes.groups:
+        rows.append(("written by", _who(writes.groups[0])))
+        if spread := writes.true_hold_ms:
+            which = "the write" if writes.groups[0].one_write else "the second write"
+            rows.append(("true hold", f"p50 {spread.p50:.1f}, max {spread.max:.1f} ms, from {which} to its release"))
+        rows.append(("TCP_NODELAY", writes.nodelay))
+        rows += [("no line", why) for why in _why_no_line(writes)]
+    if writes.exchanges:
+        rows.append(("traced", _compared(writes)))
+    return rows + [("trace", text) for text in (writes.problem, *writes.notes) if text]
+
+
+def pair_lines(group: Group) -> list[str]:
+    """How many stalls, and both writes: where, the call, and how much it wrote."""
+    stalls = f"{group.stalls} stall{'s' * (group.stalls > 1)}"
+    first = f"{stalls}: {shown(group.trigger)}  {_call(group.trigger)} {_bytes(group.trigger_bytes)}"
+    if group.one_write:
+        return [first, "one write: its last segment was held behind its others"]
+    second = f"{shown(group.held)}  {_call(group.held)} {_bytes(group.held_bytes)}"
+    return [f"{first},", f"then {second}, {group.between_ms:.2f} ms later"]
+
+
+def remedy(result: Result, writes: Writes | None) -> str:
+    """The remedy, which names the two lines where they are known."""
+    text = _not_cleared(result.summary.remedy or "", writes)
+    group = writes.groups[0] if writes and writes.groups else None
+    if not group:
+        return text
+    first, second = (_line(write) for write in (group.trigger, group.held))
+    if not first or not second or group.one_write:
+        return text
+    lines = f"what {first} writes" if first == second else f"{first} and {second}"
+    others = " (and the other pairs below)" if writes and len(writes.groups) > 1 else ""
+    return text.replace(ONE_WRITE, f"join {lines}{others} in one write")
+
+
+def _not_cleared(text: str, writes: Writes | None) -> str:
+    """The remedy where TCP_NODELAY was set and then lost: setting it once more would be lost, too."""
+    own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
+    if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
+        return text
+    line, caller = _line(own[-1].write), own[-1].caller
+    clears = f"{line} clears{f' for {_named(caller)}' if caller else ''}"
+    return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {clears}' if line else ''}")
+
+
+def _line(write: Write) -> str:
+    """File and line alone; empty where that is not known."""
+    places = [place for place in (write.library, write.program) if place and place.line]
+    return _named(places[0]) if places else ""
+
+
+def _named(place: Place) -> str:
+    """File and line."""
+    return shown_place(place).partition(" ")[0]
+
+
+def place_of(write: Write, most: int) -> str:
+    """Where it was made, in at most so many columns of a terminal."""
+    text = printable(shown(write))
+    if len(text) > most and (place := write.library or write.program):
+        text = printable(shown_place(place))
+    return text if len(text) <= most else f"…{text[1 - most :]}"
+
+
+def call_of(write: Write) -> str:
+    """ "sendall 600 B": the call, and how much it wrote."""
+    return f"{printable(_call(write))} {write.bytes:,} B"
+
+
+def written_words(one: Written) -> list[str]:
+    """All there is to say of a call in a ladder, a line each."""
+    write = one.write
+    who = f"{write.command}, process {write.process}, thread {write.thread}"
+    why = f"no line: {write.why_no_line}" if write.why_no_line else ""
+    lines = [shown(write), f"{call_of(write)}, at {one.ns / 1e6:.3f} ms", f"system call {write.call}", who, why]
+    return [line for line in lines if line]
+
+
+def _call(write: Write) -> str:
+    return write.by or write.call
+
+
+def _bytes(span: tuple[int, int]) -> str:
+    low, high = span
+    return f"{low:,} B" if low == high else f"{low:,}–{high:,} B"
+
+
+def _who(group: Group) -> str:
+    ends = (group.trigger, group.held)
+    trigger, held = (f"{one.command}, process {one.process}, thread {one.thread}" for one in ends)
+    return trigger if trigger == held else f"{trigger}; then {held}"
+
+
+def _why_no_line(writes: Writes) -> Sequence[str]:
+    every = (write.why_no_line for group in writes.groups[:MOST_GROUPS] for write in (group.trigger, group.held))
+    return [why for why in dict.fromkeys(every) if why]
+
+
+def _compared(writes: Writes) -> str:
+    here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled"
+    if writes.untraced_exchanges is None:
+        return f"all of this recording; the verdict is that of a traced run, in which {here}"
+    without = f"{writes.untraced_stalled_exchanges} of {writes.untraced_exchanges} without tracing"
+    return f"a second run; {here} there, {without}"
