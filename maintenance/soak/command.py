@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
+from nagle_lab.cli.commands import NoReaderError
 from nagle_lab.cli.lab.matrix import chosen
-from nagle_lab.cli.main import RUNS, NoReaderError, markdown_option, runs_option
 from nagle_lab.cli.shared.exports import require_writable, write_whole
+from nagle_lab.cli.shared.options import RUNS, markdown_option, runs_option
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell

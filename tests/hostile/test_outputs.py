@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.cli.main import RUNS
+from nagle_lab.cli.shared.options import RUNS
 from support import hostile
 
 STALLED = RUNS.parent / "reference" / "nginx-static-nodelay-off"

@@ -9,20 +9,21 @@ from pathlib import Path
 import click
 import pytest
 
-from nagle_lab.cli import main as cli
+from nagle_lab.cli.commands import cli
 from nagle_lab.cli.shared.exports import require_writable
+from nagle_lab.cli.shared.options import OutputFile
 from nagle_lab.errors import Exit, NagleLabError, os_problem
 from nagle_lab.lab import manifest
 from nagle_lab.lab.containers.process import Finished
 
 REPOSITORY = Path(__file__).parents[2]
 STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
-COMMANDS = cli.cli.commands
+COMMANDS = cli.commands
 OUTPUTS = [
     (name, option.opts[-1])
     for name, command in COMMANDS.items()
     for option in command.params
-    if isinstance(option.type, cli._OutputFile)
+    if isinstance(option.type, OutputFile)
 ]
 # Root may read and write everything: as root, nagle-lab runs without these rights.
 AS_OTHERS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []

@@ -59,3 +59,12 @@ def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     assert "has no plots" in page and 'class="chart"' not in page
     assert "<h2>Stalls, segment by segment</h2>" in page and "<h2>Where the time went</h2>" in page
     assert "Remedy." in page and 'class="seg trigger"' in page
+
+
+def test_numpy_starts_no_threads_and_leaves_the_environment_to_those_we_start():
+    program = (
+        "import os; os.environ.pop('OPENBLAS_NUM_THREADS', None); from nagle_lab.tcp.arrays import numpy; numpy();"
+        "print(len(os.listdir('/proc/self/task')), 'OPENBLAS_NUM_THREADS' in os.environ)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 False\n"

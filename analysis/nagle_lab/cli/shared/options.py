@@ -1,0 +1,48 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nagle_lab.errors import Exit
+
+RUNS = Path(__file__).parents[4] / "captures" / "runs"
+PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says in our words why it cannot
+
+
+class OutputFile(click.Path):
+    """A file to write. ``-`` is refused: standard output has the report."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does; ``-`` fails."""
+        if str(value) == "-":
+            self.fail("name a file instead of -, or /dev/stdout for standard output", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+OUTPUT = OutputFile()
+
+
+def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Where run folders go; runs with sizes of their own go elsewhere, so that latest-… stays what it says."""
+    where = folder.relative_to(RUNS.parents[1])
+    return click.option(
+        "--runs", type=PATH, default=folder, metavar="DIR", help=f"Store runs in DIR, not in {where}."
+    )
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter; overrides the environment variable NAME. Repeatable.",
+)
+junit_option = click.option("--junit", type=OUTPUT, metavar="FILE", help="Write JUnit XML to FILE, for CI.")
+markdown_option = click.option("--markdown", type=OUTPUT, metavar="FILE", help="Write a Markdown summary to FILE.")
+html_option = click.option("--html", type=OUTPUT, metavar="FILE", help="Write a report with plots to FILE, one page.")
