@@ -10,8 +10,8 @@ readonly VENV=${NAGLE_LAB_VENV:-$checkout/.venv}
 readonly STAMP=$VENV/nagle-lab.stamp
 readonly PACKAGE=$checkout/analysis/nagle_lab
 readonly ENGINE=(
-  "$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine,tables,engine}.c
-  "$PACKAGE"/capture/records.h "$PACKAGE"/packet/segment.h "$PACKAGE"/tcp/{machine,engine}.h
+  "$PACKAGE"/capture/records.c "$PACKAGE"/packet/segment.c "$PACKAGE"/tcp/{machine,live,programs,tables,engine}.c
+  "$PACKAGE"/capture/records.h "$PACKAGE"/packet/segment.h "$PACKAGE"/tcp/{connection,machine,live,programs,tables,engine}.h
 )
 readonly HOOKS=("$PACKAGE"/guard/tracing/hooks/{java.c,java.h,native.c})
 readonly VERSIONS="3.11, 3.12 or 3.13"

@@ -117,7 +117,7 @@ static int take(void *of, const record *r)
     s.interface = (int32_t)r->interface->number;
     if (!e->collecting)
         return machine_follow(&e->machine, &s);
-    return is_collected(e, &s) ? table_add(&e->machine, SEGMENT, &s, sizeof s) : 0;
+    return is_collected(e, &s) ? table_add(&e->machine.tables[SEGMENT], &s, sizeof s) : 0;
 }
 
 API int64_t nagle_lab_pcap(engine *e, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,

@@ -4,146 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
-enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
-enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, MOST_SAMPLES = 4096, EPHEMERAL = 32768 };
-enum { SWEEP = 1 << 15, MANY = 1 << 15, BLOCK = 1 << 10 };
+enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
-static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000, COPY = 5000000;
+static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000;
 static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
-static const int64_t TIME_WAIT = 60000000000, FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
-
-typedef struct { /* Sent */
-    int64_t number;
-    int64_t ts;
-    int64_t frame;
-    int64_t start;
-    int64_t end;
-    int64_t edge;
-    int32_t length;
-    int32_t epoch;
-    int32_t exchange;
-    uint16_t flags;
-    uint8_t is_new;
-} sent;
-
-typedef struct { /* PureAck */
-    int64_t number;
-    int64_t ts;
-    int64_t frame;
-    int64_t ack;
-    int64_t acked_before;
-    int64_t idle;
-    int64_t tsval; /* -1 none */
-    int64_t tsval_before;
-    uint16_t window;
-    uint8_t had_room;
-    uint8_t is_echoed;
-} pure_ack;
-
-typedef struct { /* of a segment, to tell a copy of it */
-    int64_t ts;
-    uint32_t seq;
-    uint32_t ack;
-    uint32_t tsval;
-    int32_t length;
-    uint16_t flags;
-    uint16_t window;
-    uint16_t ip_id;
-} identity;
-
-typedef struct { /* Half */
-    int64_t seq;
-    int64_t snd_nxt;
-    int64_t ack;
-    int64_t acked;
-    int64_t window;
-    int64_t reaction;
-    int64_t packets;
-    int64_t segments;
-    int64_t payload;
-    int64_t wire;
-    sent data;
-    pure_ack pure_ack;
-    pure_ack data_ack;
-    int64_t tsval;
-    int64_t ahead;
-    int32_t reactions[REACTIONS][2 * SAMPLES];
-    int64_t reacted[REACTIONS];
-    identity recent[RECENT];
-    uint64_t kept; /* how many there have been */
-    int32_t data_segments;
-    int32_t lost;
-    int32_t swapped;
-    int32_t full_waits;
-    int32_t full_size;
-    int32_t learning;
-    int32_t largest;
-    sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
-    int64_t syn;
-    int64_t syn_window;
-    int64_t is_small_below;
-    int32_t nagle_off;
-    int32_t fin_acks;
-    uint16_t mss;
-    int8_t scale;
-    uint8_t shift;
-    uint8_t timestamps;
-    uint8_t closed;
-    uint8_t pushes;
-} half;
-
-struct flow { /* Connection */
-    uint8_t address[32];
-    uint16_t port[2];
-    uint32_t self; /* number in the blocks */
-    uint32_t older; /* live neighbours in order of appearance; NONE */
-    uint32_t newer;
-    int64_t number;
-    int64_t first_frame;
-    int64_t first_ts;
-    int64_t last_ts;
-    int64_t packets;
-    int64_t syn;
-    int64_t syn_ts;
-    int64_t handshake;
-    int64_t request[2]; /* times of first and last segment */
-    int64_t response[2];
-    int64_t asked;
-    int32_t full_size;
-    int32_t exchange;
-    int32_t answered;
-    int32_t repeat;
-    int8_t latest_data; /* side that sent data last; -1 none */
-    int8_t opener;
-    int8_t sender; /* side of the last packet; -1 none */
-    uint8_t asking;
-    uint8_t greeted;
-    uint8_t has_candidates;
-    uint8_t is_copied;
-    half halves[2];
-};
-
-#define NONE UINT32_MAX
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static inline flow *flow_at(const machine *m, uint32_t i) { return &m->blocks[i / BLOCK][i % BLOCK]; }
-
-static inline int client_of(const flow *f)
-{
-    if (f->halves[0].syn >= 0 || f->halves[1].syn >= 0)
-        return 0;
-    int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
-    return one != two ? two : f->opener > 0 ? f->opener : 0;
-}
-
-static inline const sent *consuming(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
-
-static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (int32_t)(wire - (uint32_t)near); }
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
 
@@ -180,7 +45,7 @@ static int end_exchange(machine *m, flow *f)
     if (count_duration(m, TO_ACK, row.to_ack) || count_duration(m, TO_RESPONSE, row.to_response) ||
         count_duration(m, TOTAL, row.total))
         return -1;
-    if (m->list_exchanges && table_add(m, EXCHANGE, &row, sizeof row))
+    if (m->list_exchanges && table_add(&m->tables[EXCHANGE], &row, sizeof row))
         return -1;
     return 1;
 }
@@ -205,148 +70,6 @@ static int32_t exchange_of(machine *m, flow *f, int side, int64_t ts)
 
 /* ----------------------------------------------------------------------------------------------- connections */
 
-static inline uint64_t hash_end(const uint8_t *address, uint16_t port)
-{
-    uint64_t hi, lo;
-    memcpy(&hi, address, 8);
-    memcpy(&lo, address + 8, 8);
-    return mix(lo ^ hi * 0xC2B2AE3D27D4EB4Full ^ (uint64_t)port << 48 ^ port);
-}
-
-/* The same for both directions. */
-static inline uint64_t hash_ends(const uint8_t *one, uint16_t port, const uint8_t *other, uint16_t other_port)
-{
-    uint64_t a = hash_end(one, port), b = hash_end(other, other_port);
-    return mix(a + b) ^ a ^ b;
-}
-
-static inline uint64_t hash_flow(const flow *f) { return hash_ends(f->address, f->port[0], f->address + 16, f->port[1]); }
-
-/* Which side of a connection sent the segment; -1: it is another connection's. */
-static inline int side_of(const flow *f, const segment *s)
-{
-    if (s->sport == f->port[0] && s->dport == f->port[1] && !memcmp(f->address, s->src, 16) &&
-        !memcmp(f->address + 16, s->dst, 16))
-        return 0;
-    if (s->sport == f->port[1] && s->dport == f->port[0] && !memcmp(f->address, s->dst, 16) &&
-        !memcmp(f->address + 16, s->src, 16))
-        return 1;
-    return -1;
-}
-
-static int grow_slots(machine *m)
-{
-    int64_t n = m->n_slots ? 2 * m->n_slots : 1 << 10;
-    uint32_t *slots = calloc((size_t)n, sizeof *slots);
-    if (!slots)
-        return -1;
-    for (int64_t i = 0; i < m->n_slots; i++) {
-        if (!m->slots[i])
-            continue;
-        uint64_t at = hash_flow(flow_at(m, m->slots[i] - 1)) & (uint64_t)(n - 1);
-        while (slots[at])
-            at = (at + 1) & (uint64_t)(n - 1);
-        slots[at] = m->slots[i];
-    }
-    free(m->slots);
-    m->slots = slots;
-    m->n_slots = n;
-    return 0;
-}
-
-static void remove_slot(machine *m, const flow *f)
-{
-    uint64_t mask = (uint64_t)m->n_slots - 1, at = hash_flow(f) & mask;
-    while (m->slots[at] != f->self + 1)
-        at = (at + 1) & mask;
-    uint64_t hole = at;
-    for (;;) { /* what follows moves up, unless it is before its own place then */
-        m->slots[hole] = 0;
-        do {
-            at = (at + 1) & mask;
-            if (!m->slots[at])
-                return;
-        } while (((at - hash_flow(flow_at(m, m->slots[at] - 1))) & mask) < ((at - hole) & mask));
-        m->slots[hole] = m->slots[at];
-        hole = at;
-    }
-}
-
-/* A place in the blocks; NONE where memory ran out. */
-static uint32_t new_place(machine *m)
-{
-    if (m->free_list == NONE) {
-        flow **blocks = realloc(m->blocks, (size_t)(m->n_blocks + 1) * sizeof *blocks);
-        if (!blocks)
-            return NONE;
-        m->blocks = blocks;
-        if (!(blocks[m->n_blocks] = malloc(BLOCK * sizeof(flow))))
-            return NONE;
-        for (uint32_t i = 0; i < BLOCK; i++) {
-            flow *f = &blocks[m->n_blocks][i];
-            f->self = (uint32_t)(m->n_blocks * BLOCK + i);
-            f->newer = i + 1 < BLOCK ? f->self + 1 : NONE;
-        }
-        m->free_list = blocks[m->n_blocks++][0].self;
-    }
-    uint32_t place = m->free_list;
-    m->free_list = flow_at(m, place)->newer;
-    return place;
-}
-
-static void programs_free(programs *p)
-{
-    free(p->key);
-    free(p->number);
-    free(p->sampled);
-}
-
-/* Whether memory ran out. */
-static int program_of(machine *m, const uint8_t *address, uint16_t port, int32_t *number)
-{
-    programs *p = &m->programs;
-    uint8_t key[18];
-    memcpy(key, address, 16);
-    memcpy(key + 16, &port, 2);
-    if (2 * (int64_t)(p->used + 1) > p->slots) {
-        programs grown = {NULL, NULL, NULL, p->slots ? 2 * p->slots : 64, p->used};
-        grown.key = malloc((size_t)grown.slots * 18);
-        grown.number = malloc((size_t)grown.slots * 4);
-        grown.sampled = calloc((size_t)grown.slots / 2, sizeof *grown.sampled);
-        if (!grown.key || !grown.number || !grown.sampled) {
-            programs_free(&grown);
-            return -1;
-        }
-        memset(grown.number, 0xFF, (size_t)grown.slots * 4);
-        if (p->used)
-            memcpy(grown.sampled, p->sampled, (size_t)p->used * sizeof *grown.sampled);
-        for (int64_t i = 0; i < p->slots; i++) {
-            if (p->number[i] < 0)
-                continue;
-            uint16_t its_port;
-            memcpy(&its_port, p->key[i] + 16, 2);
-            uint64_t at = hash_end(p->key[i], its_port) & (uint64_t)(grown.slots - 1);
-            while (grown.number[at] >= 0)
-                at = (at + 1) & (uint64_t)(grown.slots - 1);
-            memcpy(grown.key[at], p->key[i], 18);
-            grown.number[at] = p->number[i];
-        }
-        programs_free(p);
-        *p = grown;
-    }
-    uint64_t at = hash_end(address, port) & (uint64_t)(p->slots - 1);
-    while (p->number[at] >= 0 && memcmp(p->key[at], key, 18))
-        at = (at + 1) & (uint64_t)(p->slots - 1);
-    if (p->number[at] < 0) {
-        memcpy(p->key[at], key, 18);
-        p->number[at] = p->used++;
-    }
-    *number = p->number[at];
-    return 0;
-}
-
-static inline int32_t full_segment(const half *x) { return x->largest ? x->largest : x->full_size; }
-
 /* The samples of a connection whose ends are those programs. */
 static int add_reactions(machine *m, const flow *f, const int32_t *program)
 {
@@ -361,7 +84,7 @@ static int add_reactions(machine *m, const flow *f, const int32_t *program)
             of_peers[kind] += (int32_t)count;
             for (int64_t i = 0; i < count; i++) {
                 reaction row = {f->number, x->reactions[kind][i], (int8_t)side, (int8_t)kind, 0};
-                if (table_add(m, REACTION, &row, sizeof row))
+                if (table_add(&m->tables[REACTION], &row, sizeof row))
                     return -1;
             }
         }
@@ -392,60 +115,28 @@ static int close_connection(machine *m, flow *f)
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
     };
     memcpy(row.address, f->address, 32);
-    if ((f->has_candidates || one->nagle_off || two->nagle_off) &&
-        (program_of(m, f->address, client ? f->port[0] : 0, &row.program[0]) ||
-                              program_of(m, f->address + 16, client ? 0 : f->port[1], &row.program[1])))
-        return -1;
+    if (f->has_candidates || one->nagle_off || two->nagle_off) {
+        row.program[0] = program_of(&m->programs, f->address, client ? f->port[0] : 0);
+        row.program[1] = program_of(&m->programs, f->address + 16, client ? 0 : f->port[1]);
+        if (row.program[0] < 0 || row.program[1] < 0)
+            return -1;
+    }
     if (f->has_candidates && add_reactions(m, f, row.program))
         return -1;
-    return table_add(m, CONNECTION, &row, sizeof row);
+    return table_add(&m->tables[CONNECTION], &row, sizeof row);
 }
 
 static int forget(machine *m, flow *f)
 {
-    remove_slot(m, f);
-    if (f->older != NONE)
-        flow_at(m, f->older)->newer = f->newer;
-    else
-        m->oldest = f->newer;
-    if (f->newer != NONE)
-        flow_at(m, f->newer)->older = f->older;
-    else
-        m->newest = f->older;
-    m->live--;
-    int failed = close_connection(m, f);
-    f->newer = m->free_list;
-    m->free_list = f->self;
-    return failed;
-}
-
-/* Makes it the newest of the live ones; there is room among the slots. */
-static void enlist(machine *m, flow *f, uint32_t place)
-{
-    f->self = place;
-    f->older = m->newest;
-    f->newer = NONE;
-    if (m->newest != NONE)
-        flow_at(m, m->newest)->newer = place;
-    else
-        m->oldest = place;
-    m->newest = place;
-    m->live++;
-    uint64_t at = hash_flow(f) & (uint64_t)(m->n_slots - 1);
-    while (m->slots[at])
-        at = (at + 1) & (uint64_t)(m->n_slots - 1);
-    m->slots[at] = place + 1;
+    live_remove(&m->live, f);
+    return close_connection(m, f);
 }
 
 static flow *open_connection(machine *m, const segment *s)
 {
-    if (2 * (m->live + 1) > m->n_slots && grow_slots(m))
+    flow *f = live_new(&m->live);
+    if (!f)
         return NULL;
-    uint32_t place = new_place(m);
-    if (place == NONE)
-        return NULL;
-    flow *f = flow_at(m, place);
-    memset(f, 0, sizeof *f);
     int is_answer = (s->flags & (SYN | ACK)) == (SYN | ACK);
     memcpy(f->address + 16 * is_answer, s->src, 16);
     memcpy(f->address + 16 * !is_answer, s->dst, 16);
@@ -473,19 +164,9 @@ static flow *open_connection(machine *m, const segment *s)
         x->shift = LARGEST_SCALE;
         x->is_small_below = LEAST_MSS;
     }
-    enlist(m, f, place);
+    live_list(&m->live, f);
     return f;
 }
-
-static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
-
-static inline int is_over(const flow *f)
-{
-    const half *one = &f->halves[0], *two = &f->halves[1];
-    return (one->closed || !one->packets) && (two->closed || !two->packets);
-}
-
-static inline int is_one_way(const flow *f) { return !f->halves[0].packets || !f->halves[1].packets; }
 
 static int begins_anew(const flow *f, const segment *s)
 {
@@ -505,21 +186,21 @@ static int by_age(const void *one, const void *other)
 static int sweep(machine *m, int64_t now)
 {
     m->until_sweep = SWEEP;
-    for (uint32_t i = m->oldest, next; i != NONE; i = next) {
-        flow *f = flow_at(m, i);
+    for (uint32_t i = m->live.oldest, next; i != NONE; i = next) {
+        flow *f = live_at(&m->live, i);
         next = f->newer;
         if (is_over(f) && now - f->last_ts > TIME_WAIT && forget(m, f))
             return -1;
     }
-    int64_t too_many = m->live - MANY, n = 0;
+    int64_t too_many = m->live.count - MANY, n = 0;
     if (too_many <= 0)
         return 0;
-    flow **idle = malloc((size_t)m->live * sizeof *idle);
+    flow **idle = malloc((size_t)m->live.count * sizeof *idle);
     if (!idle)
         return -1;
-    for (uint32_t i = m->oldest; i != NONE; i = flow_at(m, i)->newer)
-        if (is_over(flow_at(m, i)) || is_one_way(flow_at(m, i)))
-            idle[n++] = flow_at(m, i);
+    for (uint32_t i = m->live.oldest; i != NONE; i = live_at(&m->live, i)->newer)
+        if (is_over(live_at(&m->live, i)) || is_one_way(live_at(&m->live, i)))
+            idle[n++] = live_at(&m->live, i);
     qsort(idle, (size_t)n, sizeof *idle, by_age);
     int failed = 0;
     for (int64_t i = 0; i < n && i < too_many && !failed; i++)
@@ -529,109 +210,6 @@ static int sweep(machine *m, int64_t now)
 }
 
 /* ----------------------------------------------------------------------------------------------- one segment */
-
-static int is_copy(const segment *s, const flow *f, int side)
-{
-    const half *x = &f->halves[side];
-    for (uint64_t i = x->kept; i && x->kept - i < RECENT; i--) {
-        const identity *before = &x->recent[(i - 1) % RECENT];
-        if (s->seq != before->seq || s->ack != before->ack || s->flags != before->flags || s->length != before->length ||
-            s->window != before->window || s->tsval != before->tsval)
-            continue;
-        if (s->ip_id && before->ip_id) {
-            if (s->ip_id == before->ip_id)
-                return 1;
-        } else if (s->timestamps && s->ts >= before->ts && s->ts - before->ts <= COPY &&
-                   (s->length || s->flags & SYN || f->is_copied)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Half.recent */
-static inline void remember(half *x, const segment *s)
-{
-    x->recent[x->kept++ % RECENT] =
-        (identity){s->ts, s->seq, s->ack, s->tsval, s->length, s->flags, s->window, s->ip_id};
-}
-
-static inline int is_after(uint32_t one, uint32_t other) { return (int32_t)(one - other) > 0; }
-
-static int window_shift(const flow *f, int side)
-{
-    const half *x = &f->halves[side], *y = &f->halves[1 - side];
-    int is_there = x->syn >= 0, other_is = y->syn >= 0, scale = x->scale < LARGEST_SCALE ? x->scale : LARGEST_SCALE;
-    if (x->scale < -1 || y->scale < -1)
-        return LARGEST_SCALE;
-    if (is_there && other_is)
-        return x->scale >= 0 && y->scale >= 0 ? scale : 0;
-    if ((is_there || other_is) && x->scale < 0 && y->scale < 0)
-        return 0;
-    return is_there && side == 1 ? scale : LARGEST_SCALE;
-}
-
-static void learn_full_size(flow *f)
-{
-    const half *one = &f->halves[0], *two = &f->halves[1];
-    int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
-    int64_t options = one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0;
-    int64_t surely_full = mss ? most(mss - options, 1) : LEAST_MSS;
-    f->full_size = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
-    for (int side = 0; side < 2; side++) {
-        half *x = &f->halves[side];
-        const half *y = &f->halves[1 - side];
-        int64_t its_mss = y->mss ? y->mss : mss, window = y->syn_window;
-        x->full_size = (int32_t)(its_mss ? most(its_mss - options, 1) : 0);
-        int64_t half_window = window > LEAST_MSS ? window / 2 : window;
-        x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
-    }
-}
-
-static void learn_full_segment(half *x, const segment *s)
-{
-    int32_t length = s->length;
-    if (s->flags & PSH) {
-        x->pushes = 1;
-        return;
-    }
-    if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
-        return;
-    if (length == x->learning)
-        x->largest = length;
-    x->learning = length;
-}
-
-static void learn_clock(half *x, const segment *s)
-{
-    uint32_t ahead = s->tsecr - s->tsval;
-    if (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead))
-        x->ahead = ahead;
-}
-
-static void keep_sample(half *x, int kind, int64_t ns)
-{
-    int64_t count = x->reacted[kind]++;
-    x->reactions[kind][count < 2 * SAMPLES ? count : SAMPLES + count % SAMPLES] = (int32_t)least(most(ns, 0), INT32_MAX);
-}
-
-static void learn_syn(flow *f, int side, const segment *s)
-{
-    half *x = &f->halves[side];
-    if (!(s->flags & (ACK | RST))) {
-        if (side == 0 && f->packets)
-            f->syn_ts = -1;
-        f->syn = s->seq;
-    }
-    x->syn = s->seq;
-    x->syn_window = s->window;
-    x->mss = s->mss;
-    x->scale = s->wscale;
-    x->timestamps = s->timestamps;
-    for (int i = 0; i < 2; i++)
-        f->halves[i].shift = (uint8_t)window_shift(f, i);
-    learn_full_size(f);
-}
 
 static int64_t acknowledged(flow *f, int side, const segment *s)
 {
@@ -717,14 +295,14 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
         if (is_after(s->tsecr, (uint32_t)y->tsval)) {
             candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, is_announced(before, s)};
-            return table_add(m, CANDIDATE, &row, sizeof row);
+            return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
     }
     if (s->ts - before->ts >= PROBE)
         return 0;
     unheld row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
                   (int8_t)echo, 0, 0};
-    return table_add(m, UNHELD, &row, sizeof row);
+    return table_add(&m->tables[UNHELD], &row, sizeof row);
 }
 
 static int waited(machine *m, flow *f, int side, const segment *s, const pure_ack *ack, int is_pure, int32_t number)
@@ -741,10 +319,8 @@ static int waited(machine *m, flow *f, int side, const segment *s, const pure_ac
                      ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(trigger, s)};
-    return table_add(m, CANDIDATE, &row, sizeof row);
+    return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
-
-static int64_t path_of(const flow *f) { return least(most(f->handshake, 0), TIME_WAIT) * 9 / 8; }
 
 static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int32_t number)
 {
@@ -792,7 +368,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
         keep_sample(x, BY_DATA, wait);
     if (is_pure && wait >= LATE) {
         late_ack row = {f->number, (int32_t)least(wait, INT32_MAX), side};
-        if (table_add(m, LATE_ACK, &row, sizeof row))
+        if (table_add(&m->tables[LATE_ACK], &row, sizeof row))
             return -1;
     } else if (is_pure && answered->flags & FIN && !answered->length) {
         x->fin_acks++;
@@ -838,7 +414,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
         idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
                         length % f->full_size != 0, f->sender != side};
-        if (table_add(m, IDLE_GAP, &row, sizeof row))
+        if (table_add(&m->tables[IDLE_GAP], &row, sizeof row))
             return -1;
     }
     int32_t number = -1;
@@ -889,17 +465,14 @@ static int take(machine *m, flow *f, int side, const segment *s)
 
 void machine_init(machine *m)
 {
-    m->free_list = m->oldest = m->newest = NONE;
+    live_init(&m->live);
     m->until_sweep = SWEEP;
     m->counters.first_ts = -1;
 }
 
 void machine_free(machine *m)
 {
-    for (int64_t i = 0; i < m->n_blocks; i++)
-        free(m->blocks[i]);
-    free(m->blocks);
-    free(m->slots);
+    live_free(&m->live);
     programs_free(&m->programs);
     for (int i = 0; i < DURATIONS; i++)
         counted_free(&m->durations[i]);
@@ -927,18 +500,10 @@ int machine_follow(machine *m, const segment *s)
     if (m->counters.step != 1)
         m->counters.step = common_divisor(m->counters.step, s->ts - m->counters.last_ts);
     m->counters.last_ts = s->ts;
-    flow *f = NULL;
     int side = -1;
-    uint64_t mask = (uint64_t)m->n_slots - 1;
-    uint64_t at = m->n_slots ? hash_ends(s->src, s->sport, s->dst, s->dport) & mask : 0;
-    while (m->n_slots && m->slots[at]) {
-        f = flow_at(m, m->slots[at] - 1);
-        if ((side = side_of(f, s)) >= 0)
-            break;
-        at = (at + 1) & mask;
-    }
-    if (side < 0 || begins_anew(f, s)) {
-        if (side >= 0 && forget(m, f))
+    flow *f = live_find(&m->live, s, &side);
+    if (!f || begins_anew(f, s)) {
+        if (f && forget(m, f))
             return -1;
         if (!(f = open_connection(m, s)))
             return -1;
@@ -965,56 +530,13 @@ int machine_follow(machine *m, const segment *s)
 
 int machine_finish(machine *m)
 {
-    while (m->oldest != NONE)
-        if (forget(m, flow_at(m, m->oldest)))
+    while (m->live.oldest != NONE)
+        if (forget(m, live_at(&m->live, m->live.oldest)))
             return -1;
     return 0;
 }
 
 /* ------------------------------------------------------------------------------------------------- snapshots */
-
-static int pass_programs(machine *m, snapshot *s)
-{
-    const programs *p = &m->programs;
-    int64_t used = p->used;
-    if (snapshot_pass(s, &used, sizeof used) || used < 0 || used > INT32_MAX)
-        return -1;
-    uint8_t(*keys)[18] = calloc((size_t)used + 1, 18); /* in the order of their numbers */
-    if (!keys)
-        return -1;
-    for (int64_t i = 0; s->to && i < p->slots; i++)
-        if (p->number[i] >= 0)
-            memcpy(keys[p->number[i]], p->key[i], 18);
-    int failed = snapshot_pass(s, keys, used * 18);
-    for (int64_t i = 0; !failed && !s->to && i < used; i++) {
-        uint16_t port;
-        int32_t number;
-        memcpy(&port, keys[i] + 16, 2);
-        failed = program_of(m, keys[i], port, &number);
-    }
-    free(keys);
-    return failed || (used && snapshot_pass(s, p->sampled, used * (int64_t)sizeof *p->sampled)) ? -1 : 0;
-}
-
-/* The live connections, in order of appearance. */
-static int pass_flows(machine *m, snapshot *s)
-{
-    int64_t live = m->live;
-    if (snapshot_pass(s, &live, sizeof live))
-        return -1;
-    for (uint32_t at = m->oldest; s->to && at != NONE; at = flow_at(m, at)->newer)
-        if (snapshot_pass(s, flow_at(m, at), sizeof(flow)))
-            return -1;
-    for (; !s->to && live > 0; live--) {
-        if (2 * (m->live + 1) > m->n_slots && grow_slots(m))
-            return -1;
-        uint32_t place = new_place(m);
-        if (place == NONE || snapshot_pass(s, flow_at(m, place), sizeof(flow)))
-            return -1;
-        enlist(m, flow_at(m, place), place);
-    }
-    return 0;
-}
 
 /* Machine.state: all but the rows that wait to be taken; a machine that reads it is new. */
 int machine_pass(machine *m, snapshot *s)
@@ -1025,5 +547,5 @@ int machine_pass(machine *m, snapshot *s)
     for (int i = 0; i < DURATIONS; i++)
         if (counted_pass(&m->durations[i], s))
             return -1;
-    return pass_programs(m, s) || pass_flows(m, s) ? -1 : 0;
+    return programs_pass(&m->programs, s) || live_pass(&m->live, s) ? -1 : 0;
 }

@@ -25,8 +25,9 @@ PACKAGE = Path(__file__).parents[1]
 SOURCES = tuple(
     PACKAGE / name
     for name in (
-        "capture/records.c", "packet/segment.c", "tcp/machine.c", "tcp/tables.c", "tcp/engine.c",
-        "capture/records.h", "packet/segment.h", "tcp/machine.h", "tcp/engine.h",
+        "capture/records.c", "packet/segment.c", "tcp/machine.c", "tcp/live.c", "tcp/programs.c", "tcp/tables.c",
+        "tcp/engine.c", "capture/records.h", "packet/segment.h", "tcp/connection.h", "tcp/machine.h", "tcp/live.h",
+        "tcp/programs.h", "tcp/tables.h", "tcp/engine.h",
     )
 )  # fmt: skip
 WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python

@@ -1,10 +1,9 @@
-/* Packed rows that wait to be taken, and counts by key. -1 is returned where memory ran out. */
-#include "machine.h"
+#include "tables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int append(table *t, const void *row, int64_t size)
+int table_add(table *t, const void *row, int64_t size)
 {
     if (t->size + size > t->room) {
         int64_t room = t->room ? 2 * t->room : 1 << 16;
@@ -21,13 +20,10 @@ static int append(table *t, const void *row, int64_t size)
     return 0;
 }
 
-int table_add(machine *m, int which, const void *row, int64_t size) { return append(&m->tables[which], row, size); }
-
-/* Writes bytes to the snapshot, or reads them from it: one order for both. -1: memory ran out, or it ends. */
 int snapshot_pass(snapshot *s, void *bytes, int64_t size)
 {
     if (s->to)
-        return append(s->to, bytes, size);
+        return table_add(s->to, bytes, size);
     if (size < 0 || size > s->size - s->at)
         return -1;
     memcpy(bytes, s->from + s->at, (size_t)size);

@@ -1,0 +1,259 @@
+/* One connection, as far as the capture shows it: the twin of connection.py, see there. */
+#ifndef NAGLE_LAB_CONNECTION_H
+#define NAGLE_LAB_CONNECTION_H
+
+#include "../packet/segment.h"
+#include "engine.h"
+
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
+enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
+enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768 };
+enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, REACTIONS }; /* Reaction in events.py */
+static const int64_t COPY = 5000000, TIME_WAIT = 60000000000;
+static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
+
+typedef struct { /* Sent */
+    int64_t number;
+    int64_t ts;
+    int64_t frame;
+    int64_t start;
+    int64_t end;
+    int64_t edge;
+    int32_t length;
+    int32_t epoch;
+    int32_t exchange;
+    uint16_t flags;
+    uint8_t is_new;
+} sent;
+
+typedef struct { /* PureAck */
+    int64_t number;
+    int64_t ts;
+    int64_t frame;
+    int64_t ack;
+    int64_t acked_before;
+    int64_t idle;
+    int64_t tsval; /* -1 none */
+    int64_t tsval_before;
+    uint16_t window;
+    uint8_t had_room;
+    uint8_t is_echoed;
+} pure_ack;
+
+typedef struct { /* of a segment, to tell a copy of it */
+    int64_t ts;
+    uint32_t seq;
+    uint32_t ack;
+    uint32_t tsval;
+    int32_t length;
+    uint16_t flags;
+    uint16_t window;
+    uint16_t ip_id;
+} identity;
+
+typedef struct { /* Half */
+    int64_t seq;
+    int64_t snd_nxt;
+    int64_t ack;
+    int64_t acked;
+    int64_t window;
+    int64_t reaction;
+    int64_t packets;
+    int64_t segments;
+    int64_t payload;
+    int64_t wire;
+    sent data;
+    pure_ack pure_ack;
+    pure_ack data_ack;
+    int64_t tsval;
+    int64_t ahead;
+    int32_t reactions[REACTIONS][2 * SAMPLES];
+    int64_t reacted[REACTIONS];
+    identity recent[RECENT];
+    uint64_t kept; /* how many there have been */
+    int32_t data_segments;
+    int32_t lost;
+    int32_t swapped;
+    int32_t full_waits;
+    int32_t full_size;
+    int32_t learning;
+    int32_t largest;
+    sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
+    int64_t syn;
+    int64_t syn_window;
+    int64_t is_small_below;
+    int32_t nagle_off;
+    int32_t fin_acks;
+    uint16_t mss;
+    int8_t scale;
+    uint8_t shift;
+    uint8_t timestamps;
+    uint8_t closed;
+    uint8_t pushes;
+} half;
+
+typedef struct { /* Connection */
+    uint8_t address[32];
+    uint16_t port[2];
+    uint32_t self; /* see live.h */
+    uint32_t older;
+    uint32_t newer;
+    int64_t number;
+    int64_t first_frame;
+    int64_t first_ts;
+    int64_t last_ts;
+    int64_t packets;
+    int64_t syn;
+    int64_t syn_ts;
+    int64_t handshake;
+    int64_t request[2]; /* times of first and last segment */
+    int64_t response[2];
+    int64_t asked;
+    int32_t full_size;
+    int32_t exchange;
+    int32_t answered;
+    int32_t repeat;
+    int8_t latest_data; /* side that sent data last; -1 none */
+    int8_t opener;
+    int8_t sender; /* side of the last packet; -1 none */
+    uint8_t asking;
+    uint8_t greeted;
+    uint8_t has_candidates;
+    uint8_t is_copied;
+    half halves[2];
+} flow;
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int client_of(const flow *f)
+{
+    if (f->halves[0].syn >= 0 || f->halves[1].syn >= 0)
+        return 0;
+    int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
+    return one != two ? two : f->opener > 0 ? f->opener : 0;
+}
+
+static inline const sent *consuming(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
+
+static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (int32_t)(wire - (uint32_t)near); }
+
+static inline int64_t path_of(const flow *f) { return least(most(f->handshake, 0), TIME_WAIT) * 9 / 8; }
+
+static inline int32_t full_segment(const half *x) { return x->largest ? x->largest : x->full_size; }
+
+static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
+
+static inline int is_over(const flow *f)
+{
+    const half *one = &f->halves[0], *two = &f->halves[1];
+    return (one->closed || !one->packets) && (two->closed || !two->packets);
+}
+
+static inline int is_one_way(const flow *f) { return !f->halves[0].packets || !f->halves[1].packets; }
+
+static inline int is_copy(const segment *s, const flow *f, int side)
+{
+    const half *x = &f->halves[side];
+    for (uint64_t i = x->kept; i && x->kept - i < RECENT; i--) {
+        const identity *before = &x->recent[(i - 1) % RECENT];
+        if (s->seq != before->seq || s->ack != before->ack || s->flags != before->flags || s->length != before->length ||
+            s->window != before->window || s->tsval != before->tsval)
+            continue;
+        if (s->ip_id && before->ip_id) {
+            if (s->ip_id == before->ip_id)
+                return 1;
+        } else if (s->timestamps && s->ts >= before->ts && s->ts - before->ts <= COPY &&
+                   (s->length || s->flags & SYN || f->is_copied)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Half.recent */
+static inline void remember(half *x, const segment *s)
+{
+    x->recent[x->kept++ % RECENT] =
+        (identity){s->ts, s->seq, s->ack, s->tsval, s->length, s->flags, s->window, s->ip_id};
+}
+
+static inline int is_after(uint32_t one, uint32_t other) { return (int32_t)(one - other) > 0; }
+
+static inline int window_shift(const flow *f, int side)
+{
+    const half *x = &f->halves[side], *y = &f->halves[1 - side];
+    int is_there = x->syn >= 0, other_is = y->syn >= 0, scale = x->scale < LARGEST_SCALE ? x->scale : LARGEST_SCALE;
+    if (x->scale < -1 || y->scale < -1)
+        return LARGEST_SCALE;
+    if (is_there && other_is)
+        return x->scale >= 0 && y->scale >= 0 ? scale : 0;
+    if ((is_there || other_is) && x->scale < 0 && y->scale < 0)
+        return 0;
+    return is_there && side == 1 ? scale : LARGEST_SCALE;
+}
+
+static inline void learn_full_size(flow *f)
+{
+    const half *one = &f->halves[0], *two = &f->halves[1];
+    int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
+    int64_t options = one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0;
+    int64_t surely_full = mss ? most(mss - options, 1) : LEAST_MSS;
+    f->full_size = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
+    for (int side = 0; side < 2; side++) {
+        half *x = &f->halves[side];
+        const half *y = &f->halves[1 - side];
+        int64_t its_mss = y->mss ? y->mss : mss, window = y->syn_window;
+        x->full_size = (int32_t)(its_mss ? most(its_mss - options, 1) : 0);
+        int64_t half_window = window > LEAST_MSS ? window / 2 : window;
+        x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
+    }
+}
+
+static inline void learn_full_segment(half *x, const segment *s)
+{
+    int32_t length = s->length;
+    if (s->flags & PSH) {
+        x->pushes = 1;
+        return;
+    }
+    if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
+        return;
+    if (length == x->learning)
+        x->largest = length;
+    x->learning = length;
+}
+
+static inline void learn_clock(half *x, const segment *s)
+{
+    uint32_t ahead = s->tsecr - s->tsval;
+    if (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead))
+        x->ahead = ahead;
+}
+
+static inline void keep_sample(half *x, int kind, int64_t ns)
+{
+    int64_t count = x->reacted[kind]++;
+    x->reactions[kind][count < 2 * SAMPLES ? count : SAMPLES + count % SAMPLES] = (int32_t)least(most(ns, 0), INT32_MAX);
+}
+
+static inline void learn_syn(flow *f, int side, const segment *s)
+{
+    half *x = &f->halves[side];
+    if (!(s->flags & (ACK | RST))) {
+        if (side == 0 && f->packets)
+            f->syn_ts = -1;
+        f->syn = s->seq;
+    }
+    x->syn = s->seq;
+    x->syn_window = s->window;
+    x->mss = s->mss;
+    x->scale = s->wscale;
+    x->timestamps = s->timestamps;
+    for (int i = 0; i < 2; i++)
+        f->halves[i].shift = (uint8_t)window_shift(f, i);
+    learn_full_size(f);
+}
+
+#endif

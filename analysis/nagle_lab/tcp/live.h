@@ -1,0 +1,39 @@
+/* The live connections, found by their ends and kept in order of appearance: the dictionaries of Machine in machine.py. */
+#ifndef NAGLE_LAB_LIVE_H
+#define NAGLE_LAB_LIVE_H
+
+#include "connection.h"
+#include "tables.h"
+
+#define NONE UINT32_MAX
+
+typedef struct {
+    flow **blocks;
+    int64_t n_blocks;
+    uint32_t *slots; /* a hash table: number in the blocks plus 1; 0 empty */
+    int64_t n_slots;
+    int64_t count;
+    uint32_t free_list;
+    uint32_t oldest;
+    uint32_t newest;
+} live;
+
+void live_init(live *l);
+void live_free(live *l);
+flow *live_at(const live *l, uint32_t place);
+/* The connection that a segment is of, and which side sent it; NULL: none. */
+flow *live_find(const live *l, const segment *s, int *side);
+/* A new one, all zeros, to be filled in and then listed; NULL: memory ran out. */
+flow *live_new(live *l);
+/* Makes it the newest of the live ones, found by its ends from now on. */
+void live_list(live *l, flow *f);
+/* It is live no more; it may be read until the next is new. */
+void live_remove(live *l, flow *f);
+int live_pass(live *l, snapshot *s);
+
+/* Which side of a connection sent the segment; -1: it is another connection's. */
+int side_of(const flow *f, const segment *s);
+/* Of an address and a port. */
+uint64_t hash_end(const uint8_t *address, uint16_t port);
+
+#endif
