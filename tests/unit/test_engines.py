@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp import native
+from nagle_lab.tcp.connection import COPY, SAMPLES
+from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import COPY, FULL_WAIT, MOST_SAMPLES, SAMPLES, SHORT
+from nagle_lab.tcp.machine import FULL_WAIT, SHORT
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import contents_of, followed
 from support.stories import CLEAN, STALLED, talk

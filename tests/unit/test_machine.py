@@ -4,8 +4,9 @@ import pytest
 
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.tcp import machine
+from nagle_lab.tcp.connection import Connection
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import Connection, Machine
+from nagle_lab.tcp.machine import Machine
 from support.rows import decoded
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge

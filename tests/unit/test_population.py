@@ -20,8 +20,8 @@ from nagle_lab.diagnosis.proof.programs import Program, Reactions
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.timing import Setting
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.events import IDLE, LATE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
 from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Table
 from support.engines import followed, tables_of

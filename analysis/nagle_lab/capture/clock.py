@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 # Capturing in several queues puts packets out of order by less; and no ACK seems late that is so little off, half of
-# what tells a late one (LATE in tcp/machine.py).
+# what tells a late one (LATE in tcp/events.py).
 DISORDER = 10_000_000  # ns
 
 STRAY = 8  # packets in a row

@@ -42,8 +42,8 @@ from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.timing import Setting
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.connection import COPY
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.machine import COPY
 from nagle_lab.tcp.tables import Table, Tables
 
 Name = TypeVar("Name", bound=StrEnum)

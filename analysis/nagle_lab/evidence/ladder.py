@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
-from nagle_lab.tcp.machine import LATE
+from nagle_lab.tcp.events import LATE
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
 

@@ -13,7 +13,7 @@ from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.under_test import RunCapture
 from nagle_lab.runs.witnesses import Lateness
-from nagle_lab.tcp.machine import LATE, MS
+from nagle_lab.tcp.events import LATE, MS
 
 # A machine late by less than the proof allows for has no part in a verdict: no ACK seems late that was only on its
 # way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.

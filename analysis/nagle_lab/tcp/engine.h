@@ -25,7 +25,7 @@ typedef struct {
     int32_t released_bytes;
     int8_t side;             /* that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
-    int8_t echo;             /* see Echo in machine.py */
+    int8_t echo;             /* see Echo in events.py */
     uint8_t announced;       /* the release has no PSH as the trigger has: its sender announced more (MSG_MORE, a cork) */
 } candidate;
 
@@ -38,7 +38,7 @@ typedef struct {
     int32_t trigger_bytes;
     int32_t released_bytes;
     int8_t side;             /* that sent both */
-    int8_t echo;             /* see Echo in machine.py */
+    int8_t echo;             /* see Echo in events.py */
     uint16_t unused;
     int32_t unused_too;
 } unheld;
@@ -48,7 +48,7 @@ typedef struct {
     int64_t connection;
     int32_t ns;
     int8_t side;
-    int8_t kind;             /* see Reaction in machine.py */
+    int8_t kind;             /* see Reaction in events.py */
     uint16_t unused;
 } reaction;
 
@@ -64,7 +64,7 @@ typedef struct {
     int64_t gap;
     int32_t connection;
     int8_t side;             /* that ended it */
-    int8_t ended_by;         /* see EndedBy in machine.py */
+    int8_t ended_by;         /* see EndedBy in events.py */
     uint8_t small;           /* what ended it was less than a full segment */
     uint8_t reply;           /* the packet before it came from the other side */
 } idle_gap;

@@ -12,12 +12,14 @@ from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.take import Taker
 from nagle_lab.packet import segment
 from nagle_lab.packet.segment import Segment, decode
-from nagle_lab.tcp import durations, machine
+from nagle_lab.tcp import connection, durations, events, machine
+from nagle_lab.tcp.connection import Connection, Half, PureAck, Sent
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
-from nagle_lab.tcp.machine import Connection, Half, Machine, PureAck, Reaction, Sent
+from nagle_lab.tcp.events import Reaction
+from nagle_lab.tcp.machine import Machine
 
-SOURCES = (machine, durations, segment, take, clock)
+SOURCES = (machine, connection, events, durations, segment, take, clock)
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
 _TYPES = (Clock, Connection, Counter, Durations, Half, PureAck, Reaction, Segment, Sent, deque)
 MADE_OF = {made.__name__: made for made in _TYPES}

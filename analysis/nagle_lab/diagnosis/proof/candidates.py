@@ -5,7 +5,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, counts, each, groups, most, pick, where
-from nagle_lab.tcp.machine import MS
+from nagle_lab.tcp.events import MS
 
 LATER = 5 * MS  # behind an ACK and the way of its own: no ACK released that
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nagle_lab.tcp.machine import LATE, MS
+from nagle_lab.tcp.events import LATE, MS
 
 # No delayed-ACK timer of Linux fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is
 # late and came sooner was sent because a program read its data late (tcp_cleanup_rbuf).

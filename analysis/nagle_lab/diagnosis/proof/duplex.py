@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.near import AT_PEER, FINE, HELD_ALIKE, PAUSE
 from nagle_lab.diagnosis.proof.population import among, each, groups, percentile, pick, total
 from nagle_lab.diagnosis.proof.timing import FEW, LATE_FAR, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, middle_half
-from nagle_lab.tcp.machine import Echo
+from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 # A kernel lets go what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,

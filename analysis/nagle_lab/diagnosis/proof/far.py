@@ -4,7 +4,7 @@ from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.proof.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
-from nagle_lab.tcp.machine import MS, Echo
+from nagle_lab.tcp.events import MS, Echo
 
 SLACK = 300 * US  # by which a path varies at least
 ANSWERS = 8  # so many tell how much it varies

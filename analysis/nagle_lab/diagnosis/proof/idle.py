@@ -2,7 +2,7 @@
 
 The JSON calls it a silence.
 
-An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/machine.py), from its
+An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/events.py), from its
 first data on and without its closing. What ended it tells its cause; where an acknowledgement did, that takes the
 proof of the whole capture.
 """
@@ -24,7 +24,7 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )
-from nagle_lab.tcp.machine import IDLE, LATE, MS, EndedBy
+from nagle_lab.tcp.events import IDLE, LATE, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
 # (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
@@ -80,7 +80,7 @@ def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) 
 
     Parameters
     ----------
-    ended_by : see ``EndedBy`` in tcp/machine.py
+    ended_by : see ``EndedBy`` in tcp/events.py
     slow : how much longer it took than its end's fastest reaction: one of :data:`PACES`
     reply : the packet before it came from the other side
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; 2 if all of that end's

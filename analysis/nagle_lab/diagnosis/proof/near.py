@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.proof.population import (
     where,
 )
 from nagle_lab.diagnosis.proof.timing import FEW, LATEST, LINUX_TIMER, NEAR, SOME, US, Known, is_paced, middle_half
-from nagle_lab.tcp.machine import MS, Echo
+from nagle_lab.tcp.events import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program.
 PAUSE = 1 * MS

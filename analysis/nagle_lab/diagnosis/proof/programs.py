@@ -12,7 +12,7 @@ from typing import Any
 from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, each, groups, pick, total, where
 from nagle_lab.tcp.durations import rounded
-from nagle_lab.tcp.machine import MOST_SAMPLES, MS, Echo, Reaction
+from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
 AT_ONCE = 1 << 16  # rows

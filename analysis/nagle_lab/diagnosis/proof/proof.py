@@ -52,7 +52,7 @@ from nagle_lab.diagnosis.proof.timing import (
     late_ones,
     middle_half,
 )  # fmt: skip
-from nagle_lab.tcp.machine import MS, PROBE, Echo
+from nagle_lab.tcp.events import MS, PROBE, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.

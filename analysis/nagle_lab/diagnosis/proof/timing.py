@@ -6,7 +6,7 @@ from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import Column, each, percentile
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
-from nagle_lab.tcp.machine import MS
+from nagle_lab.tcp.events import MS
 
 US = 1_000  # ns
 

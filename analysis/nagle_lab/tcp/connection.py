@@ -1,0 +1,305 @@
+"""One connection, as far as the capture shows it: what each end sent and acknowledged, and what that tells of it.
+
+In the words of RFC 9293 and Linux. What a segment means is decided in machine.py; connection.h is the C twin.
+"""
+
+from typing import NamedTuple
+
+from nagle_lab.packet.segment import ACK, PSH, RST, SYN, Segment
+from nagle_lab.tcp.events import MS, Reaction
+
+LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
+USUAL_FULL_SIZE = 1448  # Ethernet's 1460 less timestamps: taken where no handshake was captured
+TIMESTAMPS_OPTION = 12  # bytes, with its padding
+LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
+LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be so large
+
+# A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
+TIME_WAIT = 60_000 * MS
+
+# The same packet captured again, by another interface of one host, comes this much later at most.
+COPY = 5 * MS
+RECENT = 4  # segments of a half-connection that the next may be a copy of
+SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
+
+FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
+EPHEMERAL = 32768  # the lowest port that Linux gives a client by itself (ip_local_port_range)
+LONGEST = (1 << 31) - 1  # ns, about two seconds; what a row of 32 bits holds
+NEVER = (1 << 63) - 1
+
+
+class Sent(NamedTuple):
+    """A segment that took sequence space, as later ones look back at it."""
+
+    number: int  # of the packet on its connection
+    ts: int
+    frame: int
+    start: int  # sequence numbers without their wrap
+    end: int  # SYN and FIN counted
+    length: int  # payload bytes
+    flags: int
+    is_new: bool  # none of it was sent before: no retransmission (Karn's rule, RFC 6298 §3)
+    epoch: int  # of the clock
+    exchange: int  # -1: none
+    edge: int  # of the peer's window when it was sent: its right end; -1 not known
+
+
+class PureAck(NamedTuple):
+    """A segment that only acknowledges."""
+
+    number: int  # of the packet on its connection
+    ts: int
+    frame: int
+    ack: int
+    acked_before: int  # by its sender, at most
+    had_room: bool  # its window, and the one its sender offered before, were open
+    idle: int  # ns since the connection's packet before it
+    tsval: int  # of its timestamp; -1 none
+    tsval_before: int  # of its sender's packet before it
+    is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
+    window: int  # as on the wire
+
+
+NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1)
+NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
+
+
+class Half:
+    """One direction of a connection: what one end, ``side``, sent, and what it acknowledged of its peer's."""
+
+    __slots__ = (
+        "ack", "acked", "ahead", "closed", "connection", "consuming", "data", "data_ack", "data_segments", "fin_acks",
+        "full_size", "full_waits", "is_small_below", "largest", "learning", "lost", "mss", "nagle_off", "packets",
+        "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent", "scale", "segments",
+        "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps", "tsval", "window", "wire",
+    )  # fmt: skip
+
+    def __init__(self, connection: "Connection", side: int) -> None:
+        self.connection = connection
+        self.side = side
+        self.peer: Half = self
+        # Sequence numbers, without their wrap at 2**32 (RFC 9293 §3.4)
+        self.seq = -1  # of its latest segment; -1 unknown
+        self.snd_nxt = 0  # the end of the highest it sent
+        self.ack = -1  # its latest acknowledgement, in the peer's numbers; -1 none
+        self.acked = 0  # the highest
+        self.window = 0  # that it offered last, bytes
+        # What it sent last
+        self.data = NO_SEGMENT
+        self.consuming = NO_SEGMENT  # data, SYN or FIN
+        self.pure_ack = NO_ACK
+        self.data_ack = NO_ACK  # its latest data, as an acknowledgement
+        self.recent: tuple[Segment, ...] = ()  # the latest, the newest last
+        # Its timestamps (RFC 7323)
+        self.tsval = -1  # the latest; -1 none
+        self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
+        # Its SYN
+        self.syn = self.syn_window = -1  # not captured
+        self.mss, self.scale, self.timestamps = 0, -1, False
+        self.shift = LARGEST_SCALE
+        self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
+        self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
+        self.learning = self.largest = 0  # sizes of segments without PSH: seen once, and the largest seen twice
+        self.closed = False
+        self.pushes = False  # it sets PSH: its writes end with that
+        # Counted
+        self.packets = self.segments = self.payload = self.wire = 0
+        self.nagle_off = self.fin_acks = 0
+        self.data_segments = self.lost = self.swapped = self.full_waits = 0
+        self.reaction = NEVER  # ns, its fastest ACK
+        self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind
+        self.reacted: dict[Reaction, int] | None = None  # how often, of each kind
+
+
+class Connection:
+    """Two halves, and what they do together: exchanges, a request and the answer to it."""
+
+    __slots__ = (
+        "answered", "asked", "asking", "exchange", "first_frame", "first_ts", "full_size", "greeted", "halves",
+        "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets",
+        "repeat", "request", "response", "sender", "syn", "syn_ts",
+    )  # fmt: skip
+
+    def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
+        one, two = Half(self, 0), Half(self, 1)
+        one.peer, two.peer = two, one
+        self.halves = (one, two)
+        self.number = number
+        self.key = key  # address and port of side 0, then of side 1
+        self.first_frame, self.first_ts = first.frame, first.ts
+        self.sender: Half | None = None  # of the last packet
+        self.last_ts = first.ts
+        self.packets = 0
+        self.syn = -1  # sequence number of the latest SYN without ACK
+        self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
+        self.handshake = -1
+        self.full_size = USUAL_FULL_SIZE
+        self.latest_data: Half | None = None  # who sent data last
+        self.opener = -1  # side that sent the first data
+        # The exchange that is open. A new one begins with the first data the asking side sends after the answering
+        # side has sent some; a server that speaks first has one without a request.
+        self.exchange = -1
+        self.asking = False  # the last data came from the asking side
+        self.greeted = False
+        self.request = self.response = NOT_SENT
+        self.asked = -1  # time of the latest acknowledgement of the request
+        self.answered = self.repeat = 0  # exchanges that are over
+        self.has_candidates = False
+        self.is_copied = False  # data or a SYN of it was captured twice
+
+    @property
+    def client(self) -> int:
+        """Which side asks: by handshake, by the one port that is ephemeral, by who sent data first, else side 0."""
+        one, two = self.halves
+        if one.syn >= 0 or two.syn >= 0:
+            return 0
+        ephemeral = self.key[1] >= EPHEMERAL, self.key[3] >= EPHEMERAL
+        return ephemeral.index(True) if sum(ephemeral) == 1 else max(self.opener, 0)
+
+    @property
+    def path(self) -> int:
+        """A round trip, ns, and some of it again; 0 not known."""
+        return min(max(self.handshake, 0), TIME_WAIT) * 9 // 8
+
+    @property
+    def is_closed(self) -> bool:
+        """Both sides have sent a FIN, or one a RST."""
+        one, two = self.halves
+        return one.closed and two.closed
+
+    @property
+    def is_over(self) -> bool:
+        """It is closed, or the only side that is in the capture has closed."""
+        one, two = self.halves
+        return (one.closed or not one.packets) and (two.closed or not two.packets)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Only one side is in the capture: a SYN that nothing came of, or a capture of one direction."""
+        one, two = self.halves
+        return not one.packets or not two.packets
+
+
+NOT_SENT = (NEVER, -1)  # times of the first and the last segment of a request, or of an answer
+
+
+def unwrapped(wire: int, near: int) -> int:
+    """The number that is ``wire`` modulo 2**32 and closest to ``near`` (RFC 9293 §3.4)."""
+    return near + ((wire - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def is_copy(x: Half, s: Segment) -> bool:
+    """Whether it is a packet of ``x`` that was captured already, on another interface.
+
+    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) the timestamps of data and SYNs must be the same
+    within COPY; pure ACKs may be repeated, so they count as copies only where data is copied.
+    """
+    for before in reversed(x.recent):
+        if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
+            continue
+        if (s.flags, s.window, s.tsval) != (before.flags, before.window, before.tsval):
+            continue
+        if s.ip_id and before.ip_id:
+            if s.ip_id == before.ip_id:
+                return True
+        elif s.timestamps and 0 <= s.ts - before.ts <= COPY and (
+            s.length or s.flags & SYN or x.connection.is_copied
+        ):  # fmt: skip
+            return True
+    return False
+
+
+def acknowledged(x: Half, s: Segment) -> int:
+    """Up to where ``x`` acknowledges, without wrap; the first time this is where its peer's numbers begin."""
+    y = x.peer
+    if y.seq < 0:
+        y.seq = FIRST_NUMBER + s.ack
+    return unwrapped(s.ack, x.ack if x.ack >= 0 else y.seq)
+
+
+def learn_syn(x: Half, s: Segment) -> None:
+    """What a SYN of ``x`` says: its MSS, window, window scale and whether there are timestamps."""
+    connection = x.connection
+    if not s.flags & (ACK | RST):
+        if x.side == 0 and connection.packets:
+            connection.syn_ts = -1  # sent again: the handshake takes a retransmission timeout
+        connection.syn = s.seq
+    x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
+    one, two = connection.halves
+    scales = (one.scale, two.scale)
+    for half in (one, two):
+        half.shift = window_shift(half, scales)
+    learn_full_size(connection)
+
+
+def window_shift(x: Half, scales: tuple[int, int]) -> int:
+    """How far windows of ``x`` are shifted: used only when both ends offered it (RFC 7323 §2.3).
+
+    A SYN/ACK offers only what its SYN did. LARGEST_SCALE where the capture lacks the SYN that says it, or the option.
+    """
+    if min(scales) < -1:
+        return LARGEST_SCALE
+    are_there = x.syn >= 0, x.peer.syn >= 0
+    if all(are_there):
+        return min(x.scale, LARGEST_SCALE) if min(scales) >= 0 else 0
+    if any(are_there) and max(scales) < 0:
+        return 0
+    return min(x.scale, LARGEST_SCALE) if are_there[0] and x.side == 1 else LARGEST_SCALE
+
+
+def learn_full_size(connection: Connection) -> None:
+    """The payload of a full segment, of the connection and of each side, and what surely is less than one."""
+    one, two = connection.halves
+    options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
+    mss = min(one.mss, two.mss) or max(one.mss, two.mss)
+    surely_full = max(mss - options, 1) if mss else LEAST_MSS
+    connection.full_size = surely_full if mss else USUAL_FULL_SIZE
+    for half in (one, two):
+        its_mss = half.peer.mss or mss  # what its peer takes, or its own where that is not in the capture
+        half.full_size = max(its_mss - options, 1) if its_mss else 0
+        window = half.peer.syn_window
+        half_window = window // 2 if window > LEAST_MSS else window
+        half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
+
+
+def learn_full_segment(x: Half, s: Segment) -> None:
+    """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less."""
+    length = s.length
+    if s.flags & PSH:
+        x.pushes = True
+        return
+    if length < LEAST_LEARNED or length <= x.largest or (x.full_size and length > x.full_size):
+        return
+    if length == x.learning:
+        x.largest = length
+    x.learning = length
+
+
+def full_segment(x: Half) -> int:
+    """The payload of a full segment of ``x``, learned or by the MSS; 0 not known."""
+    return x.largest or x.full_size
+
+
+def is_after(one: int, other: int) -> bool:
+    """Whether a timestamp is newer than another, modulo 2**32 (RFC 7323 §5.2)."""
+    return 0 < (one - other) & 0xFFFFFFFF < 0x80000000
+
+
+def learn_clock(x: Half, s: Segment) -> None:
+    """How far the timestamp it echoes is ahead of its own, at its fastest."""
+    ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
+    if x.ahead < 0 or is_after(ahead, x.ahead):
+        x.ahead = ahead
+
+
+def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
+    """Keep how fast ``x`` reacted: the first ones, and the latest."""
+    if x.reactions is None or x.reacted is None:
+        x.reactions, x.reacted = {}, {}
+    kept, count = x.reactions.setdefault(kind, []), x.reacted.get(kind, 0)
+    x.reacted[kind] = count + 1
+    ns = min(max(ns, 0), LONGEST)
+    if count < 2 * SAMPLES:
+        kept.append(ns)
+    else:
+        kept[SAMPLES + count % SAMPLES] = ns
