@@ -6,6 +6,7 @@ import msgspec
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Quality, Source, Summary
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.runs.checks import Check
@@ -68,12 +69,4 @@ class RunResult(Record):
 
 def json_schema() -> str:
     """The JSON Schema of a run's result: ``schema/run.schema.json``."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "nagle-lab: what one run of the lab shows",
-        **msgspec.json.schema(RunResult),
-    }
-    for form in schema["$defs"].values():
-        if "properties" in form:
-            form["additionalProperties"] = False
-    return msgspec.json.format(msgspec.json.encode(schema), indent=1).decode() + "\n"
+    return schema_text(schema_of(RunResult, "nagle-lab: what one run of the lab shows"))

@@ -15,6 +15,7 @@ from msgspec import Meta
 from nagle_lab.diagnosis.proof.idle import Cause
 from nagle_lab.diagnosis.proof.judged import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -307,16 +308,6 @@ def json_schema() -> str:
             return {"type": "array", "items": {"$ref": "#/$defs/Stall"}}
         raise NotImplementedError
 
-    (schema, _), parts = msgspec.json.schema_components((Result, Stall), schema_hook=items)
-    del parts["Result"]["properties"]["exchanges"]  # for tables: not part of the JSON
-    for part in parts.values():
-        if "properties" in part:
-            part["additionalProperties"] = False
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nagle-lab: what one capture shows"}
-    whole = {**head, **schema, "$defs": parts}
-    return (
-        msgspec.json.format(msgspec.json.encode(whole), indent=1)
-        .decode()
-        .replace("#/components/schemas/", "#/$defs/")
-        + "\n"
-    )
+    schema = schema_of(Result, "nagle-lab: what one capture shows", Stall, hook=items)
+    del schema["$defs"]["Result"]["properties"]["exchanges"]  # for tables: not part of the JSON
+    return schema_text(schema)

@@ -3,12 +3,13 @@
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import Connection, Stall
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.watch.window import Row, View
 
@@ -72,15 +73,7 @@ def now() -> str:
 
 def json_schema() -> str:
     """The JSON Schema of a line of ``watch --json``: ``schema/watch.schema.json``."""
-    whole: dict[str, Any] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "nagle-lab watch --json: one line",
-    }
-    whole |= msgspec.json.schema(Event)
-    for part in whole["$defs"].values():
-        if "properties" in part:
-            part["additionalProperties"] = False
-    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+    return schema_text(schema_of(Event, "nagle-lab watch --json: one line"))
 
 
 class _Going:

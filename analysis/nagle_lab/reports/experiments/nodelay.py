@@ -10,6 +10,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Count, NamedEnd
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
@@ -18,7 +19,7 @@ from nagle_lab.experiments.tried import Conclusion, Watched
 from nagle_lab.live.sockets.diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.reports.experiments.comparison import show_comparison
-from nagle_lab.reports.screens.sockets import Endpoint, Owner, closed_schema, end, owner
+from nagle_lab.reports.screens.sockets import Endpoint, Owner, end, owner
 
 SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
@@ -93,7 +94,7 @@ def nodelay_json(done: Done, code: Exit) -> str:
 
 def json_schema() -> str:
     """Its JSON Schema: ``schema/nodelay.schema.json``."""
-    return closed_schema(Report, "nagle-lab: TCP_NODELAY tried on running sockets")
+    return schema_text(schema_of(Report, "nagle-lab: TCP_NODELAY tried on running sockets"))
 
 
 def _changed(one: Found) -> Changed:

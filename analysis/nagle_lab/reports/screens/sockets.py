@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.errors import printable
 from nagle_lab.live.sockets.diag import LISTEN, End
 from nagle_lab.live.sockets.inventory import Found, Inventory, Waits
@@ -69,17 +70,7 @@ def sockets_json(inventory: Inventory) -> str:
 
 def json_schema() -> str:
     """Its JSON Schema: ``schema/sockets.schema.json``."""
-    return closed_schema(Sockets, "nagle-lab: the TCP sockets of a host")
-
-
-def closed_schema(of: type, title: str) -> str:
-    """The JSON Schema of a type, which allows no other fields."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    schema = {**head, **msgspec.json.schema(of)}
-    for form in schema["$defs"].values():
-        if "properties" in form:
-            form["additionalProperties"] = False
-    return msgspec.json.format(msgspec.json.encode(schema), indent=1).decode() + "\n"
+    return schema_text(schema_of(Sockets, "nagle-lab: the TCP sockets of a host"))
 
 
 def _socket(one: Found) -> Socket:
