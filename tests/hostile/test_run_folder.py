@@ -240,7 +240,7 @@ def report_everywhere(folder: Path) -> None:
     run = judge(folder)
     run.to_json()
     said = StringIO()
-    show_run(run, None, Console(file=said, width=100, highlight=False, markup=False, emoji=False))
+    show_run(run, None, Console(file=said, width=100, highlight=False, markup=False, emoji=False), [])
     assert said.getvalue().replace("\n", "").isprintable()
     suite = suite_of_run(run, run.exit_code(), run.contradictions)
     for text in (junit([suite]), page_of_run(run, None, run.contradictions)):

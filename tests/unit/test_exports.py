@@ -19,6 +19,7 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.files.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.files.markdown import escaped
 from nagle_lab.runs.run import judge
+from support.run_folders import change
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
@@ -107,11 +108,22 @@ def test_junit_of_runs_tells_what_ran_and_every_witness(run, tmp_path):
 
 def test_junit_of_a_run_held_against_another_expectation(run, tmp_path):
     file, page = tmp_path / "j.xml", tmp_path / "m.md"
-    assert run("analyze", OFF, "--expect", "clean", "--junit", file, "--markdown", page)[0] == Exit.CONTRADICTED
+    code, out, err = run("analyze", OFF, "--expect", "clean", "--junit", file, "--markdown", page)
+    assert (code, "NOT AS EXPECTED" in out) == (Exit.CONTRADICTED, True)
+    assert err.startswith("nagle-lab: expected CLEAN, found STALL; captures in ")
     root = parsed(file.read_bytes())
     assert root.find(".//failure").get("message").startswith("STALL: expected CLEAN, found STALL; 96 of 100")
     assert "### 🔴 STALL, not as expected · nginx-static" in page.read_text()
     assert "**not as expected**: expected CLEAN, found STALL" in page.read_text()
+
+
+def test_a_run_that_is_not_as_its_variant_expects_but_as_asked_for(run, tmp_path):
+    folder = shutil.copytree(OFF, tmp_path / "run")
+    change(folder, "manifest.json", lambda m: m["expected"].update(verdict="CLEAN"))
+    code, out, err = run("analyze", folder)
+    assert (code, "NOT AS EXPECTED" in out, "found STALL" in err) == (Exit.CONTRADICTED, True, True)
+    code, out, err = run("analyze", folder, "--expect", "stall")
+    assert (code, "NOT AS EXPECTED" in out, err) == (Exit.OK, False, "")
 
 
 def test_junit_survives_whatever_is_in_a_name():

@@ -8,8 +8,8 @@ order. The times before, within and after are of different *epochs*, and no wait
 from collections import deque
 from collections.abc import Callable
 
-# Capturing in several queues puts packets out of order by less; and no ACK seems late that is so little off, half of
-# what tells a late one (LATE in tcp/events.py).
+# Capturing in several queues puts packets out of order by less. It is half of LATE (tcp/events.py), so that it alone
+# makes no ACK count as delayed.
 DISORDER = 10_000_000  # ns
 
 STRAY = 8  # packets in a row

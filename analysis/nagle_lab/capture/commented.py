@@ -65,7 +65,7 @@ def copy_commented(
 
 
 class _Copy:
-    """Takes the records of a capture (:class:`nagle_lab.capture.records.Taker`) and writes them."""
+    """Takes the records of a capture (:class:`nagle_lab.capture.records.RecordTaker`) and writes them."""
 
     def __init__(self, to: BinaryIO, about: str, comments: Iterable[tuple[int, str]]) -> None:
         self.frames = 0

@@ -412,7 +412,7 @@ def museum_(**options: Any) -> Exit:
 def bisect_(**options: Any) -> Exit:
     """Find the release of a package that changed the verdict.
 
-    COMMAND is guarded with each release from A to B. Each release comes first in PYTHONPATH, or in NODEPATH and
+    COMMAND is guarded with each release from A to B. Each release comes first in PYTHONPATH, or in NODE_PATH and
     PATH. Exit codes: 0, 2 none could be tried, 3 some are inconclusive.
     """
     return _command("software.bisect", options)

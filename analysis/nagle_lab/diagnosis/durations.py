@@ -4,7 +4,7 @@ from collections import Counter
 
 from nagle_lab.diagnosis.proof.population import Column, is_array
 from nagle_lab.tcp.arrays import numpy
-from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.durations import MOST, Durations
 
 MANY_STEPS = 1 << 20
 
@@ -17,7 +17,7 @@ def add_all(durations: Durations, column: Column) -> None:
         return
     np = numpy()
 
-    durations.total += int(column.sum())
+    durations.total = min(durations.total + int(column.sum()), MOST)
     steps = np.rint(column / durations.step_ns).astype(np.int64)
     low, high = int(steps.min()), int(steps.max())
     if high - low < MANY_STEPS:  # counting takes less than sorting

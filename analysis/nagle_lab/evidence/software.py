@@ -53,7 +53,8 @@ def setting_by_file(name: str) -> Setting | None:
 
 
 _PYTHON = (
-    "python|uvicorn|hypercorn|gunicorn|werkzeug|wsgi|aiohttp|waitress|gevent|tornado|cherrypy|cheroot|daphne|twisted"
+    "python|pytest|uvicorn|hypercorn|gunicorn|werkzeug|wsgi|aiohttp|waitress|gevent|tornado|cherrypy|cheroot|daphne|"
+    "twisted"
 )
 _SAY = tuple(
     (re.compile(rf"\b(?:{names})".encode(), re.IGNORECASE), setting)
@@ -62,11 +63,11 @@ _SAY = tuple(
         ("apache-httpclient|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
         ("apache", APACHE),
         (_PYTHON, PYTHON),
-        ("node|express|axios|undici|next\\.js", NODE),
+        ("node|npm|npx|express|axios|undici|next\\.js", NODE),
         ("go-http-client|caddy|traefik|fasthttp", GO),
         ("kestrel|microsoft|dotnet", DOTNET),
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
-        ("hyper|reqwest|actix|rocket|ureq|rust", RUST),
+        ("hyper|reqwest|actix|rocket|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
     )
 )

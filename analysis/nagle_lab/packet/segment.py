@@ -14,11 +14,10 @@ FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 HEADER = Struct(">HHIIHH4x")
 ETHERNET, ETHERNET_HEADER = 1, 14
-USUAL = Struct(
-    ">12xH BxHHHxB2x4s4s"
-)  # Ethernet's type; version and header length, length, id, fragment, protocol, ends
+# Ethernet's type; version and header length, length, id, fragment, protocol, ends
+USUAL = Struct(">12xH BxHHHxB2x4s4s")
 TIMESTAMPS_ALONE = Struct(">III")  # NOP, NOP, timestamps: the options of nearly every segment
-NOP_NOP_TIMESTAMPS = 0x0101080A
+NOP_NOP_TIMESTAMPS = b"\x01\x01\x08\x0a"
 TIMESTAMPS = Struct(">II")
 OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_SACK, OPTION_TIMESTAMPS = 0, 1, 2, 3, 5, 8
 
@@ -78,7 +77,7 @@ def decode(
     if header > HEADER.size:
         end = min(at + header, packet.captured_end)
         at += HEADER.size
-        if end - at == TIMESTAMPS_ALONE.size and buffer[at : at + 4] == b"\x01\x01\x08\x0a":
+        if end - at == TIMESTAMPS_ALONE.size and buffer[at : at + 4] == NOP_NOP_TIMESTAMPS:
             timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 4)
         else:
             mss, wscale, timestamps, tsval, tsecr, sack = read_options(buffer, at, end)

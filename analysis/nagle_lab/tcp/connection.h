@@ -26,7 +26,7 @@ typedef struct { /* Sent */
     uint8_t is_new;
 } sent;
 
-typedef struct { /* PureAck */
+typedef struct { /* Acknowledgement */
     int64_t number;
     int64_t ts;
     int64_t frame;
@@ -38,7 +38,7 @@ typedef struct { /* PureAck */
     uint16_t window;
     uint8_t had_room;
     uint8_t is_echoed;
-} pure_ack;
+} acknowledgement;
 
 typedef struct { /* of a segment, to tell a copy of it */
     int64_t ts;
@@ -63,8 +63,8 @@ typedef struct { /* Half */
     int64_t payload;
     int64_t wire;
     sent data;
-    pure_ack pure_ack;
-    pure_ack data_ack;
+    acknowledgement pure_ack;
+    acknowledgement data_ack;
     int64_t tsval;
     int64_t ahead;
     int32_t reactions[REACTIONS][2 * SAMPLES];
@@ -108,7 +108,7 @@ typedef struct { /* Connection */
     int64_t handshake;
     int64_t request[2]; /* times of first and last segment */
     int64_t response[2];
-    int64_t asked;
+    int64_t request_acked;
     int32_t full_size;
     int32_t exchange;
     int32_t answered;

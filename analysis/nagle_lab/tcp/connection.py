@@ -32,7 +32,7 @@ class Sent(NamedTuple):
     """A segment that took sequence space, as later ones look back at it."""
 
     number: int  # of the packet on its connection
-    ts: int
+    ts: int  # ns
     frame: int
     start: int  # sequence numbers without their wrap
     end: int  # SYN and FIN counted
@@ -44,11 +44,11 @@ class Sent(NamedTuple):
     edge: int  # of the peer's window when it was sent: its right end; -1 not known
 
 
-class PureAck(NamedTuple):
-    """A segment that only acknowledges."""
+class Acknowledgement(NamedTuple):
+    """A segment as an acknowledgement."""
 
     number: int  # of the packet on its connection
-    ts: int
+    ts: int  # ns
     frame: int
     ack: int
     acked_before: int  # by its sender, at most
@@ -61,7 +61,7 @@ class PureAck(NamedTuple):
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1)
-NO_ACK = PureAck(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
+NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
 
 
 class Half:
@@ -115,9 +115,9 @@ class Connection:
     """Two halves, and what they do together: exchanges, a request and the answer to it."""
 
     __slots__ = (
-        "answered", "asked", "asking", "exchange", "first_frame", "first_ts", "full_size", "greeted", "halves",
+        "answered", "asking", "exchange", "first_frame", "first_ts", "full_size", "greeted", "halves",
         "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets",
-        "repeat", "request", "response", "sender", "syn", "syn_ts",
+        "repeat", "request", "request_acked", "response", "sender", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -132,7 +132,7 @@ class Connection:
         self.packets = 0
         self.syn = -1  # sequence number of the latest SYN without ACK
         self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
-        self.handshake = -1
+        self.handshake = -1  # ns, from a SYN sent once to its sender's first ACK
         self.full_size = USUAL_FULL_SIZE
         self.latest_data: Half | None = None  # who sent data last
         self.opener = -1  # side that sent the first data
@@ -142,7 +142,7 @@ class Connection:
         self.asking = False  # the last data came from the asking side
         self.greeted = False
         self.request = self.response = NOT_SENT
-        self.asked = -1  # time of the latest acknowledgement of the request
+        self.request_acked = -1  # time of the latest acknowledgement of the request
         self.answered = self.repeat = 0  # exchanges that are over
         self.has_candidates = False
         self.is_copied = False  # data or a SYN of it was captured twice
@@ -191,8 +191,8 @@ def unwrapped(wire: int, near: int) -> int:
 def is_copy(x: Half, s: Segment) -> bool:
     """Whether it is a packet of ``x`` that was captured already, on another interface.
 
-    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) the timestamps of data and SYNs must be the same
-    within COPY; pure ACKs may be repeated, so they count as copies only where data is copied.
+    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
+    apart at most; pure ACKs may be repeated, so they count as copies only where data is copied.
     """
     for before in reversed(x.recent):
         if s.seq != before.seq or s.length != before.length or s.ack != before.ack:

@@ -16,7 +16,7 @@ class Durations:
         self.total = total  # of all durations, ns
 
     def add(self, duration: int) -> None:
-        """Count one more."""
+        """Count one more, ns."""
         self.total = min(self.total + duration, MOST)
         self.counts[rounded(duration, self.step_ns)] += 1
 

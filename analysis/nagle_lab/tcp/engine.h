@@ -17,7 +17,7 @@ typedef struct {
     int64_t wait;            /* from trigger to ACK, or to release where the capture lacks the ACK */
     int64_t release;         /* from ACK to release */
     int64_t idle;            /* from the connection's packet before the ACK to it */
-    int64_t alone;           /* to the release from the ACK, or the latest data of its host or ACK to it since */
+    int64_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int64_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int64_t clock;           /* the release's TSecr less its TSval, modulo 2**32; -1 without timestamps */
     int32_t exchange;        /* from 0 */

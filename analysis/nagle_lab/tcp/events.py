@@ -4,8 +4,8 @@ from enum import IntEnum
 
 MS = 1_000_000  # ns
 
-# An ACK is late when it took this long. The shortest delayed-ACK timer in use is 40 ms (Linux, TCP_DELACK_MIN =
-# HZ/25); half of it separates that from network and scheduling noise.
+# A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/timing.py). Linux's
+# timer takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
 IDLE = LATE  # a silence so long is an idle gap
 
@@ -13,8 +13,8 @@ IDLE = LATE  # a silence so long is an idle gap
 # Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.
 PROBE = 200 * MS
 
-# Rows of reactions that leave of each kind of a program, and of its peers, but for the rest of a connection: more
-# would say no more.
+# At most so many rows of reactions of one kind leave for a program, and for its peers; a connection once begun leaves
+# whole.
 MOST_SAMPLES = 1 << 12
 
 

@@ -27,11 +27,11 @@ static int count_duration(machine *m, int which, int64_t ns)
 /* Whether it has request and answer; -1 where memory ran out. */
 static int end_exchange(machine *m, flow *f)
 {
-    int64_t asked = f->request[0], asked_last = f->request[1], acked = f->asked;
+    int64_t asked = f->request[0], asked_last = f->request[1], acked = f->request_acked;
     int64_t answered = f->response[0], answered_last = f->response[1];
     f->request[0] = f->response[0] = NEVER;
     f->request[1] = f->response[1] = -1;
-    f->asked = -1;
+    f->request_acked = -1;
     if (asked == NEVER) {
         f->greeted |= f->exchange == 0;
         return 0;
@@ -145,7 +145,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->number = m->counters.connections++;
     f->first_frame = s->frame;
     f->first_ts = f->last_ts = s->ts;
-    f->syn = f->handshake = f->asked = -1;
+    f->syn = f->handshake = f->request_acked = -1;
     f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
     f->request[0] = f->response[0] = NEVER;
     f->request[1] = f->response[1] = -1;
@@ -243,14 +243,14 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
            s->ts - before->ts < PROBE;
 }
 
-static int is_released_by(const half *x, const half *y, const sent *trigger, const pure_ack *ack, const segment *s)
+static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
     return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack == x->snd_nxt && ack->had_room &&
            (trigger->edge < 0 || trigger->edge >= trigger->end + s->length) &&
            (y->shift != LARGEST_SCALE || ack->window != trigger->length);
 }
 
-static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const pure_ack *ack)
+static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const acknowledgement *ack)
 {
     int has_waited = ack->number > before->number && ack->ts - before->ts >= FULL_WAIT && s->ts - ack->ts < SHORT;
     return has_waited && is_released_by(x, y, before, ack, s);
@@ -258,8 +258,8 @@ static int is_full_segment_waiting(const half *x, const half *y, const segment *
 
 static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
 {
-    for (uint64_t i = m->n_passed; i && m->n_passed - i < LATEST; i--) {
-        const passed *p = &m->latest[(i - 1) % LATEST];
+    for (uint64_t i = m->n_passed; i && m->n_passed - i < REMEMBERED; i--) {
+        const passed *p = &m->latest[(i - 1) % REMEMBERED];
         if (p->ts <= ts)
             break;
         if (p->has_data && p->connection != number && !memcmp(p->hosts + 16, host, 16))
@@ -270,8 +270,8 @@ static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, 
 
 static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
 {
-    for (uint64_t i = m->n_passed; i && m->n_passed - i < LATEST; i--) {
-        const passed *p = &m->latest[(i - 1) % LATEST];
+    for (uint64_t i = m->n_passed; i && m->n_passed - i < REMEMBERED; i--) {
+        const passed *p = &m->latest[(i - 1) % REMEMBERED];
         if (p->ts <= ts)
             break;
         if (!memcmp(p->has_data ? p->hosts : p->hosts + 16, host, 16))
@@ -305,7 +305,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     return table_add(&m->tables[UNHELD], &row, sizeof row);
 }
 
-static int waited(machine *m, flow *f, int side, const segment *s, const pure_ack *ack, int is_pure, int32_t number)
+static int waited(machine *m, flow *f, int side, const segment *s, const acknowledgement *ack, int is_pure, int32_t number)
 {
     const half *x = &f->halves[side];
     const sent *trigger = &x->data;
@@ -374,8 +374,8 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
         x->fin_acks++;
     }
     int asks = answered->length && 1 - side == client_of(f);
-    if (asks && answered->exchange >= 0 && answered->exchange == f->exchange && s->ts > f->asked)
-        f->asked = s->ts;
+    if (asks && answered->exchange >= 0 && answered->exchange == f->exchange && s->ts > f->request_acked)
+        f->request_acked = s->ts;
     return 0;
 }
 
@@ -391,8 +391,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
     }
     if (is_pure || s->length) {
         uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
-        pure_ack *this = is_pure ? &x->pure_ack : &x->data_ack;
-        *this = (pure_ack){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
+        acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
+        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
                            x->tsval, s->window, had_room, start <= y->acked};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
@@ -519,7 +519,7 @@ int machine_follow(machine *m, const segment *s)
         learn_syn(f, side, s);
     if (take(m, f, side, s))
         return -1;
-    passed *p = &m->latest[m->n_passed++ % LATEST];
+    passed *p = &m->latest[m->n_passed++ % REMEMBERED];
     p->ts = s->ts;
     p->connection = f->number;
     p->has_data = s->length > 0;

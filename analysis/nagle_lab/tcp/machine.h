@@ -9,7 +9,7 @@
 enum { CANDIDATE, UNHELD, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, SNAPSHOT, TABLES };
 enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
 
-enum { LATEST = 128 };
+enum { REMEMBERED = 128 };
 
 typedef struct { /* what one host sent to another */
     int64_t ts;
@@ -24,7 +24,7 @@ typedef struct {
     table tables[TABLES];
     counted durations[DURATIONS];
     programs programs;
-    passed latest[LATEST];
+    passed latest[REMEMBERED];
     uint64_t n_passed;
     live live;
     int64_t until_sweep;

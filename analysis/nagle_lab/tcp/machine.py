@@ -18,9 +18,9 @@ from nagle_lab.tcp.connection import (
     NOT_SENT,
     RECENT,
     TIME_WAIT,
+    Acknowledgement,
     Connection,
     Half,
-    PureAck,
     Sent,
     acknowledged,
     full_segment,
@@ -49,7 +49,7 @@ RIDDEN_RELEASE = 1 * MS
 SWEEP = 1 << 15
 MANY = 1 << 15
 
-LATEST = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
+REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
 
 class Machine:
@@ -82,7 +82,7 @@ class Machine:
         self._peer_samples: Counter[tuple[int, Reaction]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
         # The latest segments: times, hosts that sent and that got them, connections, whether they have data
-        self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=LATEST)
+        self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=REMEMBERED)
 
     def follow(self, s: Segment) -> None:
         """Take the next segment of the capture."""
@@ -119,7 +119,7 @@ class Machine:
     @property
     def state(self) -> dict[str, object]:
         """All that is known but the rows, by name; a new machine that is given it goes on from here."""
-        return {name: value for name, value in vars(self).items() if name != "tables"}
+        return {name: value for name, value in vars(self).items() if name not in ("tables", "_list_exchanges")}
 
     # One segment ------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Machine:
             had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
             tsval = s.tsval if s.timestamps else -1
             is_echoed = start <= y.acked
-            this = PureAck(
+            this = Acknowledgement(
                 number, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window
             )  # fmt: skip
             if is_pure:
@@ -213,8 +213,8 @@ class Machine:
         elif is_pure and answered.flags & FIN and not answered.length:
             x.fin_acks += 1
         asks = answered.length and x.peer.side == connection.client
-        if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.asked:
-            connection.asked = s.ts
+        if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.request_acked:
+            connection.request_acked = s.ts
 
     def _new_data(self, x: Half, s: Segment, start: int, exchange: int) -> None:
         """``x`` sends data that it never sent before; what had it waited for?"""
@@ -262,7 +262,9 @@ class Machine:
             x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo, 0, 0
         )
 
-    def _waited(self, x: Half, s: Segment, trigger: Sent, ack: PureAck, *, is_pure: bool, exchange: int) -> None:
+    def _waited(
+        self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
+    ) -> None:
         """All that it sent before is acknowledged, at last by ``ack``: perhaps that released the new data."""
         if not is_released_by(x, trigger, ack, s):
             return
@@ -319,9 +321,9 @@ class Machine:
     def _end_exchange(self, connection: Connection) -> bool:
         """The open exchange is over; whether it has request and answer."""
         (asked, asked_last), (answered, answered_last) = connection.request, connection.response
-        number, acked = connection.exchange, connection.asked
+        number, acked = connection.exchange, connection.request_acked
         connection.request = connection.response = NOT_SENT
-        connection.asked = -1
+        connection.request_acked = -1
         if asked == NEVER:
             connection.greeted = connection.greeted or number == 0
             return False
@@ -410,7 +412,7 @@ class Machine:
         for half in connection.halves:
             own, of_peers = programs[half.side], programs[1 - half.side]
             for kind, samples in sorted((half.reactions or {}).items()):
-                if self._own_samples[own, kind] >= MOST_SAMPLES <= self._peer_samples[of_peers, kind]:
+                if min(self._own_samples[own, kind], self._peer_samples[of_peers, kind]) >= MOST_SAMPLES:
                     continue
                 self._own_samples[own, kind] += len(samples)
                 self._peer_samples[of_peers, kind] += len(samples)
@@ -435,13 +437,13 @@ def duration(begin: int, end: int) -> int:
     return end - begin if end >= begin else -1
 
 
-def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: PureAck) -> bool:
+def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
     """Whether a full segment waited for an ACK: never for Nagle's algorithm, so its congestion window was full."""
     has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
     return has_waited and is_released_by(x, before, ack, s)
 
 
-def is_released_by(x: Half, trigger: Sent, ack: PureAck, s: Segment) -> bool:
+def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
     """Whether the ACK may have released new data ``s`` of ``x``: what a stall must look like.
 
     Before it the trigger was outstanding, after it nothing is; and the window was not what held the data back.

@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any, Self
 from zlib import crc32
 
-from nagle_lab.capture import clock, take
+from nagle_lab.capture import clock, pcap, pcapng, take
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.take import Taker
-from nagle_lab.packet import segment
+from nagle_lab.packet import headers, ip, kinds, link, segment
 from nagle_lab.packet.segment import Segment, decode
 from nagle_lab.tcp import connection, durations, events, machine
-from nagle_lab.tcp.connection import Connection, Half, PureAck, Sent
+from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Sent
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.events import Reaction
+from nagle_lab.tcp.layout import HEADERS
 from nagle_lab.tcp.machine import Machine
 
-SOURCES = (machine, connection, events, durations, segment, take, clock)
+SOURCES = (machine, connection, events, durations, segment, headers, ip, kinds, link, take, pcap, pcapng, clock)
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
-_TYPES = (Clock, Connection, Counter, Durations, Half, PureAck, Reaction, Segment, Sent, deque)
+_TYPES = (Clock, Connection, Counter, Durations, Half, Acknowledgement, Reaction, Segment, Sent, deque)
 MADE_OF = {made.__name__: made for made in _TYPES}
 
 
@@ -62,7 +63,8 @@ class PlainEngine(Taker):
     @property
     def build(self) -> str:
         """Which engines a snapshot of this one is for."""
-        sources = b"".join(Path(str(module.__file__)).read_bytes() for module in SOURCES)
+        files = (*(Path(str(module.__file__)) for module in SOURCES), *HEADERS)
+        sources = b"".join(file.read_bytes() for file in files)
         return f"plain Python {crc32(sources):08x}"
 
     def save(self) -> bytes:

@@ -30,7 +30,7 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
         if number is None:
             return report(source, as_json, exports)
         if exports.files:
-            exports.run(source, examples_of_run(source), source.exit_code())
+            exports.run(source, examples_of_run(source), source.exit_code(), source.contradictions)
         return _show_stall(source.capture(source.best), source.results[source.best], number, as_json)
 
 

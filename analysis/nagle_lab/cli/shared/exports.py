@@ -127,11 +127,8 @@ class Exports:
         for tables in self._tables:
             tables.add(result.source.file, result)
 
-    def run(self, run: "Run", packets: "Examples", code: Exit, expected: str | None = None) -> None:
-        """A judged run, held against ``expected``, or else against what its variant expects."""
-        contradictions = run.contradictions
-        if expected:
-            contradictions = [] if run.verdict == expected else [f"expected {expected}, found {run.verdict}"]
+    def run(self, run: "Run", packets: "Examples", code: Exit, contradictions: list[str]) -> None:
+        """A judged run, and what in it contradicts what is expected of it."""
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import suite_of_run
 

@@ -17,18 +17,20 @@ def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None =
 
     The exit code is of ``expected``, or else of what its variant expects.
     """
+    code, contradictions = run.exit_code(), run.contradictions
+    if expected is not None:
+        code = exit_code(run.verdict, expected)
+        contradictions = [f"expected {expected}, found {run.verdict}"] if code is Exit.CONTRADICTED else []
     packets = Examples()
     if exports.with_packets or not as_json:
         packets = examples_of_run(run, typical_only=exports.typical_only)
     if as_json:
         sys.stdout.write(run.to_json())
     else:
-        show_run(run, packets.written or packets.typical, console())
-    code = run.exit_code()
+        show_run(run, packets.written or packets.typical, console(), contradictions)
     if code is not Exit.OK:
         conclusive = run.verdict in (Verdict.STALL, Verdict.CLEAN)
-        why = "; ".join(run.contradictions) if conclusive else f"{run.verdict}: {run.reason}"
+        why = "; ".join(contradictions) if conclusive else f"{run.verdict}: {run.reason}"
         tell(f"{why}; captures in {shown_path(run.folder)}")
-    code = code if expected is None else exit_code(run.verdict, expected)
-    exports.run(run, packets, code, expected)
+    exports.run(run, packets, code, contradictions)
     return code

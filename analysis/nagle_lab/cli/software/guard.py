@@ -30,6 +30,7 @@ from nagle_lab.reports.screens.terminal import console
 REPORT = "guard.json"
 TIMED_OUT = 124  # as timeout(1) has it
 LONGEST_S = 365 * 24 * 3600
+_OPTIONS = {"service": "--compose-service"}  # those that are not called like their parameters
 _RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
 _OURS = {CAPTURE, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
 
@@ -60,9 +61,10 @@ def command(
         raise NagleLabError("two output options name the same file: give each its own")
     with Exports(more, slow=not command_line) as exports, ending_by_signals(), _recording(keep) as folder:
         if command_line:
-            run = guard(command_line, folder, selection, limit_s=limit_s, network=network, both_sides=both_sides)
+            how: Any = {"limit_s": limit_s, "network": network, "announce": tell}
+            run = guard(command_line, folder, selection, both_sides=both_sides, **how)
             if trace:
-                run = with_writes(run, command_line, limit_s=limit_s, network=network)
+                run = with_writes(run, command_line, **how)
         else:
             run = _record(folder, selection, attached, seconds, trace=trace)
         outcome = run.guarded.outcome
@@ -72,7 +74,7 @@ def command(
             return outcome.status
         if command_line and trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
-        if both_sides and run.both_sides is None and run.writes is None:
+        if both_sides and run.both_sides is None:
             tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
         return _report(run, command_line, Verdict(expect.upper()), exports, json, keep, network)
 
@@ -123,10 +125,13 @@ def _report(
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")
+    captures = f"the capture is {run.guarded.capture}"
+    if run.traced:
+        captures += f" (the traced run's: {run.traced.capture.relative_to(run.guarded.folder)} beside it)"
     if keep:
-        tell(f"the capture is {run.guarded.capture}")
+        tell(captures)
     elif code is not Exit.OK and outcome.captured:
-        tell(f"the capture is {run.guarded.capture}; delete its folder when you are done, or choose one with --keep")
+        tell(f"{captures}; delete its folder when you are done, or choose one with --keep")
     else:
         _forget(run.guarded.folder, keep)
     return TIMED_OUT if outcome.timed_out else outcome.status or code
@@ -152,7 +157,7 @@ def _packets(run: Run, exports: Exports) -> Examples:
 
 
 def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **only_one: Any) -> None:
-    named = [f"--{name}" for name, value in attached.items() if value]
+    named = [_OPTIONS.get(name, f"--{name}") for name, value in attached.items() if value]
     if not command_line and not named:
         raise NagleLabError(
             "guard needs a command (guard -- COMMAND…), --container, --compose-service, --pid or --interface"

@@ -7,7 +7,7 @@ from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, counts, each, groups, most, pick, where
 from nagle_lab.tcp.events import MS
 
-LATER = 5 * MS  # behind an ACK and the way of its own: no ACK released that
+LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
 
 class Candidates:

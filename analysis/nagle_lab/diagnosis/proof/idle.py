@@ -169,7 +169,7 @@ def add(totals: CauseTotals, more: CauseTotals) -> None:
 
 
 def explained(idle: Column, reaction: Column, cause: Cause) -> CauseTotals:
-    """What to add when the idle gap before a candidate's ACK has a ``cause`` of its own: it counted as another.
+    """Moves the idle gaps that the proof explains from the cause they were counted under to ``cause``.
 
     ``idle`` (n,) are those gaps and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
     """

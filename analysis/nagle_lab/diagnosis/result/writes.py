@@ -91,6 +91,11 @@ class Writes(msgspec.Struct, frozen=True):
     pairs: list[HeldWrite]  # the first thousand
 
 
+def asked(write: Write) -> bool:
+    """Whether the program asked for the call itself, through a function of a library that is named after it."""
+    return bool(write.program and write.library and write.library.function.endswith("setsockopt"))
+
+
 def shown(write: Write) -> str:
     """Its place, as short as it can be said: "server.py:16 reply"."""
     if not write.program and not write.library:
@@ -98,7 +103,7 @@ def shown(write: Write) -> str:
     if not write.program:
         assert write.library
         return f"{shown_place(write.library)} (a library)"
-    inside = f" ({shown_place(write.library)})" if write.library else ""
+    inside = f" ({shown_place(write.library)})" if write.library and not asked(write) else ""
     return shown_place(write.program) + inside
 
 

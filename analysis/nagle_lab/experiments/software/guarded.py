@@ -1,6 +1,6 @@
 """A user's own software under the proof: run in a namespace, recorded and judged; with TCP_NODELAY, and without."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
@@ -133,6 +133,13 @@ class Run:
         return what_is_missing(self.result, self.selection.of(self.result))
 
 
+Announce = Callable[[str], None]
+
+
+def unannounced(_: str) -> None:
+    """Tell nobody."""
+
+
 def guard(
     command: Sequence[str],
     folder: Path,
@@ -141,11 +148,13 @@ def guard(
     limit_s: float | None = None,
     network: bool = False,
     both_sides: bool = False,
+    announce: Announce = unannounced,
     **place: Unpack[Place],
 ) -> Run:
     """Run a command and judge it; ``folder`` is there and is empty. Raises NagleLabError.
 
-    ``place`` is where and how it runs, see :func:`nagle_lab.guard.recording.run.run`.
+    ``announce`` is told of a further run before it starts; ``place`` is where and how it runs, see
+    :func:`nagle_lab.guard.recording.run.run`.
     """
     if both_sides and not without_nodelay.is_possible():
         raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
@@ -154,6 +163,7 @@ def guard(
     if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):
         return Run(first, result, selection)
     (folder / WITHOUT).mkdir()
+    announce("running it again with TCP_NODELAY taken away")
     second = run(command, folder / WITHOUT, limit_s=limit_s, network=network, without_nodelay=True, **place)
     other = judge(second.capture, lost(second.outcome), selection)
     sides = _compared(result, second, other, selection)

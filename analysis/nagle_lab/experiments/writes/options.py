@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, shown, shown_place
 from nagle_lab.experiments.writes.joining import Pair
@@ -53,7 +54,7 @@ def _story(pair: Pair, located: Located) -> str:
     wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
     own = [one for one in wanted if one.on == "socket"]
     if did := [one for one in own if _took_effect(one)]:
-        return ", and ".join(_event(one, pair) for one in did[:_MOST_EVENTS])
+        return ", and ".join(_events(did, pair)[:_MOST_EVENTS])
     if did := [one for one in wanted if one.on == "listener" and _took_effect(one)]:
         return f"{'set' if did[-1].value else 'cleared'} on the listening socket only, {_at(did[-1])}"
     if failed := [one for one in wanted if one.on in ("socket", "listener") and one.value]:
@@ -102,6 +103,16 @@ def _listening(pair: Pair) -> str:
 
 def _name(socket: str) -> str:
     return "not connected then" if socket.isdecimal() else socket.replace("->", " → ")
+
+
+def _events(did: Sequence[Option], pair: Pair) -> list[str]:
+    """What took effect, in order; what the same place did again and again is told once."""
+    found = []
+    for _, alike in groupby(did, key=lambda one: (one.value, one.write.program, one.write.library)):
+        first, *again = alike
+        more = f", and {len(again)} more time{'s' * (len(again) > 1)}" if again else ""
+        found.append(_event(first, pair) + more)
+    return found
 
 
 def _event(one: Option, pair: Pair) -> str:

@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software.guarded import Run, Traced, judge, lost
+from nagle_lab.experiments.software.guarded import Announce, Run, Traced, judge, lost, unannounced
 from nagle_lab.experiments.writes import writes as joined
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, Joined, Pair, join
 from nagle_lab.experiments.writes.writes import Lines
@@ -35,6 +35,7 @@ class _Again:
     command: Sequence[str]
     limit_s: float | None
     network: bool
+    announce: Announce
     place: Place
 
     def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
@@ -48,6 +49,7 @@ class _Again:
         limit_s = longest if self.limit_s is None else self.limit_s
         place: Place = {**self.place, "environment": environment}
         command = tracing.traced(self.command, folder / _FILE, stacks=stacks)
+        self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
         guarded = run(command, folder, limit_s=limit_s, network=self.network, **place)
         try:
             return guarded, read_trace(folder / _FILE)
@@ -62,8 +64,14 @@ class _Again:
 
 
 def with_writes(
-    first: Run, command: Sequence[str], *, limit_s: float | None = None, network: bool = False, **place: Unpack[Place]
-) -> Run:  # fmt: skip
+    first: Run,
+    command: Sequence[str],
+    *,
+    limit_s: float | None = None,
+    network: bool = False,
+    announce: Announce = unannounced,
+    **place: Unpack[Place],
+) -> Run:
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
 
     The command runs once more, and if something in it is native code, or its interpreter took no hook, twice.
@@ -72,7 +80,7 @@ def with_writes(
         return first
     if why := tracing.why_not():
         return replace(first, writes=no_writes(first.result, why))
-    again = _Again(first, command, limit_s, network, place)
+    again = _Again(first, command, limit_s, network, announce, place)
     try:
         guarded, trace = again.run(TRACED, stacks=False)
         result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)

@@ -17,6 +17,7 @@ from nagle_lab.experiments.software.guarded import Protection, Run
 from nagle_lab.guard.command.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
+from nagle_lab.reports.words.writes import cleared
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _LONGEST = 60  # characters of a command in a headline
@@ -116,7 +117,7 @@ def show_guarded(
 def _next(run: Run) -> str:
     """Which further run says more."""
     if run.writes:
-        return "make that change and run it again, with --both-sides to see what protects it then"
+        return "make one of these changes and run it again, with --both-sides to see what protects it then"
     if run.result.stalls:
         return "run it again with --trace: it names the two lines of code behind each stall"
     if run.both_sides:
@@ -130,8 +131,12 @@ def _next(run: Run) -> str:
 
 def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
+    if command and cleared(run.writes):
+        return []  # it was set already: the remedy says what takes it away
     if command and run.writes and run.writes.groups and (known := language(run.writes.groups[0].held)):
         return [setting_of(*known)]
+    if command and not software and (of_command := setting_by_name(Path(command[0]).name)):
+        return commands(run.result, of_command, running=False, known_by=f"the language of {Path(command[0]).name}")
     return commands(run.result, software, running=not command)
 
 

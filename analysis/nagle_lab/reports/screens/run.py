@@ -1,6 +1,6 @@
 """The screen: one judged run of the lab, at 100 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -23,8 +23,11 @@ _TIMES = (
 )
 
 
-def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
-    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder."""
+def show_run(run: Run, ladder: Ladder | None, to: Console, contradictions: Sequence[str]) -> None:
+    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder.
+
+    ``contradictions`` : what in it is not as expected
+    """
     to.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
     to.print(facts(_what_ran(run)))
     to.print(_evidence(run))
@@ -33,7 +36,7 @@ def show_run(run: Run, ladder: Ladder | None, to: Console) -> None:
         to.print(facts(who(best, services(run), run.writes)))
     if ladder:
         to.print(*typical(ladder), sep="\n")
-    to.print(facts(_ending(run)))
+    to.print(facts(_ending(run, contradictions)))
 
 
 def _what_ran(run: Run) -> list[tuple[str, str]]:
@@ -111,13 +114,13 @@ def _times(capture: RunCapture, key: str) -> str:
     return f"{spread.p50:.2f} / {spread.p99:.2f}" if spread and not mixed else NONE
 
 
-def _ending(run: Run) -> list[tuple[str, str]]:
+def _ending(run: Run, contradictions: Sequence[str]) -> list[tuple[str, str]]:
     timings = run.manifest.timings_s
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
     failed = [f"{check.name}: {check.detail}" for check in run.checks if not check.ok]
     rows = [
-        ("NOT AS EXPECTED", "; ".join(run.contradictions))
-        if run.contradictions
+        ("NOT AS EXPECTED", "; ".join(contradictions))
+        if contradictions
         else ("as expected", str(run.expected) if failed else f"{run.expected}, and every witness agrees"),
         ("witnesses", "; ".join(failed)),
         ("captures", shown_path(run.folder)),

@@ -101,7 +101,12 @@ def _gaps(cause: Cause, gaps: Silence, share: float) -> str:
     return f"{gaps.count:,} × {CAUSES[cause]}: {time_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
-def commands(result: Result, software: Setting | None, *, running: bool = True) -> list[tuple[str, list[str]]]:
+IN_THE_CAPTURE = "which the capture shows there"
+
+
+def commands(
+    result: Result, software: Setting | None, *, running: bool = True, known_by: str = IN_THE_CAPTURE
+) -> list[tuple[str, list[str]]]:
     """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
 
     ``running``: whether what was captured may still run; of a command under guard only its code can be changed.
@@ -110,16 +115,16 @@ def commands(result: Result, software: Setting | None, *, running: bool = True) 
     if not s.held_ends or not s.delayed_ends:
         return _commands_without_stall(result) if running else []
     if not running:
-        return [setting_of(software)]
+        return [setting_of(software, known_by)]
     held, delayed = s.held_ends[0], s.delayed_ends[0]
     return [
         (f"Which program holds? {_there(held)}", [_find(held, delayed)]),
-        setting_of(software),
+        setting_of(software, known_by),
         (_reach(held, delayed), _quick_acks(held)),
     ]
 
 
-def setting_of(software: Setting | None, known_by: str = "which the capture shows there") -> tuple[str, list[str]]:
+def setting_of(software: Setting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
     """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
     if software:
         return f"TCP_NODELAY in {software.software}, {known_by}", [software.setting]

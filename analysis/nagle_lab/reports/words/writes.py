@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, shown, shown_place
+from nagle_lab.diagnosis.result.writes import Group, Option, Place, Write, Writes, asked, shown, shown_place
 from nagle_lab.diagnosis.summary import ONE_WRITE
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
@@ -60,13 +60,23 @@ def remedy(result: Result, writes: Writes | None) -> str:
     return text.replace(ONE_WRITE, f"join {lines}{others} in one write")
 
 
-def _not_cleared(text: str, writes: Writes | None) -> str:
-    """The remedy where TCP_NODELAY was set and then lost: setting it once more would be lost, too."""
+def cleared(writes: Writes | None) -> Option | None:
+    """What took TCP_NODELAY away on the socket that held, where it had been set; None where nothing did."""
     own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
     if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
+        return None
+    return own[-1]
+
+
+def _not_cleared(text: str, writes: Writes | None) -> str:
+    """The remedy where TCP_NODELAY was set and then lost: setting it once more would be lost, too."""
+    if not (lost := cleared(writes)):
         return text
-    line, caller = _line(own[-1].write), own[-1].caller
-    clears = f"{line} clears{f' for {_named(caller)}' if caller else ''}"
+    by = lost.write
+    if by.program and by.program.line and (by.library is None or asked(by)):
+        return text.replace("or set TCP_NODELAY", f"or remove {_named(by.program)}, which clears TCP_NODELAY")
+    line = _line(by)
+    clears = f"{line} clears{f' for {_named(lost.caller)}' if lost.caller else ''}"
     return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {clears}' if line else ''}")
 
 
