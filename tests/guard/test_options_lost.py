@@ -1,5 +1,6 @@
 """TCP_NODELAY that was asked for and lost, in real programs: the line on the screen tells how."""
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -38,9 +39,12 @@ while peer.recv(4096):
 """
 
 
-def writes(folder, *, listening: str = "", forked: str = "", accepted: str = "") -> Writes:
+def writes(
+    folder, *, listening: str = "", forked: str = "", accepted: str = "", recv: str = "peer.recv"
+) -> Writes:  # fmt: skip
     path, recorded = folder / "server.py", folder / "recorded"
     text = PROGRAM.replace("#LISTENING", listening).replace("#FORKED", forked).replace("#ACCEPTED", accepted)
+    text = text.replace("while peer.recv", f"while {recv}")
     path.write_text(text)
     recorded.mkdir()
     command = [sys.executable, str(path)]
@@ -90,7 +94,15 @@ def test_set_and_then_cleared(tmp_path):
     assert f"{place} <module>" in then
     asked = SimpleNamespace(summary=SimpleNamespace(remedy=f"On the server: {ONE_WRITE}, or set TCP_NODELAY."))
     said = remedy(asked, found)
-    assert said.endswith(f"{place} clears.") and "or leave TCP_NODELAY set, which " in said
+    assert said.endswith(f"{place}, which clears TCP_NODELAY.") and ", or remove " in said
+
+
+def test_cleared_before_every_reply(tmp_path):
+    """What is done again and again is told once, and how often."""
+    clear = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 0)"
+    cleared = f"recv = peer.recv\ndef cleared(size):\n {clear}\n return recv(size)"
+    story = writes(tmp_path, accepted=cleared, recv="cleared").nodelay
+    assert re.fullmatch(r"cleared at \S+ cleared( \(.*\))?, [\d.]+ ms after connecting, and \d+ more times", story)
 
 
 def test_cleared_by_a_helper_that_sets_it_too(tmp_path):

@@ -29,7 +29,7 @@ def test_a_span_is_in_the_order_of_the_releases():
     [
         ("x", "0.9..1.0", "name a package as pypi:NAME or npm:NAME"),
         ("gem:x", "0.9..1.0", "name a package as pypi:NAME or npm:NAME"),
-        ("pypi:x", "0.9", "name two releases as"),
+        ("pypi:x", "0.9", "name the first and the last release"),
         ("pypi:x", "0.9..2.0", "no release 2.0 for this machine; its newest are 0.9, 0.10, 0.11, 0.12, 1.0"),
         ("pypi:x", "1.0..0.9", "1.0 is newer than 0.9"),
     ],

@@ -412,8 +412,9 @@ def museum_(**options: Any) -> Exit:
 def bisect_(**options: Any) -> Exit:
     """Find the release of a package that changed the verdict.
 
-    COMMAND is guarded with each release from A to B. Each release comes first in PYTHONPATH, or in NODE_PATH and
-    PATH. Exit codes: 0, 2 none could be tried, 3 some are inconclusive.
+    Every release from A to B is installed in turn, into a folder of its own, and COMMAND guarded with it: it comes
+    first in PYTHONPATH, or in NODE_PATH and PATH. Exit codes: 0 all could be tried, whatever the verdicts, 2 none
+    could, 3 some are inconclusive.
     """
     return _command("software.bisect", options)
 

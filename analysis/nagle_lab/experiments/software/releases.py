@@ -45,7 +45,9 @@ def span(package: str, between: str) -> Span:
         raise NagleLabError(f"{package}: name a package as pypi:NAME or npm:NAME")
     first, dots, last = between.partition("..")
     if not dots or not first or not last:
-        raise NagleLabError(f"{between}: name two releases as 0.16.0..0.18.0")
+        raise NagleLabError(
+            f"{between}: name the first and the last release with two dots between them, as 1.2.0..1.4.0"
+        )
     known = releases(ecosystem, name)
     for version in (first, last):
         if version not in known:

@@ -29,8 +29,10 @@ def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
         to.print(
             Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
         )
-    if not changes:
-        to.print(Text("The verdict is the same in all of them that say something."))
+    if not any(one.verdict for one in tried):
+        to.print(Text("None of them could be tried."))
+    elif not changes:
+        to.print(Text("The verdict is the same in all of them that could be tried."))
 
 
 def _figures(one: Tried) -> list[str]:

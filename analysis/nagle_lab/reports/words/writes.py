@@ -73,7 +73,7 @@ def _not_cleared(text: str, writes: Writes | None) -> str:
     if not (lost := cleared(writes)):
         return text
     by = lost.write
-    if by.program and by.program.line and (by.library is None or asked(by)):
+    if by.program and by.program.line and not lost.caller and (by.library is None or asked(by)):
         return text.replace("or set TCP_NODELAY", f"or remove {_named(by.program)}, which clears TCP_NODELAY")
     line = _line(by)
     clears = f"{line} clears{f' for {_named(lost.caller)}' if lost.caller else ''}"
