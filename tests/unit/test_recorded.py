@@ -231,6 +231,27 @@ def test_without_hooks_and_stacks_it_says_how_to_get_lines(recorded, tmp_path):
     assert group.held.why_no_line == "server: the trace has no stack of such a call: record it with -k"
 
 
+@pytest.mark.parametrize(("elsewhere", "named"), [(1, True), (2, False)])
+def test_a_call_without_a_stack_is_where_nine_tenths_of_those_like_it_were(recorded, tmp_path, elsewhere, named):
+    """strace writes stacks in the first seconds only; one call like it in twelve came from another place."""
+    left = {HEADER: elsewhere, BODY: elsewhere}
+
+    def stack(size: int) -> list[str]:
+        left[size] = left.get(size, 0) - 1
+        where = "main" if left[size] >= 0 else "reply"
+        return [f"/srv/server({where}+0x1) [0x{size:x}{'0' if where == 'main' else '1'}]"]
+
+    lines = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, stack=stack).read_text()
+    head, frames, tail = lines.rpartition(" > ")
+    strace = tmp_path / "cut.txt"
+    strace.write_text(head + tail.partition("\n")[2])  # the last call has none
+    writes = joined(recorded.capture, strace).writes
+    held = [pair.held.program.function if pair.held.program else "" for pair in writes.pairs]
+    assert frames == " > " and held[-1] == ("reply" if named else "")
+    notes = ["1 calls have no stack; their place is that of nine tenths or more of the calls like them"]
+    assert writes.notes == (notes if named else [])
+
+
 def test_native_stacks(recorded, tmp_path):
     def stack(size: int) -> list[str]:
         return [

@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.opened import judged
 from nagle_lab.runs import noise
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
@@ -24,7 +25,7 @@ from nagle_lab.runs.run import judge, store
 from nagle_lab.runs.under_test import RunCapture, part, totals_of
 from nagle_lab.runs.witnesses import Counters
 from support.run_folders import change, reseal
-from support.stories import SECOND, talk, thinks_then_one_write
+from support.stories import SECOND, server_held, talk, thinks_then_one_write
 from support.synthetic import MS, Conversation, merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -452,6 +453,33 @@ def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, mon
     run = judge(stalled)
     assert (run.verdict, run.exit_code()) == (verdict, code)
     assert run.contradictions == [f"expected STALL, found {verdict}"]
+
+
+def test_a_traced_run_that_stalls_less_often_is_no_contradiction_and_says_so(stalled, monkeypatch):
+    """strace slows what it traces: that it stalls holds, and how often is for the run without."""
+
+    def now_and_then(c: Conversation, number: int) -> None:
+        if number % 2:
+            server_held(c, number)
+        else:
+            c.client_sends(84)
+            c.server_sends(800)
+
+    replace_captures(stalled, pcap_bytes(talk(now_and_then, 101, server=("10.0.0.2", 8080)).segments))
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    for name in ("strace.txt", "strace-threads.txt"):
+        (stalled / name).write_text("")
+        reseal(stalled, name)
+    change(stalled, "manifest.json", lambda m: m.update(traced="server"))
+    run = judged(stalled)
+    assert (run.verdict, run.exit_code(), run.contradictions) == (Verdict.STALL, Exit.OK, [])
+    assert run.writes
+    assert run.writes.notes == [
+        "50.0% of the exchanges after a connection's first stalled, where at least 90% do without tracing: the calls "
+        "hold, but not how often; run it without TRACE for that"
+    ]
+    change(stalled, "manifest.json", lambda m: m.update(traced=None))
+    assert judged(stalled).exit_code() is Exit.CONTRADICTED
 
 
 def replace_captures(run: Path, content: bytes) -> None:

@@ -1,6 +1,6 @@
 """What ran already, recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,9 @@ from nagle_lab.experiments.writes.writes import Lines
 from nagle_lab.guard.tracing.native import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
 from nagle_lab.guard.tracing.tracer import CALLS, STACKS, STACKS_S, THREADS
+
+_NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
+_GUESSED = "{} calls have no stack; their place is that of nine tenths or more of the calls like them"
 
 
 def recorded_trace(folder: Path) -> Trace:
@@ -60,31 +63,37 @@ def writes_beside(
     ``attached``: strace came when the program ran already. ``why`` says why a call has no line.
     """
     found = join(files, result, trace)
-    lines = Lines(_places(found.pairs, trace, elsewhere=elsewhere, attached=attached), why or _why_no_line)
+    places, guessed = _places(found.pairs, trace, elsewhere=elsewhere, attached=attached)
+    lines = Lines(places, why or _why_no_line)
     s = result.summary
-    empty = Writes("", what_is_cut(trace), s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
+    notes = [*what_is_cut(trace), *([_GUESSED.format(guessed)] if guessed else [])]
+    empty = Writes("", notes, s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
     return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 
-def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool) -> dict[int, Where]:
-    """By ``id`` of the call: where it was made, by its stack, or by those of calls like it if they agree."""
+def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool) -> tuple[dict[int, Where], int]:
+    """By ``id`` of the call: where it was made, by its stack, or by those of nearly all calls like it.
+
+    Also of how many calls there is no stack, and those like them do not all agree.
+    """
     every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
     stacked = {id(call): tuple(call.stack) for call in every if call.stack}
     stacks = list(dict.fromkeys(stacked.values()))
     places = dict(zip(stacks, where(stacks, attached=attached, elsewhere=elsewhere), strict=True))
-    alike: dict[object, set[Where]] = defaultdict(set)
+    alike: dict[object, Counter[Where]] = defaultdict(Counter)
     for call in every:
         if call.stack:
             for kind in _kinds(call):
-                alike[kind].add(places[stacked[id(call)]])
-    found = {}
+                alike[kind][places[stacked[id(call)]]] += 1
+    found, guessed = {}, 0
     for call in joined.unplaced(pairs, ()):
-        same = next((alike[kind] for kind in _kinds(call) if kind in alike), set())
+        same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[Where]())
         if stack := stacked.get(id(call)):
             found[id(call)] = places[stack]
-        elif len(same) == 1:
-            found[id(call)] = next(iter(same))
-    return found
+        elif same and same.most_common(1)[0][1] >= _NEARLY_ALL * same.total():
+            found[id(call)] = same.most_common(1)[0][0]
+            guessed += len(same) > 1
+    return found, guessed
 
 
 def _kinds(call: Call) -> Iterable[object]:
@@ -95,6 +104,6 @@ def _kinds(call: Call) -> Iterable[object]:
 
 def _why_no_line(call: Call) -> str:
     return (
-        f"{call.command}: stacks are of the first {STACKS_S:g} s at most, where such calls came from no place "
+        f"{call.command}: stacks are of the first {STACKS_S:g} s at most, where such calls came from no place, "
         "or from several"
     )
