@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import java, trace
+from nagle_lab.guard.tracing import hooking, trace
 from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = [
@@ -247,7 +247,7 @@ def test_options_that_the_program_has_are_kept_and_its_output_is_its_own(tmp_pat
 
 
 def test_where_the_hook_was_not_compiled(tmp_path, project, monkeypatch):
-    monkeypatch.setattr(java, "hook", lambda: None)
+    monkeypatch.setattr(hooking, "agent_in", lambda _: None)
     group = writes_of(tmp_path, command(project, "streams")).groups[0]
     assert (group.held.call, group.held.bytes, group.held.program) == ("write", 600, None)
     if trace.has_stacks():

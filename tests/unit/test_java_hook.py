@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import java, trace
+from nagle_lab.guard.tracing import hooking, java
 
-HEADER = java.HOOKS / "java.h"
+HEADER = hooking.HOOKS / "java.h"
 
 
 def jdk() -> Path | None:
@@ -85,9 +85,8 @@ def test_what_is_no_class_stays_as_it_is(file):
     assert java.source_of(file) == file
 
 
-def test_the_options_of_java_that_are_set_stay(monkeypatch):
-    monkeypatch.setattr(java, "hook", lambda: Path("/a b/_java.so"))
-    assert trace.hooked({})["JAVA_TOOL_OPTIONS"] == "-agentpath:'/a b/_java.so'"
-    assert trace.hooked({"JAVA_TOOL_OPTIONS": "-Xmx1g"})["JAVA_TOOL_OPTIONS"] == "-Xmx1g -agentpath:'/a b/_java.so'"
-    monkeypatch.setattr(java, "hook", lambda: None)
-    assert "JAVA_TOOL_OPTIONS" not in trace.hooked({"JAVA_TOOL_OPTIONS": "-Xmx1g"})
+def test_the_options_of_java_that_are_set_stay():
+    agent, own = Path("/hooks/_java.so"), {"JAVA_TOOL_OPTIONS": "-Xmx1g"}
+    assert hooking.hooked({}, agent.parent, agent)["JAVA_TOOL_OPTIONS"] == "-agentpath:/hooks/_java.so"
+    assert hooking.hooked(own, agent.parent, agent)["JAVA_TOOL_OPTIONS"] == "-Xmx1g -agentpath:/hooks/_java.so"
+    assert "JAVA_TOOL_OPTIONS" not in hooking.hooked(own, agent.parent, None)

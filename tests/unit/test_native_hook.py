@@ -3,11 +3,10 @@
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import trace
+from nagle_lab.guard.tracing import hooking
 
 PROGRAM = """
 #include <string.h>
@@ -23,22 +22,14 @@ int main(void) {
 """
 
 
-def without_a_space(folder: Path) -> Path:
-    """A folder with the hook: the loader takes no path with a space, and this checkout's may have one."""
-    for hook in trace.HOOKS.glob("_native.*"):
-        shutil.copy(hook, folder)
-    return folder
-
-
 @pytest.mark.skipif(
     not shutil.which("cc") or not shutil.which("strace"), reason="there is no C compiler, or no strace"
 )
-def test_the_hook_names_who_called(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace, "HOOKS", without_a_space(tmp_path))
+def test_the_hook_names_who_called(tmp_path):
     (tmp_path / "program.c").write_text(PROGRAM)
     program = tmp_path / "program"
     subprocess.run(["cc", "-O2", "-rdynamic", "-o", program, f"{program}.c"], check=True)
-    preload = trace.preloaded({"LD_PRELOAD": ""})["LD_PRELOAD"]
+    preload = hooking.loading({"LD_PRELOAD": ""}, stacks=True)["LD_PRELOAD"]
     command = ["strace", "-e", "trace=rmdir", "-o", tmp_path / "marks", "-E", f"LD_PRELOAD={preload}", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "no socket", "")
@@ -48,6 +39,6 @@ def test_the_hook_names_who_called(tmp_path, monkeypatch):
     assert all(";+" in mark and ",main+" in mark for mark in marks)
 
 
-def test_what_is_preloaded_already_stays_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace, "HOOKS", without_a_space(tmp_path))
-    assert trace.preloaded({"LD_PRELOAD": "/lib/other.so"})["LD_PRELOAD"].startswith("/lib/other.so:/")
+def test_what_is_preloaded_already_stays_first():
+    preload = hooking.loading({"LD_PRELOAD": "/lib/other.so"}, stacks=True)["LD_PRELOAD"]
+    assert preload.startswith("/lib/other.so:/")

@@ -3,10 +3,11 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import trace
+from nagle_lab.guard.tracing import hooking
 
 PROGRAM = """\
 require "socket"
@@ -25,13 +26,11 @@ $stdout.puts("no socket #{other.readpartial(20)}")
 
 
 @pytest.mark.skipif(not shutil.which("ruby") or not shutil.which("strace"), reason="there is no Ruby, or no strace")
-def test_the_hook_names_the_line_and_changes_nothing(tmp_path, monkeypatch):
-    shutil.copy(trace.HOOKS / "ruby.rb", tmp_path)  # Ruby takes no path with a space, as this one may be
-    monkeypatch.setattr(trace, "HOOKS", tmp_path)
+def test_the_hook_names_the_line_and_changes_nothing(tmp_path):
     program = tmp_path / "server.rb"
     program.write_text(PROGRAM)
     marks = tmp_path / "marks"
-    options = trace.hooked({})["RUBYOPT"]
+    options = hooking.loading({}, stacks=False)["RUBYOPT"]
     command = ["strace", "-f", "-e", "trace=rmdir", "-o", marks, "-E", f"RUBYOPT={options}", "ruby", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "no socket abcdefg\nhijr\n", "")
@@ -47,8 +46,5 @@ def test_the_hook_names_the_line_and_changes_nothing(tmp_path, monkeypatch):
     ]
 
 
-def test_the_options_of_ruby_that_are_set_stay(monkeypatch, tmp_path):
-    monkeypatch.setattr(trace, "HOOKS", tmp_path)
-    assert trace.hooked({"RUBYOPT": "-w"})["RUBYOPT"] == f"-w -r{tmp_path}/ruby.rb"
-    monkeypatch.setattr(trace, "HOOKS", tmp_path / "a b")
-    assert "RUBYOPT" not in trace.hooked({})
+def test_the_options_of_ruby_that_are_set_stay():
+    assert hooking.hooked({"RUBYOPT": "-w"}, Path("/hooks"), None)["RUBYOPT"] == "-w -r/hooks/ruby.rb"

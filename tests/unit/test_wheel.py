@@ -18,7 +18,8 @@ STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
 MADE = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__", ".*")  # by set-up and by tests
 SOURCES = ("*.c", "*.h")
 OTHERS = (
-    "py.typed", "*.json", "*.css", "*.js", "*.cjs", "*.rb", "*.j2", "*.sql", "engine.h", "segment.h", "records.h"
+    "py.typed", "*.json", "*.css", "*.js", "*.cjs", "*.rb", "*.pm", "*.j2", "*.sql", "engine.h", "segment.h",
+    "records.h",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import Selection, judge
 from nagle_lab.experiments.writes.traced import Named, no_writes, writes_of_traced
+from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.strace import Trace, read_trace
 
@@ -46,7 +47,7 @@ def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], f
     order = order_of(text)
     environment = {ORDER: text}
     if not order.stacks:
-        environment |= tracing.hooked(os.environ)
+        environment |= hooking.loading(os.environ, stacks=False)
     return tracing.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
 
 

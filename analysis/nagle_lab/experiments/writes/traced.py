@@ -17,6 +17,7 @@ from nagle_lab.experiments.writes import writes as joined
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, Joined, Pair, join
 from nagle_lab.experiments.writes.writes import Lines
 from nagle_lab.guard.recording.run import Guarded, Place, run
+from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.native import Where
 from nagle_lab.guard.tracing.strace import MOST_BYTES, Call, Trace, read_trace
@@ -43,8 +44,7 @@ class _Again:
         folder = self.first.guarded.folder / name
         folder.mkdir()
         environment = dict(self.place.get("environment", {}))
-        prepared = tracing.preloaded if stacks else tracing.hooked
-        environment |= prepared({**os.environ, **environment})
+        environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
         longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
         limit_s = longest if self.limit_s is None else self.limit_s
         place: Place = {**self.place, "environment": environment}

@@ -1,17 +1,11 @@
-"""Java's hook, and the source files of the classes that it names."""
+"""The source files of the classes that Java's hook names."""
 
 from functools import cache
 from pathlib import Path
 
-HOOKS = Path(__file__).parent / "hooks"
 # From a folder of classes up, and from there down to sources: as javac -d, Maven and Gradle have them.
 _UP = 4
 _DOWN = ("", "src", "src/main/java", "src/test/java", "src/main/kotlin", "src/test/kotlin", "src/main/scala")
-
-
-def hook() -> Path | None:
-    """The compiled hooks/java.c; None where there was no C compiler when nagle-lab was set up, or its wheel made."""
-    return next(HOOKS.glob("_java.*"), None)
 
 
 @cache

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from struct import unpack_from
 
-from nagle_lab.guard.tracing import java
+from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing.strace import STOPPED
 
 Place = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
@@ -185,15 +185,17 @@ def _why_interpreter(name: str) -> str:
             f"{name} wrote without our hook: it takes none (python -I, -E or -S), or a library in C wrote by itself"
         )
     if re.match(r"(lib)?(jvm|java)", name):
-        if not java.hook():
+        if not hooking.agent_in(hooking.HOOKS):
             return "Java's hook was not compiled: install a C compiler, and set nagle-lab up again"
         return (
             f"{name} wrote without our hook: it takes none (older than 8, or JAVA_TOOL_OPTIONS was unset), or a "
             "library in C wrote by itself"
         )
     if re.match(r"(lib)?ruby", name):
-        return f"{name} wrote without our hook: TLS, or a library in C, or nagle-lab's path has a space in it"
-    return f"{name} is an interpreter, and there are hooks for Python, Node.js, Java and Ruby only"
+        return f"{name} wrote without our hook: TLS, or a library in C"
+    if re.match(r"(lib)?perl", name):
+        return f"{name} wrote without our hook: it takes none (perl -T or -d), or a library in C wrote by itself"
+    return f"{name} is an interpreter, and there are hooks for Python, Node.js, Java, Ruby and Perl only"
 
 
 def _symbol(frame: _Frame, places: Sequence[Place]) -> str:

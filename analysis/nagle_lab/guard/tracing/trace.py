@@ -1,18 +1,13 @@
-"""Run a command under strace, with hooks in the interpreters it starts, so that each write can be named.
-
-Nothing in the command is changed: Python, Node.js, Java and Ruby load a file of ours by an environment variable.
-"""
+"""Run a command under strace, or attach strace to what runs, so that each write can be named."""
 
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.tracing import java
-from nagle_lab.guard.tracing.java import HOOKS
 from nagle_lab.guard.tracing.strace import MOST_BYTES
 
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
@@ -52,45 +47,6 @@ def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
     """
     ignoring = "trap '' INT TERM HUP QUIT"
     return f"|{ignoring}; exec >{shlex.quote(str(file))}; head -c {most_bytes + 1}; exec cat >/dev/null"
-
-
-def hooked(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment gets so that Python, Node.js, Java and Ruby say where they write."""
-    python, node = str(HOOKS / "python"), HOOKS / "node.cjs"
-    paths = [python, *([environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else [])]
-    require = '--require="{}"'.format(str(node).replace("\\", "\\\\").replace('"', '\\"'))
-    options = [*([environment["NODE_OPTIONS"]] if environment.get("NODE_OPTIONS") else []), require]
-    return {
-        "PYTHONPATH": ":".join(paths),
-        "NODE_OPTIONS": " ".join(options),
-        **_java(environment),
-        **_ruby(environment),
-    }
-
-
-def _ruby(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same for Ruby, whose options cannot quote a space."""
-    hook = str(HOOKS / "ruby.rb")
-    own = environment.get("RUBYOPT", "")
-    return {} if any(map(str.isspace, hook)) else {"RUBYOPT": f"{own} -r{hook}".lstrip()}
-
-
-def preloaded(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment gets so that native code says who called what writes, if that hook was compiled."""
-    hook = next(HOOKS.glob("_native.*"), None)
-    if hook is None or set(str(hook)) & set(" :"):  # the loader takes no such path
-        return {}
-    own = environment.get("LD_PRELOAD", "")
-    return {"LD_PRELOAD": f"{own}:{hook}".lstrip(":")}
-
-
-def _java(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same for Java, if its hook was compiled."""
-    if not (agent := java.hook()):
-        return {}
-    quote = '"' if "'" in str(agent) else "'"
-    own = environment.get("JAVA_TOOL_OPTIONS", "")
-    return {"JAVA_TOOL_OPTIONS": f"{own} -agentpath:{quote}{agent}{quote}".lstrip()}
 
 
 def why_not() -> str:
