@@ -53,7 +53,7 @@ class Content:
 def labs() -> list[Lab]:
     """Return every lab of every scenario, one of them traced, and what keeps the machine busy beside them."""
     found = [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
-    return [*found, with_tracer(found[0]), pressure.LAB]
+    return [*found, with_tracer(found[0], "server"), pressure.LAB]
 
 
 def content_of(image: str) -> Content:

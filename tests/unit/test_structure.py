@@ -8,7 +8,7 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 ROOMS = (
-    "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "lab", "guard", "live", "experiments",
+    "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "guard", "lab", "live", "experiments",
     "fleet", "reports", "cli",
 )  # fmt: skip
 ANALYSIS = ("capture", "packet", "tcp", "diagnosis", "evidence")  # a function of the bytes of a capture

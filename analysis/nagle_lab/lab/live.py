@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab import tracer
 from nagle_lab.lab.containers.compose import Compose, error_line
 from nagle_lab.lab.containers.docker import (
     PROJECT_LABEL,
@@ -22,7 +23,6 @@ from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenarios.scenario import Lab
-from nagle_lab.lab.tracer import SERVICE, Tracer
 
 _LISTENING_S = 15.0
 _COMMAND_S = 60.0
@@ -77,9 +77,10 @@ class LiveLab:
         containers = container_details(list(self._ids.values()))
         return {container.config.labels[SERVICE_LABEL]: container for container in containers}
 
-    def exec(self, service: str, command: str) -> Child:
+    def exec(self, service: str, command: str, environment: Mapping[str, str] | None = None) -> Child:
         """Start ``command`` (words quoted as for a shell) in the container of ``service``."""
-        return Child(["docker", "exec", self._id(service), *shlex.split(command)])
+        variables = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        return Child(["docker", "exec", *variables, self._id(service), *shlex.split(command)])
 
     def prepare(self, service: str, command: str) -> None:
         """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""
@@ -92,9 +93,14 @@ class LiveLab:
         point = self._lab.captures[name]
         return Recorder(name, self._id(point.service), point.interface, file)
 
-    def tracer(self, folder: Path) -> Tracer:
+    def held_back(self, service: str, command: str) -> Child:
+        """Start ``command`` as ``exec`` does, with the hooks of interpreters; it waits until strace is attached."""
+        own = dict(variable.split("=", 1) for variable in self.details()[service].config.env)
+        return self.exec(service, tracer.held_back(command), tracer.put_hooks(self._id(service), own))
+
+    def tracer(self, folder: Path, *, waits_for_load: bool) -> tracer.Tracer:
         """Start the trace of the lab, which has its sidecar (``with_tracer``), into ``folder``."""
-        return Tracer(self._id(SERVICE), folder)
+        return tracer.Tracer(self._id(tracer.SERVICE), folder, waits_for_load=waits_for_load)
 
     def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
         """Return once one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.

@@ -13,6 +13,7 @@ from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import Container, engine_version
 from nagle_lab.lab.containers.images import ready_images, sidecar_image
 from nagle_lab.lab.containers.interrupts import deferred
+from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
 from nagle_lab.lab.leftovers import labels, sweep, variables
 from nagle_lab.lab.live import LiveLab
@@ -88,7 +89,7 @@ class _Session:
         self._variables = dict(values)  # of the Compose files
         if trace:
             service = self._manifest.traced = traced_service(scenario, variant)
-            self._lab, self._variables = with_tracer(self._lab), {**values, **tracer.variables(service)}
+            self._lab, self._variables = with_tracer(self._lab, service), {**values, **tracer.variables(service)}
         self._recorders: dict[str, Recorder] = {}  # by capture
         self._namespaces: dict[str, Namespace] = {}  # those that are captured, by name
         self._bases: dict[str, BaseImage] = {}
@@ -190,8 +191,8 @@ class _Session:
         before = self._counters()
         timers = next(iter(self._recorders.values()))  # any: all run on the machine that the ends run on
         timers.watch_lateness()
-        with self._tracing(lab, folder):
-            load = self._load(lab, folder / "load.txt")
+        with self._tracing(lab, folder) as held_back:
+            load = self._load(lab, folder / "load.txt", held_back)
         late = timers.lateness()
         if self._stop == "lossless":
             with self._stage("settle", "waiting for the last packets"):
@@ -209,17 +210,20 @@ class _Session:
             raise NagleLabError(f"{shlex.split(load.command)[0]} ended with exit code {load.exit_code}: {last}")
 
     @contextmanager
-    def _tracing(self, lab: LiveLab, folder: Path) -> Iterator[None]:
-        """Have strace attached within the block, if that was asked for."""
-        if not self._manifest.traced:
-            yield
+    def _tracing(self, lab: LiveLab, folder: Path) -> Iterator[Child | None]:
+        """Have strace attached within the block, if that was asked for; to the load as well, if it is what holds."""
+        traced, load = self._manifest.traced, None
+        if not traced:
+            yield None
             return
-        running = lab.tracer(folder)
+        if traced == self._scenario.load.service == tracer.HOOKED:
+            load = lab.held_back(traced, self._command())
+        running = lab.tracer(folder, waits_for_load=load is not None)
         try:
-            with self._stage("attach", f"attaching strace to the {self._manifest.traced}"):
+            with self._stage("attach", f"attaching strace to the {traced}"):
                 running.wait_until_tracing()
             self._manifest.versions.strace = running.version()
-            yield
+            yield load
         except BaseException:
             running.abandon()
             raise
@@ -274,11 +278,15 @@ class _Session:
         recorders = {name: self._recorders[each.captures[0]] for name, each in self._namespaces.items()}
         return {name: parse_counters(recorder.counters()) for name, recorder in recorders.items()}
 
-    def _load(self, lab: LiveLab, output: Path) -> LoadRun:
+    def _command(self) -> str:
+        """Return that of the load."""
+        return self._scenario.rendered(self._scenario.load.command, self._values)
+
+    def _load(self, lab: LiveLab, output: Path, started: Child | None) -> LoadRun:
         """Run the load to its end, keep what it prints in ``output``, and return its witness."""
-        tool, command = self._scenario.load.tool, self._scenario.rendered(self._scenario.load.command, self._values)
+        tool, command = self._scenario.load.tool, self._command()
         with self._stage("load", command):
-            child = lab.exec(self._scenario.load.service, command)
+            child = started or lab.exec(self._scenario.load.service, command)
             received, now = list[int](), time.monotonic()
             last_packet = last_look = now
             while (finished := child.ended_within(_LOAD_POLL_S)) is None:

@@ -3,16 +3,21 @@
 What it says is that of ``scenarios/shared/tracer/trace``.
 """
 
+import io
 import os
+import shlex
 import subprocess
+import tarfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.tracing import hooking
 from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant
 from nagle_lab.runs.manifest import THREADS, TRACE
@@ -20,6 +25,10 @@ from nagle_lab.runs.manifest import THREADS, TRACE
 SERVICE = "tracer"
 MOST_BYTES = 100_000_000  # of a trace that are kept, and a byte that says that there was more
 STACKS_S = 1  # how long calls are written with stacks
+HOOKED = "client"  # the service that hooks.yaml gives a place for the interpreters' hooks
+_HOOKS = Path("/nagle-lab-hooks")
+# What is run like this waits until strace is attached to it.
+_HELD_BACK = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 _SHARED = REPOSITORY / "scenarios" / "shared"
 _ATTACHED_S, _POLL_S, _ENDED_S = 30.0, 0.02, 20.0
 
@@ -33,10 +42,11 @@ def traced_service(scenario: Scenario, variant: Variant) -> str:
     return scenario.load.service if holder == "client" else scenario.server.service
 
 
-def with_tracer(lab: Lab) -> Lab:
-    """Return the lab with the sidecar that traces."""
-    compose, images = (*lab.compose, _SHARED / "trace.yaml"), (*lab.images, _SHARED / SERVICE)
-    return replace(lab, compose=compose, images=images)
+def with_tracer(lab: Lab, service: str) -> Lab:
+    """Return the lab with the sidecar that traces that service."""
+    files = ("trace.yaml", "hooks.yaml") if service == HOOKED else ("trace.yaml",)
+    compose = (*lab.compose, *(_SHARED / name for name in files))
+    return replace(lab, compose=compose, images=(*lab.images, _SHARED / SERVICE))
 
 
 def variables(service: str) -> dict[str, str]:
@@ -44,15 +54,46 @@ def variables(service: str) -> dict[str, str]:
     return {"NAGLE_LAB_TRACED": service, "NAGLE_LAB_TRACER": str(_SHARED / SERVICE)}
 
 
+def put_hooks(container: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Put the hooks into a container of HOOKED; returns what its environment needs so that interpreters load them.
+
+    Nothing where they cannot be put there: then calls have no lines, and all else is the same.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path in sorted(hooking.HOOKS.rglob("*")):
+            if path.is_file() and path.suffix not in (".c", ".h", ".pyc"):
+                about = tar.gettarinfo(path, str(path.relative_to(hooking.HOOKS)))
+                about.uid = about.gid = 0
+                about.mode = 0o644
+                with path.open("rb") as file:
+                    tar.addfile(about, file)
+    unpack = f"tar -x --no-same-owner -f - -C {_HOOKS} && uname -s -m"
+    command = ["docker", "exec", "--interactive", container, "sh", "-c", unpack]
+    done = subprocess.run(command, input=packed.getvalue(), capture_output=True, check=False, start_new_session=True)
+    if done.returncode:
+        return {}
+    found, machine = hooking.agent_in(hooking.HOOKS), done.stdout.decode().split()
+    is_same = machine == [os.uname().sysname, os.uname().machine]  # what was compiled here runs there
+    return hooking.hooked(environment, _HOOKS, _HOOKS / found.name if found and is_same else None)
+
+
+def held_back(command: str) -> str:
+    """Return the command so that it begins when strace is attached to it: see ``Tracer``."""
+    return f"{shlex.join(_HELD_BACK)} {command}"
+
+
 class Tracer:
     """A running trace, written to ``folder``. Its end is that of its container, if it is not stopped before."""
 
-    def __init__(self, container: str, folder: Path) -> None:
+    def __init__(self, container: str, folder: Path, *, waits_for_load: bool = False) -> None:
+        """``waits_for_load``: it attaches when what is ``held_back`` is there, and lets that go on."""
         self._folder = folder
         self._said: list[str] = []
         self._disk_error: OSError | None = None
+        script = ["trace", str(STACKS_S), *(["held"] if waits_for_load else [])]
         self._process = subprocess.Popen(
-            ["docker", "exec", "--interactive", container, "trace", str(STACKS_S)],
+            ["docker", "exec", "--interactive", container, *script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._write, self._listen)]

@@ -17,9 +17,11 @@ from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.experiments.writes.writes import Lines
 from nagle_lab.guard.tracing.native import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, STACKS_S, THREADS
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
+_NONE = "stacks are written at the beginning of the trace only, and no call like it was made then"
+_SEVERAL = "stacks are written at the beginning of the trace only, and calls like it came from several places then"
 _GUESSED = "{} calls have no stack; their place is that of nine tenths or more of the calls like them"
 
 
@@ -63,18 +65,20 @@ def writes_beside(
     ``attached``: strace came when the program ran already. ``why`` says why a call has no line.
     """
     found = join(files, result, trace)
-    places, guessed = _places(found.pairs, trace, elsewhere=elsewhere, attached=attached)
-    lines = Lines(places, why or _why_no_line)
+    places, guessed, whys = _places(found.pairs, trace, elsewhere=elsewhere, attached=attached)
+    lines = Lines(places, why or (lambda call: f"{call.command}: {whys.get(id(call), _NONE)}"))
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(guessed)] if guessed else [])]
     empty = Writes("", notes, s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
     return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 
-def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool) -> tuple[dict[int, Where], int]:
+def _places(
+    pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool
+) -> tuple[dict[int, Where], int, dict[int, str]]:
     """By ``id`` of the call: where it was made, by its stack, or by those of nearly all calls like it.
 
-    Also of how many calls there is no stack, and those like them do not all agree.
+    Also of how many calls there is no stack while those like them do not all agree; and why the others have no place.
     """
     every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
     stacked = {id(call): tuple(call.stack) for call in every if call.stack}
@@ -85,7 +89,7 @@ def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: b
         if call.stack:
             for kind in _kinds(call):
                 alike[kind][places[stacked[id(call)]]] += 1
-    found, guessed = {}, 0
+    found, guessed, whys = {}, 0, {}
     for call in joined.unplaced(pairs, ()):
         same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[Where]())
         if stack := stacked.get(id(call)):
@@ -93,17 +97,12 @@ def _places(pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: b
         elif same and same.most_common(1)[0][1] >= _NEARLY_ALL * same.total():
             found[id(call)] = same.most_common(1)[0][0]
             guessed += len(same) > 1
-    return found, guessed
+        else:
+            whys[id(call)] = _SEVERAL if same else _NONE
+    return found, guessed, whys
 
 
 def _kinds(call: Call) -> Iterable[object]:
     """What makes calls alike: the same command, and what it did, if possible to the byte."""
     what = (call.command, call.name, call.option, call.value)
     return (*what, call.wrote), what
-
-
-def _why_no_line(call: Call) -> str:
-    return (
-        f"{call.command}: stacks are of the first {STACKS_S:g} s at most, where such calls came from no place, "
-        "or from several"
-    )

@@ -37,6 +37,7 @@ def engine_version() -> str:
 class _Config(Struct, frozen=True, rename="pascal"):
     image: str
     labels: dict[str, str]
+    env: list[str] = []  # "NAME=value"
 
 
 class _HostConfig(Struct, frozen=True, rename="pascal"):
