@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from nagle_lab.diagnosis.result.result import Connection, Stall
+from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.watch.window import Row, View
@@ -84,13 +84,16 @@ class _Going:
         self.said_at = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class New:
-    """A stall that no view before showed."""
+    """Stalls that no view before showed: of one connection, held by one end."""
 
-    row: Row
-    connection: Connection
-    stall: Stall
+    stalls: int = 0
+    lost_ms: float = 0.0
+
+    def add(self, stalls: int, lost_ms: float) -> None:
+        """So many more."""
+        self.stalls, self.lost_ms = self.stalls + stalls, self.lost_ms + lost_ms
 
 
 class Findings:
@@ -99,12 +102,12 @@ class Findings:
     Attributes
     ----------
     stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
-    new : of the last view
+    new : of the last view, by connection and the role of the end that held
     """
 
     def __init__(self) -> None:
         self.stalls, self.lost_ms = 0, 0.0
-        self.new: list[New] = []
+        self.new: dict[tuple[int, Role], New] = {}
         self._counted: set[int] = set()  # frames of releases that may come again
         self._going: dict[tuple[str, str, str], _Going] = {}
 
@@ -112,17 +115,17 @@ class Findings:
         """Count what is new in a view; what there is to say of it."""
         self._count(view)
         said, present = [], set()
-        new: dict[int, list[float]] = {}  # waits, by id() of the row
-        for one in self.new:
-            new.setdefault(id(one.row), []).append(one.stall.wait_ms)
+        new: dict[int, New] = {}  # by id() of the row
+        for (connection, _), one in self.new.items():
+            new.setdefault(id(view.row_of[connection]), New()).add(one.stalls, one.lost_ms)
         for row in view.rows:
             if not row.stalls:
                 continue
             present.add(row.key)
-            waits = new.get(id(row), [])
+            more = new.get(id(row), New())
             going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
             self._going[row.key] = going  # its processes may have become known since
-            going.stalls, going.lost_ms = going.stalls + len(waits), going.lost_ms + sum(waits)
+            going.stalls, going.lost_ms = going.stalls + more.stalls, going.lost_ms + more.lost_ms
             if not going.said_at or time.monotonic() - going.said_at >= AGAIN_S:
                 said.append(_finding(row, view, going, "goes_on" if going.said_at else "begins"))
                 going.said_at = time.monotonic()
@@ -132,16 +135,15 @@ class Findings:
         return said
 
     def _count(self, view: View) -> None:
-        frames, self.new = set(), []
+        frames, self.new = set(), {}
         for stall in view.result.stalls:
             frame = view.frame(stall)
             frames.add(frame)
-            row = view.row_of.get(stall.connection)
-            if row and frame not in self._counted:
-                self.new.append(New(row, view.result.connections[stall.connection], stall))
+            if stall.connection in view.row_of and frame not in self._counted:
+                self.new.setdefault((stall.connection, stall.held_by.role), New()).add(1, stall.wait_ms)
         self._counted = frames | {frame for frame in self._counted if frame >= view.snapshot.first}
-        self.stalls += len(self.new)
-        self.lost_ms += sum(one.stall.wait_ms for one in self.new)
+        self.stalls += sum(one.stalls for one in self.new.values())
+        self.lost_ms += sum(one.lost_ms for one in self.new.values())
 
 
 def _finding(row: Row, view: View, going: _Going, state: Literal["begins", "goes_on", "ended"]) -> Finding:

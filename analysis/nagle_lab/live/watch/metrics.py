@@ -1,6 +1,7 @@
 """What a live view counts, for Prometheus: stalls, time lost, exchanges, by process, port and role."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -57,14 +58,14 @@ class Metrics:
         self._server.server_close()
         self._thread.join()
 
-    def take(self, view: View, new: list[New], names: Names, settled_s: float) -> None:
+    def take(self, view: View, new: Mapping[tuple[int, Role], New], names: Names, settled_s: float) -> None:
         """Count what is new in a view; of the exchanges, those that were asked so long before its end."""
-        for one in new:
-            process, client = names.of(one.connection)
-            held_by_server = one.stall.held_by.role == "server"
-            labels = self._bounded(process if held_by_server else client, one.connection, one.stall.held_by.role)
-            self._stalls.labels(*labels).inc()
-            self._lost.labels(*labels).inc(one.stall.wait_ms / 1e3)
+        for (number, role), one in new.items():
+            connection = view.result.connections[number]
+            process, client = names.of(connection)
+            labels = self._bounded(process if role == "server" else client, connection, role)
+            self._stalls.labels(*labels).inc(one.stalls)
+            self._lost.labels(*labels).inc(one.lost_ms / 1e3)
         for number, count in self._new_exchanges(view, settled_s).items():
             connection = view.result.connections[number]
             process, client = names.of(connection)

@@ -1,5 +1,6 @@
 """One stream of packets, watched: judged now and then in its last seconds, and as a whole in the end."""
 
+import ctypes
 import io
 import math
 import os
@@ -108,7 +109,8 @@ class Watcher:
             stream = _Stream(self._fd, self._name, self._wait)
             self._analysis = Analysis(stream, exchanges=False, sha256=False, only=self._only, seen=self.ring)
             for _ in self._analysis:
-                self._periods.look(self._analysis)
+                if self._periods.look(self._analysis):
+                    _give_back()
             if self._interrupted:
                 self._analysis.was_interrupted()
             if self._recording:
@@ -173,6 +175,7 @@ class Watcher:
         if view is None:
             snapshot.close()
         self._spectator.show(view, said, self)
+        _give_back()
         took = time.monotonic() - now
         self._look_at = time.monotonic() + max(EVERY_S, BREAK * took)
 
@@ -185,6 +188,12 @@ class Watcher:
     def _wanted(self, connection: Connection) -> bool:
         ends = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
         return self._only is None or self._only(*ends)
+
+
+def _give_back() -> None:
+    """Give memory that was freed back to the system: glibc keeps it in pieces, more and more with each view."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Stream(io.FileIO):
