@@ -6,7 +6,8 @@ The true hold begins at strace's time of the held write, and ends at the release
 time before the kernel begins with the call. What lies between shows where nothing is held: the trigger leaves within
 its own send(), and the kernel's software timestamp (SO_TIMESTAMPING) says when. So strace's time of each trigger lies
 between the program's own clock right before send() and that timestamp; its distance from the timestamp is what the
-hold is too long by, and with it the kernel's own work for the segment, a few µs.
+hold would be too long by, and with it the kernel's own work for the segment, a few µs. nagle-lab takes the median of
+it off each hold, by the capture's times of the triggers: what is left of the distance is the error.
 """
 
 import math
@@ -22,8 +23,10 @@ from nagle_lab.experiments.writes.traced import with_writes
 HERE = Path(__file__).parent
 
 
-def measured(exchanges: int, folder: Path) -> tuple[list[float], list[float], list[float]]:
-    """Of each stall the µs from strace's time and from the program's clock to the timestamp; true holds, ms."""
+def measured(exchanges: int, folder: Path) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Of each stall the µs from strace's time, as it is and corrected, and from the program's clock to the timestamp;
+    and true holds, ms.
+    """
     program, times = folder / "server", folder / "times.txt"
     subprocess.run(["cc", "-O2", "-pthread", "-o", program, HERE / "server.c"], check=True)
     command = [str(program), str(exchanges)]
@@ -40,7 +43,8 @@ def measured(exchanges: int, folder: Path) -> tuple[list[float], list[float], li
         if abs(left - at) < 5_000_000:
             by_strace.append((left - at) / 1000)
             by_program.append((left - before) / 1000)
-    return by_strace, by_program, [pair.true_hold_ms for pair in run.writes.pairs]
+    corrected = [us - run.writes.early_us for us in by_strace]
+    return by_strace, corrected, by_program, [pair.true_hold_ms for pair in run.writes.pairs]
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
@@ -52,14 +56,17 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def main(exchanges: int = 200, runs: int = 3) -> None:
     """Print the figures of so many runs."""
     strace: list[float] = []
+    corrected: list[float] = []
     program: list[float] = []
     holds: list[float] = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="nagle-lab-true-hold-") as folder:
-            by_strace, by_program, held = measured(exchanges, Path(folder))
-        strace, program, holds = strace + by_strace, program + by_program, holds + held
+            by_strace, less, by_program, held = measured(exchanges, Path(folder))
+        strace, corrected = strace + by_strace, corrected + less
+        program, holds = program + by_program, holds + held
     print(f"{len(strace)} triggers, {len(holds)} stalls, true hold p50 {percentile(holds, 50):.1f} ms")
-    for name, values in (("strace's time", strace), ("the program's clock", program)):
+    named = {"strace's time": strace, "strace's time, corrected": corrected, "the program's clock": program}
+    for name, values in named.items():
         figures = ", ".join(f"p{percent} {percentile(values, percent):.0f}" for percent in (50, 95, 99))
         print(f"from {name} to the socket timestamp, µs: {figures}, min {min(values):.0f}, max {max(values):.0f}")
 

@@ -19,7 +19,7 @@ from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.reports.words.ladder_text import ladder_text
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
-from support.straces import strace_text, write_strace
+from support.straces import BEFORE, strace_text, write_strace
 from support.synthetic import SECOND, pcap_bytes
 
 SERVER = ("10.0.0.2", 80)
@@ -79,7 +79,9 @@ def test_the_two_calls_of_each_stall(recorded):
     assert writes.nodelay == "never set on the socket that held" and writes.untraced_exchanges is None
     for pair, stall in zip(writes.pairs, result.stalls, strict=True):
         assert pair.trigger_frame == stall.trigger_frame
-        assert pair.true_hold_ms == pytest.approx(stall.wait_ms - 0.3, abs=0.1), "the write was 0.3 ms late"
+        late = 0.3 + BEFORE / 1e6  # ms: the write, and what strace's time of it is early by
+        assert pair.true_hold_ms == pytest.approx(stall.wait_ms - late, abs=0.03)
+    assert writes.early_us == BEFORE / 1e3
 
 
 def test_the_json_is_the_contracts(recorded):

@@ -46,7 +46,7 @@ class HeldWrite(msgspec.Struct, frozen=True):
     one_write: bool
     held_writes: int  # how many writes the released segment has bytes of
     between_ms: float
-    true_hold_ms: float  # from the held write to its release
+    true_hold_ms: float  # from the held write to its release, less `early_us`
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -89,6 +89,7 @@ class Writes(msgspec.Struct, frozen=True):
     nodelay: str  # what became of TCP_NODELAY on the sockets that held
     options: list[Option]  # of the first such socket
     pairs: list[HeldWrite]  # the first thousand
+    early_us: float = 0.0  # by how much strace's times of calls were early, which was taken off the true hold
 
 
 def asked(write: Write) -> bool:

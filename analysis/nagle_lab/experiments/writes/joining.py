@@ -40,13 +40,13 @@ class Pair:
     trigger: Call
     held: Call
     held_writes: int
+    trigger_ts: int
     release_ts: int
     elsewhere: tuple[Call, ...] = ()  # that set TCP_NODELAY on other sockets of the process, in order
 
-    @property
-    def hold_ms(self) -> float:
-        """From the write to its release."""
-        return (self.release_ts - self.held.at) / 1e6
+    def hold_ms(self, early_us: float) -> float:
+        """From the write to its release, where times of calls are so early."""
+        return max((self.release_ts - self.held.at) / 1e6 - early_us / 1e3, 0.0)
 
     @property
     def between_ms(self) -> float:
@@ -138,7 +138,8 @@ def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: St
         return NOT_ALL
     if first.at_once or held.at_once:
         return AT_ONCE
-    return Pair(stall, stream, other, first, held, stream.within(start, start + release.length), release.ts)
+    writes = stream.within(start, start + release.length)
+    return Pair(stall, stream, other, first, held, writes, trigger.ts, release.ts)
 
 
 class _Sent:

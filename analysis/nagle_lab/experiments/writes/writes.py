@@ -18,6 +18,7 @@ from nagle_lab.guard.tracing.java import source_of
 from nagle_lab.guard.tracing.native import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace
 
+_AT_ONCE_US = 1000  # what leaves so soon was not held
 MOST_STALLS = 1000  # that are listed one by one
 _BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
@@ -95,6 +96,7 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines
         stalls=len(result.stalls),
         groups=groups_of(pairs, lines),
         true_hold_ms=hold_spread(pairs),
+        early_us=early_us(pairs),
         nodelay=nodelay_of(pairs, lines.option),
         options=options_of(pairs[0], lines.option) if pairs else [],
         pairs=held_writes(pairs, lines),
@@ -197,13 +199,24 @@ def _group(members: Sequence[_Named]) -> Group:
     )
 
 
+def early_us(pairs: Sequence[Pair]) -> float:
+    """How long before its bytes leave strace says that a call begins, µs: the median of triggers, which are not held.
+
+    strace takes its time before the kernel begins with the call; where the capture was taken elsewhere, it is also
+    the way there, and how far the clocks differ. 0 where no trigger left within a millisecond.
+    """
+    apart = [(pair.trigger_ts - pair.trigger.at) / 1e3 for pair in pairs]
+    return round(median(at_once), 1) if (at_once := [us for us in apart if abs(us) < _AT_ONCE_US]) else 0.0
+
+
 def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
     """The first thousand stalls, each by itself."""
+    early = early_us(pairs)
     return [
         HeldWrite(
             pair.stall.connection, pair.stall.exchange, pair.stall.trigger_frame, pair.stall.release_frame,
             *lines.pair(pair), pair.trigger is pair.held, pair.held_writes,
-            round(pair.between_ms, 3), round(pair.hold_ms, 3),
+            round(pair.between_ms, 3), round(pair.hold_ms(early), 3),
         )
         for pair in pairs[:MOST_STALLS]
     ]  # fmt: skip
@@ -211,7 +224,8 @@ def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
 
 def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
     """How long what was held had been written: percentiles by nearest rank."""
-    ordered = sorted(round(pair.hold_ms, 3) for pair in pairs)
+    early = early_us(pairs)
+    ordered = sorted(round(pair.hold_ms(early), 3) for pair in pairs)
     if not ordered:
         return None
     p50, p95, p99 = (ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1] for percent in (50, 95, 99))
