@@ -76,6 +76,15 @@ def test_the_proxy_that_holds(tmp_path):
     assert result["writes"]["named"] >= 0.9 * result["writes"]["stalls"] > 0, result["writes"]["problem"]
 
 
+def test_the_proxy_whose_receiver_grows_its_window_slowly_under_strace(tmp_path):
+    code, err, _, result = traced(tmp_path, "unbuffered-proxy", "unbuffered-nagle", REQUESTS="60")
+    writes = result["writes"]
+    assert code == 0 and writes["named"] >= 0.9 * writes["stalls"] >= 30, err
+    most = max(writes["groups"], key=lambda group: group["stalls"])
+    assert most["trigger"]["bytes"] == 9222 and most["held"]["bytes"] == 8192
+    assert most["held"]["program"]["function"] == "ngx_http_read_client_request_body"
+
+
 @pytest.mark.parametrize(
     ("scenario", "variant", "load", "trigger", "held"),
     [("message-queue", "sockets-nagle", {"MESSAGES": "60"}, "sdk:58 publish", "sdk:50 publish"),

@@ -417,6 +417,25 @@ def test_half_the_window_is_a_full_segment(diagnose):
     assert result.summary.stalled_exchanges == 19
 
 
+def test_half_of_a_window_that_grows_is_not_full_for_ever(diagnose):
+    """Linux's receive window grows: what was cut to half of it before is less than a full segment then."""
+
+    def upload(c: Conversation, number: int) -> None:
+        grown = number >= 4
+        window = 1023 if grown else 440  # in units of 128 bytes
+        c.client_sends(60, window=window)
+        c.server_sends(6_000, after_ns=50 * US)
+        c.client_acks(after_ns=43 * MS if grown else 5 * US, window=window)
+        if grown:
+            c.server_sends(28_180, after_ns=RELEASE)
+        else:
+            c.server_sends(440 * 128 // 2, after_ns=5 * US, flags="A")
+            c.server_sends(20, after_ns=5 * US)
+        c.client_acks(after_ns=10 * US, window=window)
+
+    assert diagnose(talk(upload, mss=65_495).segments).summary.stalled_exchanges == 16
+
+
 @pytest.mark.parametrize("story", STALLED, ids=lambda s: s.__name__)
 @pytest.mark.parametrize("direction", ["from the held end", "to the held end"])
 def test_one_direction_alone_proves_nothing_and_is_not_called_clean(diagnose, story, direction):

@@ -211,7 +211,7 @@ static inline void learn_full_size(flow *f)
     }
 }
 
-static inline void learn_full_segment(half *x, const segment *s)
+static inline void learn_full_segment(half *x, const half *y, const segment *s)
 {
     int32_t length = s->length;
     if (s->flags & PSH) {
@@ -219,6 +219,8 @@ static inline void learn_full_segment(half *x, const segment *s)
         return;
     }
     if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
+        return;
+    if (y->ack >= 0 && 2 * (int64_t)length >= y->window)
         return;
     if (length == x->learning)
         x->largest = length;

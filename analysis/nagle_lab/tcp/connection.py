@@ -263,12 +263,17 @@ def learn_full_size(connection: Connection) -> None:
 
 
 def learn_full_segment(x: Half, s: Segment) -> None:
-    """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less."""
+    """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less.
+
+    Half of the window, or more, may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows.
+    """
     length = s.length
     if s.flags & PSH:
         x.pushes = True
         return
     if length < LEAST_LEARNED or length <= x.largest or (x.full_size and length > x.full_size):
+        return
+    if x.peer.ack >= 0 and 2 * length >= x.peer.window:
         return
     if length == x.learning:
         x.largest = length

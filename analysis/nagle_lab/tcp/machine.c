@@ -329,7 +329,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     x->data_segments++;
     x->swapped += start + s->length <= y->acked;
     x->lost += x->seq >= 0 && start > x->snd_nxt;
-    learn_full_segment(x, s);
+    learn_full_segment(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
     if (y->acked < before->end && is_small_behind_small(f, x, s, before))
