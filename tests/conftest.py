@@ -3,6 +3,7 @@
 The maintainers' tools, which are no part of the package, are reached in the same way.
 """
 
+import os
 import shutil
 import signal
 import sys
@@ -15,6 +16,10 @@ from nagle_lab.cli import main as cli
 from support.engines import ENGINES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
+
+# What is imported is compiled once, whatever the environment says: not in every worker and every program they start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples every time, and no deadline: a busy machine must not fail a test.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
