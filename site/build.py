@@ -13,6 +13,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import analyzer
@@ -93,7 +94,10 @@ class Docs:
         self.into = into
         self.template = template
         self.files = set(tracked())
-        self.folders = {parent for path in self.files for parent in path.parents}
+        self.folders: dict[PurePosixPath, set[PurePosixPath]] = {}  # what is directly in each: files and folders
+        for path in self.files:
+            for inside, folder in pairwise((path, *path.parents)):
+                self.folders.setdefault(folder, set()).add(inside)
         self.pages = {path for path in self.files if path.suffix == ".md" and not path.parts[0].startswith(".")}
         self.markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -158,8 +162,8 @@ class Docs:
             return page_of(readme)
         index = path / "index.html"
         if not (self.into / index).exists():
-            inside = sorted(one for one in self.files if one.parent == path)
-            below = sorted({one.relative_to(path).parts[0] for one in self.files if path in one.parents[1:]})
+            inside = sorted(one for one in self.folders[path] if one in self.files)
+            below = sorted(one.name for one in self.folders[path] if one in self.folders)
             rows = [
                 f'<li><a href="{html.escape(self.copy(one).name)}">{html.escape(one.name)}</a></li>' for one in inside
             ]
