@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from nagle_lab.capture.pcap import MAGICS, PcapReader
@@ -68,6 +68,12 @@ def followed(
             "clock": (engine.clock.epoch, engine.clock.set_back),
             "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types), facts.snaplen),
         }
+
+
+@lru_cache(maxsize=2000)
+def plainly(content: bytes, *, exchanges: bool = True) -> dict[str, Any]:
+    """What plain Python finds out about a whole file, computed once: several engines and cuts are held against it."""
+    return followed(PlainEngine, content, exchanges=exchanges)
 
 
 def contents_of(said: dict[str, Any], table: str) -> list[dict[Any, Any]]:

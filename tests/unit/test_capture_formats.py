@@ -19,8 +19,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.pcapng import nanoseconds
 from nagle_lab.capture.records import TroubleKind
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp.plain import PlainEngine
-from support.engines import followed
+from support.engines import followed, plainly
 from support.rows import our_rows, truth
 from support.rows import read as read_all
 from support.synthetic import (
@@ -165,7 +164,7 @@ def test_every_engine_reads_every_format_alike(engine, window_bytes):
     ]
     for content in files:
         said = followed(engine, content, window_bytes=window_bytes)
-        assert said == followed(PlainEngine, content)
+        assert said == plainly(content)
         assert (said["counts"], said["not decoded"]) == ((len(BOTH), 2, len(BOTH), 0), {})
 
 

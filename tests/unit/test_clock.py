@@ -19,8 +19,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
-from nagle_lab.tcp.plain import PlainEngine
-from support.engines import followed
+from support.engines import followed, plainly
 from support.rows import read as read_all
 from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
@@ -304,7 +303,7 @@ def test_windows_of_any_size_show_the_same_epochs(engine, data):
         segments.append(Segment(at, *ends, 100 + number, 100 + number, "PA", number % 3, interface=interface))
     content = pcapng_bytes(segments, interfaces=[Interface()] * 3)
     cuts = data.draw(st.lists(st.integers(0, len(content)), max_size=6))
-    assert followed(engine, content, cuts, window_bytes=64) == followed(PlainEngine, content)
+    assert followed(engine, content, cuts, window_bytes=64) == plainly(content)
 
 
 def epochs(steps: list[int]) -> tuple[list[int], Clock]:

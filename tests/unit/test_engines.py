@@ -24,7 +24,7 @@ from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import FULL_WAIT, SHORT
 from nagle_lab.tcp.plain import PlainEngine
-from support.engines import contents_of, followed
+from support.engines import contents_of, followed, plainly
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import (
     ETHERNET,
@@ -147,7 +147,7 @@ def test_random_segments(engine, rows, cuts, size, exchanges):
     """Sequence numbers that jump and wrap, sizes of every kind, time that goes back, windows cut anywhere."""
     content = pcapng_bytes(frames_of(rows), interfaces=[Interface(RAW)] * 3)
     said = followed(engine, content, cuts, window_bytes=size, exchanges=exchanges)
-    assert said == followed(PlainEngine, content, exchanges=exchanges)
+    assert said == plainly(content, exchanges=exchanges)
     of_each = said["counts"][2] - said["counts"][3]
     assert sum(row["packets", 0] + row["packets", 1] for row in contents_of(said, "connection")) == of_each
 
@@ -228,7 +228,7 @@ def test_random_conversations(engine, moves, handshake, near, size):
     )
     said_first = {"S": syn, "SA": syn_ack, "A": ack}
     content = pcap_bytes([*(said_first[flags] for flags in captured.split()), *rest])
-    assert followed(engine, content, window_bytes=size) == followed(PlainEngine, content)
+    assert followed(engine, content, window_bytes=size) == plainly(content)
 
 
 def test_every_threshold_of_a_candidate(engine):
@@ -245,7 +245,7 @@ def test_every_threshold_of_a_candidate(engine):
         astray = [replace(before[0], sport=9, ts_ns=release.ts_ns - 15 * MS)] if is_astray else []
         content = pcap_bytes([*before, *astray, release])
         said = followed(engine, content)
-        assert said == followed(PlainEngine, content)
+        assert said == plainly(content)
         assert len(said["candidate"]) == (wait >= SHORT - 20 * US and window >= 638 and not is_astray)
 
 
@@ -255,7 +255,7 @@ def test_every_story(engine, story, begins):
     """Whatever of its handshake is in the capture, wherever it was taken."""
     for position in ("client", "middle", "server"):
         content = pcap_bytes(talk(story, 5, rtt_ns=10 * MS).seen_at(position)[begins:])
-        assert followed(engine, content, window_bytes=300) == followed(PlainEngine, content)
+        assert followed(engine, content, window_bytes=300) == plainly(content)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -269,7 +269,7 @@ def test_packets_lost_repeated_and_out_of_order(engine, seed):
         at = rng.randrange(len(kept) - 1)
         kept[at : at + 2] = reversed(kept[at : at + 2])
     content = pcap_bytes(kept, ETHERNET, snaplen=rng.choice([66, 70, 128]))
-    assert followed(engine, content, window_bytes=1000) == followed(PlainEngine, content)
+    assert followed(engine, content, window_bytes=1000) == plainly(content)
 
 
 def test_no_more_reactions_leave_than_are_looked_at(engine):
@@ -277,7 +277,7 @@ def test_no_more_reactions_leave_than_are_looked_at(engine):
     talks = [talk(STALLED[0], 2 * SAMPLES + 2, client=("10.0.0.1", 33_000 + i)) for i in range(270)]
     content = pcap_bytes([segment for talked in talks for segment in talked.segments])
     said = followed(engine, content)
-    assert said == followed(PlainEngine, content)
+    assert said == plainly(content)
     kinds = Counter((row["side"], row["kind"]) for row in contents_of(said, "reaction"))
     assert max(kinds.values()) == MOST_SAMPLES < 270 * 2 * SAMPLES
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.tcp.plain import PlainEngine
-from support.engines import contents_of, followed, tables_of
+from support.engines import contents_of, followed, plainly, tables_of
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import MS, SECOND, US, Conversation, Packet, merge, pcap_bytes, pcapng_bytes
 
@@ -66,7 +65,7 @@ def test_the_whole_has_stalls_and_clean_connections(engine, capture):
 
 def test_one_packet_at_a_time(engine, capture):
     """And a few bytes at a time, through the smallest window."""
-    whole = followed(PlainEngine, capture)
+    whole = plainly(capture)
     assert followed(engine, capture, ends_of_records(capture)) == whole
     assert followed(engine, capture, range(0, len(capture), 7), window_bytes=64) == whole
 
@@ -87,7 +86,7 @@ def test_any_cuts(engine, capture, data):
     cuts = data.draw(st.lists(st.integers(1, len(capture) - 1), max_size=12, unique=True))
     size = data.draw(st.sampled_from([64, 300, 4096, 1 << 20]))
     said = followed(engine, capture, cuts, window_bytes=size)
-    assert said == followed(PlainEngine, capture)
+    assert said == plainly(capture)
 
 
 DELAYS = st.sampled_from([0, 5 * MS, 19 * MS, 20 * MS, 25 * MS, 30 * MS, 45 * MS, 210 * MS, 480 * MS, 510 * MS])
@@ -117,7 +116,7 @@ def test_delays_of_all_kinds_in_windows_of_any_size(engine, delays, jitter, begi
         segments = [nothing, *segments, replace(syn_ack, ts_ns=at + US)]
     content = pcap_bytes(segments)
     said = followed(engine, content, window_bytes=size)
-    assert said == followed(PlainEngine, content)
+    assert said == plainly(content)
     (row,) = contents_of(said, "connection")
     client = row["address"][16 * row["client"] :][12:16]
     assert client == bytes((10, 0, 0, 2 if begins == "late" else 1))
@@ -133,10 +132,10 @@ def test_many_connections_in_many_windows(engine):
         for i, story in enumerate(MANY_STORIES)
     ]
     content = pcap_bytes(merge(*(t.seen_at("server") for t in talks)))
-    whole = followed(PlainEngine, content)
+    whole = plainly(content)
     assert found(whole)["sums"][0]["answered"] == 3 * len(MANY_STORIES)
     assert followed(engine, content, window_bytes=4096) == whole
-    alone = [followed(PlainEngine, pcap_bytes(t.seen_at("server"))) for t in talks[:12]]
+    alone = [plainly(pcap_bytes(t.seen_at("server"))) for t in talks[:12]]
     assert [len(contents_of(said, "candidate")) for said in alone] == [
         sum(row["connection"] == number for row in contents_of(whole, "candidate")) for number in range(12)
     ]
