@@ -296,7 +296,7 @@ def test_lost_segments_are_invalid(tmp_path):
         "try: subprocess.run(sys.argv[1:], check=True)\n"
         "finally: os.kill(os.getppid(), signal.SIGCONT)\n"
     )
-    ended = guard(tmp_path, command=[sys.executable, "-c", script, *server("nodelay", "150000")])
+    ended = guard(tmp_path, command=[sys.executable, "-c", script, *server("nodelay", "75000")])
     assert (ended.code, ended.report["verdict"]) == (2, "INVALID"), ended.err
     assert ended.report["recorded"]["dropped"] > 0
     assert "TCP segments were lost while recording" in ended.report["reason"]

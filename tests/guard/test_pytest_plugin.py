@@ -243,18 +243,17 @@ EIGHT = """
 """
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_workers_of_xdist(suite, workers):
+def test_workers_of_xdist(suite):
     """Each in a namespace of its own: all of them listen on the same ports."""
     suite.write("test_eight.py", EIGHT)
-    ended = suite.run("--nagle", "-n", str(workers))
+    ended = suite.run("--nagle", "-n", "3")
     found = {name: (case.outcome, case.verdict) for name, case in ended.cases.items()}
     assert found == {
         f"test_it[{number}]": ("failure", "STALL") if number in (1, 4, 6) else ("passed", "CLEAN")
         for number in range(8)
     }, ended.out + ended.err
     assert ended.code == 1
-    assert f"ran in {workers} namespaces, a " in ended.out
+    assert "ran in 3 namespaces, a " in ended.out
     assert "tests: 3 STALL, 5 CLEAN\n" in ended.out
     assert suite.kept() == [f"test_eight.py_test_it_{number}.pcapng" for number in (1, 4, 6)]
     assert "late ACK" in ended.cases["test_it[4]"].said
@@ -466,7 +465,7 @@ def test_lost_segments_fail_the_test(suite):
         def test_before(): talk("nodelay")
         def test_lost():
             os.kill(os.getppid(), signal.SIGSTOP)
-            try: talk("nodelay", times=110_000)
+            try: talk("nodelay", times=75_000)
             finally: os.kill(os.getppid(), signal.SIGCONT)
         def test_after(): talk("nodelay")
         """,
