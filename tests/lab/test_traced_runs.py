@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lab.recording import REPOSITORY, docker
+from lab.recording import REPOSITORY, docker, left_on_engine
 
 from nagle_lab.experiments.opened import judged
 from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
@@ -20,7 +20,7 @@ from support.schemas import check
 
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.quiet
 
 
 def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[int, str, Run, dict]:
@@ -53,7 +53,7 @@ def test_the_calls_of_nginx(tmp_path):
     assert all("tracer" not in namespace.services for namespace in manifest.namespaces.values())
     shown = subprocess.run([NAGLE_LAB, "show", run.folder], capture_output=True, text=True, check=True).stdout
     assert f"{group['stalls']} stalls: {group['trigger']['program']['function']}  writev" in shown
-    assert docker("ps", "--all", "--quiet", "--filter", "name=tracer").split() == []
+    assert left_on_engine(tmp_path) == []
 
 
 def test_a_trace_that_was_changed(tmp_path):
@@ -114,6 +114,13 @@ def test_which_service_is_traced(scenario, variant, service):
     assert traced_service(found, chosen) == service
 
 
+def tracer_of(runs: Path) -> str:
+    """The container that traces a run which records into ``runs``; other runs may be traced at the same time."""
+    row, service = '{{.Label "nagle-lab.lock"}}\t{{.ID}}', "label=com.docker.compose.service=tracer"
+    rows = docker("ps", "--filter", service, "--format", row).splitlines()
+    return next((row.split("\t")[1] for row in rows if row.startswith(f"{runs}/")), "")
+
+
 def test_the_running_sidecar_has_one_right(tmp_path):
     """In the middle of a run: nothing but SYS_PTRACE can be had in it, by its file alone, and nothing of the host."""
     command = [NAGLE_LAB, "run", "nginx-static", "nodelay-off", "--trace", "--json", "--runs", tmp_path]
@@ -121,9 +128,7 @@ def test_the_running_sidecar_has_one_right(tmp_path):
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         sidecar = ""
         while run.poll() is None and not sidecar:
-            sidecar = docker("ps", "--quiet", "--filter", "label=com.docker.compose.service=tracer").partition("\n")[
-                0
-            ]
+            sidecar = tracer_of(tmp_path)
         container = json.loads(docker("container", "inspect", sidecar))[0]
         status = docker("exec", sidecar, "cat", "/proc/self/status")
         run.communicate(timeout=300)

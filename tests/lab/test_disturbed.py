@@ -1,0 +1,50 @@
+"""Runs that something disturbs: they may come to no verdict, but never to a wrong one."""
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds
+
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.lab.session import record
+from nagle_lab.runs.run import judge
+
+
+def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
+    """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
+    scenario = find_scenario("nginx-static")
+    folder = record(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, stop="naive")
+    judged = judge(folder)
+    assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
+    assert "lossless at the" in judged.reason
+    assert (folder / "server.pcap").stat().st_size > 24
+
+
+def test_ends_that_are_kept_waiting_for_a_processor_never_contradict(runs_dir):
+    """All containers get 1 ms of every 100: the ends pause longer than the ACK timer, many exchanges cannot stall."""
+
+    def throttle(stage: str) -> None:
+        if stage.startswith("ab "):
+            for name in engine_holds(runs_dir)[0]:
+                docker("update", "--cpus", "0.01", name)
+
+    scenario = find_scenario("nginx-static")
+    folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, throttle)
+    judged = judge(folder)
+    assert judged.noise.is_late  # the sidecar that measures waits as the ends do
+    assert judged.contradictions == [] or judged.exit_code() == 3, judged.contradictions
+    too_few = judged.captures[judged.best].under_test.stalled_after_first < 0.9
+    assert ("an end paused for 20 ms" in judged.reason) is too_few
+
+
+def test_two_runs_at_once(tmp_path):
+    def run(runs: Path, variant: str) -> subprocess.CompletedProcess[str]:
+        command = [REPOSITORY / ".venv/bin/nagle-lab", "run", "nginx-static", variant, "--json", "--runs", runs]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    with ThreadPoolExecutor(2) as both:
+        off, on = both.map(lambda variant: run(tmp_path / variant, variant), ["nodelay-off", "nodelay-on"])
+    for done, expected in ((off, "STALL"), (on, "CLEAN")):
+        assert_never_wrong(json.loads(done.stdout)["verdict"], done.returncode, expected)
