@@ -56,13 +56,15 @@ def contents(host: int) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
-def captures(tmp_path):
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory) -> Path:
+    """A folder for each host, which no test writes to."""
+    folder = tmp_path_factory.mktemp("fleet") / "in"
     for host in range(SERIES):
         for name, content in contents(host).items():
-            (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "in" / name).write_bytes(content)
-    return tmp_path / "in"
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+    return folder
 
 
 def rows(out: Folder) -> list[tuple]:
@@ -76,10 +78,10 @@ def rows(out: Folder) -> list[tuple]:
     ]  # fmt: skip
 
 
-@pytest.fixture
-def expected(captures, tmp_path) -> list[tuple]:
+@pytest.fixture(scope="module")
+def expected(captures) -> list[tuple]:
     """What a run without accidents stores, in one stretch for each series."""
-    out = Folder(str(tmp_path / "expected"))
+    out = Folder(str(captures.parent / "expected"))
     judged = run(series_of([str(captures)]), out, workers_of(THREADS, 1), Seen(), size=1 << 30)
     for each in judged:
         files = sorted(map(str, (captures / each.series.partition("/")[0]).iterdir()))
