@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,17 @@ LOCKS = Path(__file__).parents[2] / ".cache"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the file that builds all images, mostly waiting; last those that keep other tests from running."""
-    order = ("builds", "", "quiet", "alone")
+    """First the file that builds all images, and others that mostly wait; last those that keep others from running.
 
-    def turn(item: pytest.Item) -> int:
+    Of the quiet ones, which all workers do together at the end, first those with most tests.
+    """
+    order = ("builds", "waits", "", "quiet", "alone")
+    tests = Counter(item.path for item in items)
+
+    def turn(item: pytest.Item) -> tuple[int, int]:
         module = item.getparent(pytest.Module)
-        return next((order.index(name) for name in order if name and module.get_closest_marker(name)), 1)
+        kind = next((name for name in order if name and module.get_closest_marker(name)), "")
+        return order.index(kind), -tests[item.path] if kind == "quiet" else 0
 
     items.sort(key=turn)
 

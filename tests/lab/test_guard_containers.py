@@ -15,6 +15,8 @@ from support import forbid
 from support.guarded import GUARD, server
 from support.in_docker import IMAGE, PERL, compose_project
 
+pytestmark = pytest.mark.waits
+
 
 def recorded(*options: str, **more) -> tuple[int, str]:
     done = subprocess.run([*GUARD, *options], capture_output=True, text=True, timeout=120, check=False, **more)
