@@ -15,8 +15,6 @@ from support import forbid
 from support.guarded import GUARD, server
 from support.in_docker import IMAGE, PERL, compose_project
 
-pytestmark = pytest.mark.waits
-
 
 def recorded(*options: str, **more) -> tuple[int, str]:
     done = subprocess.run([*GUARD, *options], capture_output=True, text=True, timeout=120, check=False, **more)
@@ -54,7 +52,7 @@ def test_the_calls_of_a_container_that_runs(container):
         ["docker", "top", container, "-o", "pid,stat"], capture_output=True, text=True, check=True
     )
     assert not set("tT") & set(status.stdout.partition("\n")[2]), "nothing is stopped"
-    assert recorded(f"--container={container}", "--seconds=2")[0] == 1, "and it still answers"
+    assert recorded(f"--container={container}", "--seconds=4")[0] == 1, "and it still answers"
 
 
 def test_ctrl_c_ends_the_sidecar_and_reports(container):
