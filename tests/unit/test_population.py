@@ -231,11 +231,12 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
     }
 
     names = list(columns)
+    names_of_what_is_decided = ("stalls", "round_trips", "rejected", "grounds", "unresolved", "holds", "relays")
 
     def proved(row, *columns) -> dict[str, Any]:
         judged = Judged()
         prove(Candidates(dict(zip(names, columns, strict=True)), row), program, Setting(step, disorder), judged)
-        return vars(judged)
+        return {name: getattr(judged, name) for name in names_of_what_is_decided}
 
     said = both(proved, numbers, *([int(value) for value in column] for column in columns.values()))
     stalls = [row for part in said["stalls"] for row in part]

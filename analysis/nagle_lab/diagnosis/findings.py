@@ -17,6 +17,7 @@ from nagle_lab.diagnosis.proof.candidates import by_program
 from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.delayed_acks import is_before_timer, is_late
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.passed_on import set_aside_passed_on
 from nagle_lab.diagnosis.proof.population import (
     Column,
     Columns,
@@ -127,6 +128,7 @@ class Findings:
         for program, of_one in by_program(candidates, involved):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
+        set_aside_passed_on(candidates, involved, judged)
         self.rejected.update(judged.rejected)
         self.holds += judged.holds
         self.grounds += judged.grounds

@@ -13,11 +13,13 @@ class Involved:
 
     Attributes
     ----------
-    numbers : of the connections (m,), in order
+    table : of all connections
+    numbers : of those involved (m,), in order
     of : which of them each row belongs to (n,)
     """
 
     def __init__(self, table: Table, connections: Column) -> None:
+        self.table = table
         self.numbers = distinct(connections)
         self.of = ranks(connections, self.numbers)
         self._layout = table.layout

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.population import Column
@@ -56,32 +57,60 @@ class Hold:
     high: float  # the median wait less the shortest
 
 
+class Accepted(NamedTuple):
+    """Stalls of one program: numbers of rows, what they are proved by, and for how long its data was held."""
+
+    rows: Column
+    ground: Ground
+    hold: Hold
+
+
 @dataclass
 class Judged:
     """What was decided of the candidates of some programs.
 
     Attributes
     ----------
-    stalls, round_trips : numbers of rows; the latter were held until an ACK that was not delayed
-    rejected, grounds : how many, by why
+    accepted : the stalls
+    round_trips : numbers of rows, which were held until an ACK that was not delayed
+    rejected : how many, by why
     unresolved : numbers of rows of which it cannot be told, by why
-    holds : of each program with stalls
     relays : how often data of a connection followed that of another one, by both
     """
 
-    stalls: list[Column] = field(default_factory=list)
+    accepted: list[Accepted] = field(default_factory=list)
     round_trips: list[Column] = field(default_factory=list)
     rejected: Counter[Rejected] = field(default_factory=Counter)
-    grounds: Counter[Ground] = field(default_factory=Counter)
     unresolved: list[tuple[Obstacle, Column]] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
     relays: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    @property
+    def stalls(self) -> list[Column]:
+        """Numbers of rows."""
+        return [one.rows for one in self.accepted]
+
+    @property
+    def grounds(self) -> Counter[Ground]:
+        """How many stalls, by what they are proved by."""
+        found: Counter[Ground] = Counter()
+        for one in self.accepted:
+            found[one.ground] += len(one.rows)
+        return found
+
+    @property
+    def holds(self) -> list[Hold]:
+        """Of each program with stalls."""
+        return [one.hold for one in self.accepted]
 
     def accept(self, held: Candidates, ground: Ground, hold: Hold) -> None:
         """They are stalls."""
-        self.stalls.append(held.row)
-        self.grounds[ground] += len(held)
-        self.holds.append(hold)
+        self.accepted.append(Accepted(held.row, ground, hold))
+
+    def take_back(self, one: Accepted, sources: Counter[tuple[int, int]]) -> None:
+        """They are none after all: their data came from other connections."""
+        self.accepted = [other for other in self.accepted if other is not one]
+        self.reject(len(one.rows), Rejected.RELAYED)
+        self.relays += sources
 
     def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
         """Of these it cannot be told."""

@@ -39,6 +39,7 @@ SLOW_STACK, SLOW_STACK_HANDSHAKES = 35 * US, 4
 ENOUGH, CLEARLY = 6, 1.3
 
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
+DIRECTLY = 35 * US  # or an answer to a SYN: for the next one a kernel takes 1 to 31 µs, median, woken threads 43
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
@@ -50,17 +51,19 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     if not len(pure):
         return pure
     limit = slowest_release(pure, known)
-    queued = _queued(pure, known, limit)
+    near = pure.only(each(lambda release: release < PAUSE, pure.release))
+    middle = _typical(near, known.setting.step) if len(near) else 0
+    behind_arrivals = _behind_arrivals(near, known) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
+    is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
+    queued = None if is_relayed and known.program.is_on_loopback else _queued(pure, known, limit)
     if queued is not None:
         judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
         return queued
-    near = pure.only(each(lambda release: release < PAUSE, pure.release))
     if not len(near):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
-    middle = _typical(near, known.setting.step)
-    if _is_relayed(near) and middle > max(limit, HELD_ALIKE) / 2:
-        _set_aside_relayed(pure, near, known, judged)
+    if is_relayed:
+        _set_aside_relayed(pure, near, behind_arrivals, known, judged)
         return near.picked([])
     is_split = middle <= limit and known.setting.step <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
@@ -74,18 +77,19 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     return _held_among_others(pure, near, known, judged, limit)
 
 
-def _set_aside_relayed(pure: Candidates, near: Candidates, known: Known, judged: Judged) -> None:
+def _set_aside_relayed(
+    pure: Candidates, near: Candidates, behind_arrivals: Candidates, known: Known, judged: Judged
+) -> None:
     """Data that arrived meanwhile was passed on; but at a slow stack, data of connections in step comes by chance."""
-    arrivals = near.only(each(lambda arrival: arrival >= 0, near.arrival)).arrival
+    arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
     if _is_slow_stack(known) and in_step > len(arrivals) / 2:
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(len(pure), Rejected.RELAYED)
-    for connection, other in zip(near.connection, near.arrival, strict=True):
-        if other >= 0:
-            judged.relays[int(connection), int(other)] += 1
+    for connection, other in zip(behind_arrivals.connection, arrivals, strict=True):
+        judged.relays[int(connection), int(other)] += 1
 
 
 def slowest_release(pure: Candidates, known: Known) -> float:
@@ -183,6 +187,8 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     soon = total(each(lambda alone: alone <= limit, queued.alone))
     if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
         return None
+    if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50)):
+        return None
     if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
@@ -233,9 +239,15 @@ def _typical(near: Candidates, step: int) -> float:
     return total(most) / len(most)
 
 
-def _is_relayed(near: Candidates) -> bool:
-    """Whether data of other connections arrived at the sender between ACK and release, as it does at a relay."""
-    return total(each(lambda arrival: arrival >= 0, near.arrival)) >= max(2, len(near) / 2)
+def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
+    """Those before which, since the ACK, data of another connection arrived at the sender's host, as at a relay's.
+
+    On loopback everything arrives at one address, what the sender's own server sends on its other connections, too.
+    """
+    arrived = near.only(each(lambda arrival: arrival >= 0, near.arrival))
+    if not known.program.is_on_loopback or not len(arrived):
+        return arrived
+    return arrived.only(each(lambda is_same: 1 - is_same, arrived.arrival_at_same_server))
 
 
 def _is_slow_stack(known: Known) -> bool:

@@ -1,0 +1,83 @@
+"""Across connections: a release that only passes on what another stall's release has just brought was not held.
+
+The ACK timers on both sides of a relay fire in the same tick, so its own connection shows trigger, late ACK and
+release, too. Where both connections are in view, that the data arrived at that very host just before tells, whether
+it came before the ACK or after.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from typing import NamedTuple
+
+from nagle_lab.diagnosis.proof.connections import Involved
+from nagle_lab.diagnosis.proof.judged import Accepted, Judged
+from nagle_lab.diagnosis.proof.population import Columns, percentile, pick
+from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
+
+PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
+MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
+
+
+class _Way(NamedTuple):
+    """From which address stalls were sent to which, and of which server that is a connection: address and port."""
+
+    sender: bytes
+    receiver: bytes
+    server: tuple[bytes, int]
+
+
+def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged) -> None:
+    """Take back the stalls of programs that are seen to pass on what others had held."""
+    if len(judged.accepted) < 2:  # where it is held, and where it is passed on
+        return
+    ways = {id(one): _ways(one, candidates, involved) for one in judged.accepted}
+    for one in tuple(judged.accepted):
+        sources: Counter[tuple[int, int]] = Counter()
+        for other in judged.accepted:
+            if any(_brings(way, its_own) for way in ways[id(other)] for its_own in ways[id(one)]) and (
+                _median(other, candidates) < _median(one, candidates) or not _is_on_loopback(ways[id(one)])
+            ):
+                sources += _sources(one, other, candidates)
+        if sources.total() > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
+            judged.take_back(one, sources)
+
+
+def _sources(one: Accepted, other: Accepted, candidates: Columns) -> Counter[tuple[int, int]]:
+    """How often a release of the one came just behind one of the other, by their connections."""
+    connection, at = candidates["connection"], candidates["at"]
+    before = [int(ts) for ts in pick(at, other.rows)]
+    found: Counter[tuple[int, int]] = Counter()
+    for row in map(int, one.rows[:MOST_LOOKED_AT]):
+        place = bisect_left(before, int(at[row])) - 1
+        if place >= 0 and int(at[row]) - before[place] <= PASSED_ON:
+            found[int(connection[row]), int(connection[int(other.rows[place])])] += 1
+    return found
+
+
+def _ways(one: Accepted, candidates: Columns, involved: Involved) -> set[_Way]:
+    table, side = involved.table, candidates["side"]
+    columns = table.layout.columns
+    connections = {int(candidates["connection"][row]): int(side[row]) for row in map(int, one.rows[:MOST_LOOKED_AT])}
+    ways = set()
+    for number, sender in list(connections.items())[:MANY]:
+        row = table.row(number)
+        addresses = row[columns["address"]][:16], row[columns["address"]][16:]
+        server = 1 - row[columns["client"]]
+        ways.add(
+            _Way(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
+        )  # fmt: skip
+    return ways
+
+
+def _brings(way: _Way, to: _Way) -> bool:
+    """Whether what goes that way arrives where the other begins; loopback is at the host of every sender nearby."""
+    return way.receiver in (to.sender, way.sender) and way.server != to.server
+
+
+def _is_on_loopback(ways: set[_Way]) -> bool:
+    """Whether addresses do not tell who gets what: then what passes on is the later one."""
+    return any(way.sender == way.receiver for way in ways)
+
+
+def _median(one: Accepted, candidates: Columns) -> float:
+    return percentile(pick(candidates["release"], one.rows), 50)
