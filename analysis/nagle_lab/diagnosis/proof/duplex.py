@@ -5,7 +5,10 @@ promptness and a second sign: what pure ACKs are proved to have released, late o
 accord and yet never beside unacknowledged data; or writes that were merged while they waited.
 """
 
+import math
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from statistics import correlation
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
@@ -24,6 +27,8 @@ SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside 
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
 STEADY = 0.55
+# How closely sizes go with waits: their rank correlation, in standard deviations of chance, and of how many.
+GROWS, GROWS_LEAST = 5, 30
 # Data by a clock of its sender's own: how much its distances vary, at most, of what its reaction times do.
 OWN_CLOCK, PAIRS = 0.7, 20
 
@@ -43,13 +48,17 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     middle = percentile(near.release, 50)
     prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
     merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known)) >= FEW
-    has_second_sign = speaks or (len(held) >= FEW and known.place == "sender") or _held_early(known)
+    has_second_sign = (
+        speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
+    )
     are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
-    if are_merged and middle <= 2 * HELD_ALIKE:
+    is_kernel = _is_kernel(middle, held, known)
+    grows = _speaks_between(known) and _grows_with_the_wait(prompt)
+    if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
-    elif _is_kernel(middle, held, known) and has_second_sign:
+    elif is_kernel and has_second_sign:
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
-    elif _is_kernel(middle, held, known) or (speaks and middle <= AT_PEER and _never_beside(prompt, c, known)):
+    elif is_kernel or (middle <= AT_PEER and (grows or (speaks and _never_beside(prompt, c, known)))):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -70,6 +79,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
     elif (
         is_silent_beside
+        or (_speaks_between(known) and _grows_with_the_wait(prompt))
         or len(merged) > 0.8 * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or (not len(held) and _held_early(known))
@@ -86,8 +96,14 @@ def _is_kernel(middle: float, held: Candidates, known: Known) -> bool:
     is_sender = known.place == "sender"
     if len(held) >= FEW and middle <= (ALIKE_AT_SENDER if is_sender else ALIKE) * percentile(held.release, 50):
         return True
-    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
-    return known.place != "peer" and bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
+    both = known.program.own, known.program.peers
+    answers, theirs = ([ns for ns in side.handshake if ns < NEAR] for side in both)
+    if not answers:
+        return False
+    usual = percentile(answers, 50)
+    if known.place == "peer" and not (theirs and 2 * usual < percentile(theirs, 50)):
+        return False  # by handshakes, too: a few of its ACKs may be slow by chance
+    return middle <= min(HELD_ALIKE, KERNEL * usual)
 
 
 def _holds(known: Known) -> bool:
@@ -131,6 +147,29 @@ def _stray(sizes: list[int], times: list[int]) -> float:
     step = (sum((size - mean) ** 2 for size in sizes) / count) ** 0.5
     sums = list(accumulate(size - rate * time for size, time in zip(sizes, times, strict=True)))
     return (max(sums) - min(sums)) / (step * count**0.5) if step else 2.0
+
+
+def _grows_with_the_wait(c: Candidates) -> bool:
+    """Whether what was sent is the larger, the longer it waited: more writes were merged meanwhile.
+
+    So are answers that bring all that has come up since the question before.
+    """
+    sizes, waits = ([int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.wait))
+    if len(sizes) < GROWS_LEAST or min(sizes) == max(sizes) or min(waits) == max(waits):
+        return False
+    closeness: float = correlation(_ranked(sizes), _ranked(waits))
+    return closeness * math.sqrt(len(sizes)) > GROWS
+
+
+def _speaks_between(known: Known) -> bool:
+    """Whether some of the program's data came long after what it received last: then not all of it is answers."""
+    return sum(data - (known.own or 0) > PAUSE for data in known.program.own.data) >= FEW
+
+
+def _ranked(numbers: list[int]) -> list[float]:
+    """The rank of each; equal ones share theirs."""
+    ordered = sorted(numbers)
+    return [(bisect_left(ordered, number) + bisect_right(ordered, number)) / 2 for number in numbers]
 
 
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
