@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import Column, each, percentile
+from nagle_lab.diagnosis.proof.population import Column, each, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
 from nagle_lab.tcp.events import MS
 
@@ -130,7 +130,10 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
         len(pure)
         and is_away
         and (
-            _is_the_path(pure, peer, more) or _is_a_queue(pure, peer, peers) or _is_a_tail(pure, c.only(c.pure), peer)
+            _is_the_path(pure, peer, more)
+            or _is_a_queue(pure, peer, peers)
+            or _is_a_tail(pure, c.only(c.pure), peer)
+            or _is_the_end_of_many(pure, c.only(c.pure), peer)
         )
     ):
         judged.leave(pure, Obstacle.PATH_VARIES)
@@ -175,6 +178,15 @@ def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
     waits = late.late_by(peer)
     is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= 0.1 * len(c) and not is_alike
+
+
+def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer at once by all of it."""
+    if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
+        return False
+    least = percentile(late.wait, 10)
+    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR / 2), c.wait))
+    return sooner >= max(FEW, len(late) / 2)
 
 
 def is_paced(c: Candidates) -> bool:
