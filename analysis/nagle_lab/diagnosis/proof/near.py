@@ -30,7 +30,7 @@ AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
 # On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
 # ACKs, where no SYN is in the capture.
-HANDSHAKES, HANDSHAKES_AT_PEER, SLOWEST_AT_PEER = 2, 4, 100 * US
+HANDSHAKES, HANDSHAKES_AT_PEER, HANDSHAKES_ALIKE, SLOWEST_AT_PEER = 2, 4, 7, 100 * US
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
@@ -106,9 +106,9 @@ def slowest_release(pure: Candidates, known: Known) -> float:
         return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
     if is_at_sender:
         return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
-    if is_alike and not cannot_tell:
-        return AT_PEER_ALIKE
     slowest = percentile(answers, 90) if answers else 0
+    if is_alike and not cannot_tell:
+        return max(AT_PEER, min(HANDSHAKES_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
     return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
 
 
