@@ -14,7 +14,18 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )
-from nagle_lab.diagnosis.proof.timing import FEW, LATEST, LINUX_TIMER, NEAR, SOME, US, Known, is_paced, middle_half
+from nagle_lab.diagnosis.proof.timing import (
+    FEW,
+    LATEST,
+    LINUX_TIMER,
+    MANY,
+    NEAR,
+    SOME,
+    US,
+    Known,
+    is_paced,
+    middle_half,
+)  # fmt: skip
 from nagle_lab.tcp.events import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program.
@@ -37,6 +48,8 @@ SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
+
+FEW_LATE = 0.25  # of the prompt ones come up to a tick later, and none after that: no pause ends so
 
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 DIRECTLY = 35 * US  # or an answer to a SYN: for the next one a kernel takes 1 to 31 µs, median, woken threads 43
@@ -161,13 +174,18 @@ def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
     """With releases up to a tick of the kernel later: the ACK waited for one on its way, on a busy machine.
 
-    Where the program has written early, and nothing comes later still: a pause has no reason to end there only.
+    Where they are few, or the program has written early, and nothing comes later still: a pause has no reason to end
+    there only.
     """
-    if known.place == "sender" or len(prompt) < FEW or not _comes_early_too(pure, known):
+    if known.place == "sender" or len(prompt) < FEW:
         return prompt
     late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
     ticked = late.only(each(lambda release: release <= TICK, late.release))
-    if len(ticked) > len(prompt) or len(late) - len(ticked) > 0.1 * len(prompt):
+    later = len(late) - len(ticked)
+    are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
+    if not are_few and not _comes_early_too(pure, known):
+        return prompt
+    if len(ticked) > len(prompt) or later > 0.1 * len(prompt):
         return prompt
     return pure.only(among(pure.row, in_order([prompt.row, ticked.row])))
 
