@@ -3,17 +3,21 @@
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
-from nagle_lab.diagnosis.proof.timing import FEW, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced
+from nagle_lab.diagnosis.proof.timing import FEW, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced, middle_half
 from nagle_lab.tcp.events import MS, Echo
 
 SLACK = 300 * US  # by which a path varies at least
+SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer
+MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 ANSWERS = 8  # so many tell how much it varies
 
 
 def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
     prompt = _prompt(pure, known, judged)
-    if len(prompt) and (_pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known)):
+    if len(prompt) and (
+        _pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known) or _is_slower_than_answers(prompt, known)
+    ):
         judged.leave(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
     return prompt
@@ -76,6 +80,19 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
     return len(soon) >= FEW and len(pieces) > 0.8 * len(prompt) and 2 * follow > len(prompt)
+
+
+def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
+    """Whether releases take clearly longer than the program's answers on a path that varies less: no kernel does.
+
+    Unless they are much larger: so does a slow link.
+    """
+    answers = known.program.own.data
+    larger = each(lambda one, other: one > other + MUCH_LARGER, prompt.released_bytes, prompt.trigger_bytes)
+    if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
+        return False
+    longer = percentile(prompt.release, 50) - percentile(answers, 50)
+    return longer > max(SLOWER, 2 * middle_half(answers))
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
