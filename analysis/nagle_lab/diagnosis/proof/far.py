@@ -1,5 +1,7 @@
 """Away from the sender: a release passes one of its round trips after the ACK, as its answers do."""
 
+from collections import Counter
+
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
@@ -40,7 +42,7 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     soonest, latest = base - slack, _latest_release(pure, answers, base, slack)
     around = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
     soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
-    if is_paced(around) or soon > 0.1 * len(pure) + 0.5:
+    if (is_paced(around) and not _are_merged(pure, known)) or soon > 0.1 * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
@@ -80,6 +82,16 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
     return len(soon) >= FEW and len(pieces) > 0.8 * len(prompt) and 2 * follow > len(prompt)
+
+
+def _are_merged(pure: Candidates, known: Known) -> bool:
+    """Whether late ACKs are followed by as much as several writes, early ones by one: they were written meanwhile."""
+    single = Counter(map(int, known.early.released_bytes[:MOST_LOOKED_AT]))
+    if len(known.early) < MANY or len(pure) < FEW:
+        return False
+    (size, count), *_ = single.most_common(1)
+    merged = each(lambda released: (released > size) & (released % size == 0), pure.released_bytes)
+    return count > 0.8 * single.total() and total(merged) > 0.8 * len(pure)
 
 
 def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:

@@ -129,6 +129,7 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     if (
         len(pure)
         and is_away
+        and not _stand_apart(pure, c.only(c.pure), peer)
         and (
             _is_the_path(pure, peer, more)
             or _is_a_queue(pure, peer, peers)
@@ -178,6 +179,14 @@ def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
     waits = late.late_by(peer)
     is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= 0.1 * len(c) and not is_alike
+
+
+def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
+    if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
+        return False
+    others = c.only(each(lambda late: late < _margin(peer), c.late_by(peer)))
+    return len(others) >= MANY and percentile(others.late_by(peer), 99) <= LATE_FAR / 2
 
 
 def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
