@@ -40,7 +40,7 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
     verdict, reason = decide(
         totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
         one_way=_one_way(totals.connections, findings.sums.both_ways), astray=findings.astray,
-        unresolved=findings.obstacles, late_acks=findings.late_acks,
+        unresolved=findings.obstacles, late_acks=findings.late_acks, followed=findings.rejected.total(),
     )  # fmt: skip
     return Result(
         schema=SCHEMA,

@@ -8,6 +8,8 @@ from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
+# A stream without answers has none; there data behind so many acknowledgements says as much.
+ENOUGH_FOLLOWED = 100
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
@@ -41,6 +43,7 @@ def decide(
     astray: float = 0.0,
     unresolved: Mapping[Obstacle, int] | None = None,
     late_acks: int = 0,
+    followed: int = 0,
 ) -> tuple[Verdict, str]:
     """The verdict on one capture and, for all but STALL, what a person can do about it.
 
@@ -61,19 +64,31 @@ def decide(
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)
-    reason = _what_hinders(exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {})
+    is_stream = exchanges < ENOUGH_EXCHANGES and followed >= ENOUGH_FOLLOWED
+    reason = _what_hinders(
+        exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {}, is_stream=is_stream
+    )
     if reason:
         return Verdict.INCONCLUSIVE, reason
+    return Verdict.CLEAN, _what_is_clean(exchanges, late_acks, followed if is_stream else 0)
+
+
+def _what_is_clean(exchanges: int, late_acks: int, followed: int) -> str:
+    if followed:
+        return f"{followed} times data followed an acknowledgement, never a delayed one that had held it"
     if exchanges < ENOUGH_EXCHANGES:
-        return (
-            Verdict.CLEAN,
-            f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it",
-        )
-    return Verdict.CLEAN, f"{exchanges} answered exchanges, none held behind a delayed ACK"
+        return f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it"
+    return f"{exchanges} answered exchanges, none held behind a delayed ACK"
 
 
 def _what_hinders(
-    exchanges: int, late_acks: int, *, one_way: float, astray: float, unresolved: Mapping[Obstacle, int]
+    exchanges: int,
+    late_acks: int,
+    *,
+    one_way: float,
+    astray: float,
+    unresolved: Mapping[Obstacle, int],
+    is_stream: bool,
 ) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
     left_open = sum(unresolved.values())
@@ -91,7 +106,7 @@ def _what_hinders(
     if one_way == 1 or (one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
         which = "every connection" if one_way == 1 else f"{one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
-    if exchanges < ENOUGH_EXCHANGES:
+    if exchanges < ENOUGH_EXCHANGES and not is_stream:
         return (
             f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
