@@ -4,18 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.population import (
-    Column,
-    Columns,
-    chosen,
-    counts,
-    each,
-    groups,
-    most,
-    pick,
-    replaced,
-    where,
-)  # fmt: skip
+from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, counts, each, groups, most, pick, where
 from nagle_lab.tcp.events import MS
 
 LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
@@ -37,7 +26,6 @@ class Candidates:
     peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
         come
     nagle_off : how often on that connection the sender put a small segment right behind an unacknowledged small one
-    arrival_at_same_server : whether the other connection of ``arrival``, there must be one, has the same server port
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -77,7 +65,6 @@ class _Joined(Mapping[str, Column]):
         side = rows["side"]
         peer = each(lambda side: 1 - side, side)
         self._rows = rows
-        self._involved = involved
         self._joined = {
             "program": involved.of_side("program", side),
             "left_out": involved.rows("left_out"),
@@ -93,8 +80,6 @@ class _Joined(Mapping[str, Column]):
         }
 
     def __getitem__(self, name: str) -> Column:
-        if name == "arrival_at_same_server" and name not in self._joined:  # few look at it
-            self._joined[name] = _arrived_at_same_server(self._rows["arrival"], self._involved)
         return self._joined[name] if name in self._joined else self._rows[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -121,18 +106,6 @@ def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:
     by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))
     counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
     return pick(counted, each(lambda of, side: 2 * of + side, involved.of, sides))
-
-
-def _arrived_at_same_server(arrival: Column, involved: Involved) -> Column:
-    """Whether the connections in which data arrived (-1: none) have the same server port as those of the rows."""
-    some = where(each(lambda number: number >= 0, arrival))
-    others = Involved(involved.table, pick(arrival, some)) if len(some) else involved
-    same = each(lambda one, other: one == other, pick(_server_port(involved), some), _server_port(others))
-    return replaced(each(lambda number: 0 * number, arrival), some, same)
-
-
-def _server_port(involved: Involved) -> Column:
-    return involved.of_side("port", each(lambda client: 1 - client, involved.rows("client")))
 
 
 def _pace(ahead: Any, clock: Any) -> Any:

@@ -68,7 +68,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     middle = _typical(near, known.setting.step) if len(near) else 0
     behind_arrivals = _behind_arrivals(near, known) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
-    queued = None if is_relayed and known.program.is_on_loopback else _queued(pure, known, limit)
+    queued = _queued(pure, known, limit)
     if queued is not None:
         judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
         return queued
@@ -260,12 +260,11 @@ def _typical(near: Candidates, step: int) -> float:
 def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
     """Those before which, since the ACK, data of another connection arrived at the sender's host, as at a relay's.
 
-    On loopback everything arrives at one address, what the sender's own server sends on its other connections, too.
+    On loopback all that is sent arrives at one address, so there it tells nothing.
     """
-    arrived = near.only(each(lambda arrival: arrival >= 0, near.arrival))
-    if not known.program.is_on_loopback or not len(arrived):
-        return arrived
-    return arrived.only(each(lambda is_same: 1 - is_same, arrived.arrival_at_same_server))
+    if known.program.is_on_loopback:
+        return near.picked([])
+    return near.only(each(lambda arrival: arrival >= 0, near.arrival))
 
 
 def _is_slow_stack(pure: Candidates, known: Known) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.judged import Accepted, Judged
-from nagle_lab.diagnosis.proof.population import Columns, percentile, pick
+from nagle_lab.diagnosis.proof.population import Columns, pick
 from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
@@ -34,24 +34,31 @@ def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged)
     for one in tuple(judged.accepted):
         sources: Counter[tuple[int, int]] = Counter()
         for other in judged.accepted:
-            if any(_brings(way, its_own) for way in ways[id(other)] for its_own in ways[id(one)]) and (
-                _median(other, candidates) < _median(one, candidates) or not _is_on_loopback(ways[id(one)])
-            ):
-                sources += _sources(one, other, candidates)
+            if any(_brings(way, its_own) for way in ways[id(other)] for its_own in ways[id(one)]):
+                sources += _sources(one, other, candidates, _is_on_loopback(ways[id(one)] | ways[id(other)]))
         if sources.total() > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
             judged.take_back(one, sources)
 
 
-def _sources(one: Accepted, other: Accepted, candidates: Columns) -> Counter[tuple[int, int]]:
-    """How often a release of the one came just behind one of the other, by their connections."""
+def _sources(
+    one: Accepted, other: Accepted, candidates: Columns, is_either_way: bool
+) -> Counter[tuple[int, int]]:  # fmt: skip
+    """How often a release of the one came just behind one of the other, by their connections.
+
+    None where addresses do not tell which of them brings what (``is_either_way``), and it is often the other way
+    round, too: then they are in step by chance.
+    """
     connection, at = candidates["connection"], candidates["at"]
-    before = [int(ts) for ts in pick(at, other.rows)]
-    found: Counter[tuple[int, int]] = Counter()
+    times = [int(ts) for ts in pick(at, other.rows)]
+    behind: Counter[tuple[int, int]] = Counter()
+    ahead = 0
     for row in map(int, one.rows[:MOST_LOOKED_AT]):
-        place = bisect_left(before, int(at[row])) - 1
-        if place >= 0 and int(at[row]) - before[place] <= PASSED_ON:
-            found[int(connection[row]), int(connection[int(other.rows[place])])] += 1
-    return found
+        ts = int(at[row])
+        place = bisect_left(times, ts)
+        if place and ts - times[place - 1] <= PASSED_ON:
+            behind[int(connection[row]), int(connection[int(other.rows[place - 1])])] += 1
+        ahead += place < len(times) and times[place] - ts <= PASSED_ON
+    return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
 
 def _ways(one: Accepted, candidates: Columns, involved: Involved) -> set[_Way]:
@@ -75,9 +82,4 @@ def _brings(way: _Way, to: _Way) -> bool:
 
 
 def _is_on_loopback(ways: set[_Way]) -> bool:
-    """Whether addresses do not tell who gets what: then what passes on is the later one."""
     return any(way.sender == way.receiver for way in ways)
-
-
-def _median(one: Accepted, candidates: Columns) -> float:
-    return percentile(pick(candidates["release"], one.rows), 50)
