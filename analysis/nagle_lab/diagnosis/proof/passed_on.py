@@ -5,7 +5,7 @@ release, too. Where both connections are in view, that the data arrived at that 
 it came before the ACK or after.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import NamedTuple
 
@@ -31,11 +31,19 @@ def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged)
     if len(judged.accepted) < 2:  # where it is held, and where it is passed on
         return
     ways = {id(one): _ways(one, candidates, involved) for one in judged.accepted}
+    bringing: dict[bytes, list[Accepted]] = {}  # to an address
+    for one in judged.accepted:
+        for address in {way.receiver for way in ways[id(one)]}:
+            bringing.setdefault(address, []).append(one)
+    on_loopback = [one for one in judged.accepted if _is_on_loopback(ways[id(one)])]  # at the host of all nearby
     for one in tuple(judged.accepted):
+        its_own = ways[id(one)]
         sources: Counter[tuple[int, int]] = Counter()
-        for other in judged.accepted:
-            if any(_brings(way, its_own) for way in ways[id(other)] for its_own in ways[id(one)]):
-                sources += _sources(one, other, candidates, _is_on_loopback(ways[id(one)] | ways[id(other)]))
+        near = [*on_loopback, *(other for way in its_own for other in bringing.get(way.sender, ()))]
+        for other in {id(other): other for other in near}.values():
+            theirs = ways[id(other)]
+            if {way.server for way in theirs} != {way.server for way in its_own}:
+                sources += _sources(one, other, candidates, _is_on_loopback(its_own | theirs))
         if sources.total() > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
             judged.take_back(one, sources)
 
@@ -49,22 +57,24 @@ def _sources(
     round, too: then they are in step by chance.
     """
     connection, at = candidates["connection"], candidates["at"]
-    times = [int(ts) for ts in pick(at, other.rows)]
+    looked_at = one.rows[:MOST_LOOKED_AT]
+    others = other.rows[: bisect_right(other.rows, int(looked_at[-1])) + 1]  # in order, as their releases are
+    times = [int(ts) for ts in pick(at, others)]
     behind: Counter[tuple[int, int]] = Counter()
     ahead = 0
-    for row in map(int, one.rows[:MOST_LOOKED_AT]):
+    for row in map(int, looked_at):
         ts = int(at[row])
         place = bisect_left(times, ts)
         if place and ts - times[place - 1] <= PASSED_ON:
-            behind[int(connection[row]), int(connection[int(other.rows[place - 1])])] += 1
+            behind[int(connection[row]), int(connection[int(others[place - 1])])] += 1
         ahead += place < len(times) and times[place] - ts <= PASSED_ON
     return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
 
 def _ways(one: Accepted, candidates: Columns, involved: Involved) -> set[_Way]:
-    table, side = involved.table, candidates["side"]
+    table, connection, side = involved.table, candidates["connection"], candidates["side"]
     columns = table.layout.columns
-    connections = {int(candidates["connection"][row]): int(side[row]) for row in map(int, one.rows[:MOST_LOOKED_AT])}
+    connections = {int(connection[row]): int(side[row]) for row in map(int, one.rows[:MOST_LOOKED_AT])}
     ways = set()
     for number, sender in list(connections.items())[:MANY]:
         row = table.row(number)
@@ -74,11 +84,6 @@ def _ways(one: Accepted, candidates: Columns, involved: Involved) -> set[_Way]:
             _Way(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
         )  # fmt: skip
     return ways
-
-
-def _brings(way: _Way, to: _Way) -> bool:
-    """Whether what goes that way arrives where the other begins; loopback is at the host of every sender nearby."""
-    return way.receiver in (to.sender, way.sender) and way.server != to.server
 
 
 def _is_on_loopback(ways: set[_Way]) -> bool:
