@@ -47,7 +47,7 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
         return
     middle = percentile(near.release, 50)
     prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
-    merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known)) >= FEW
+    merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known, prompt)) >= FEW
     has_second_sign = (
         speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
     )
@@ -70,7 +70,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
     prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
     if 2 * len(prompt) <= len(ridden):
         return
-    both_speak = len(_of_own_accord(c, known)) >= FEW and _peer_of_own_accord(prompt) >= FEW
+    both_speak = len(_of_own_accord(c, known, prompt)) >= FEW and _peer_of_own_accord(prompt) >= FEW
     is_silent_beside = both_speak and _never_beside(prompt, c, known)
     merged = _merged_writes(prompt, known)
     if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(known))):
@@ -189,10 +189,20 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     return len(waits) >= PAIRS and middle_half(between) < OWN_CLOCK * middle_half(waits)
 
 
-def _of_own_accord(c: Candidates, known: Known) -> Candidates:
-    """What the program sent long after all of its data was acknowledged, and nothing had come: no answer."""
-    own = known.own or 0
-    return c.only(each(lambda pure, release: (pure > 0) & (release - own >= LATER), c.pure, c.release))
+def _of_own_accord(c: Candidates, known: Known, ridden: Candidates) -> Candidates:
+    """What the program sent long after all of its data was acknowledged, and nothing had come: no answer.
+
+    Nor the rest of one, after a pause: what is sent at other times, too, is no larger than what might have been held.
+    """
+    own, largest = known.own or 0, percentile(ridden.released_bytes, 50) if len(ridden) else 0
+    return c.only(
+        each(
+            lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
+            c.pure,
+            c.release,
+            c.released_bytes,
+        )
+    )
 
 
 def _peer_of_own_accord(c: Candidates) -> int:
@@ -202,7 +212,7 @@ def _peer_of_own_accord(c: Candidates) -> int:
 
 def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
     """Whether an end that speaks when it likes would have done so while data was unacknowledged, but did not."""
-    free = _of_own_accord(c, known)
+    free = _of_own_accord(c, known, prompt)
     expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
     return len(free) >= FEW and expected >= EXPECTED and _unheld(known) <= expected / 10
 
