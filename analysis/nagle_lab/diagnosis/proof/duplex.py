@@ -54,11 +54,12 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
     is_kernel = _is_kernel(middle, held, known)
     grows = _speaks_between(known) and _grows_with_the_wait(prompt)
+    is_silent_beside = (speaks and _never_beside(prompt, c, known)) or _are_two_talkers(prompt, known)
     if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
     elif is_kernel and has_second_sign:
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
-    elif is_kernel or (middle <= AT_PEER and (grows or (speaks and _never_beside(prompt, c, known)))):
+    elif is_kernel or (middle <= AT_PEER and (grows or is_silent_beside)):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -80,6 +81,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
     elif (
         is_silent_beside
         or (_speaks_between(known) and _grows_with_the_wait(prompt))
+        or _are_two_talkers(prompt, known)
         or len(merged) > 0.8 * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or (not len(held) and _held_early(known))
@@ -164,6 +166,11 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 def _speaks_between(known: Known) -> bool:
     """Whether some of the program's data came long after what it received last: then not all of it is answers."""
     return sum(data - (known.own or 0) > PAUSE for data in known.program.own.data) >= FEW
+
+
+def _are_two_talkers(c: Candidates, known: Known) -> bool:
+    """Whether the peer goes on without answers, and this end speaks at other times, too, but not beside its own."""
+    return _peer_of_own_accord(c) >= MANY and len(c) >= GROWS_LEAST and _speaks_between(known) and not _unheld(known)
 
 
 def _ranked(numbers: list[int]) -> list[float]:
