@@ -52,7 +52,7 @@ ENOUGH, CLEARLY = 6, 1.3
 FEW_LATE = 0.25  # of the prompt ones come up to a tick later, and none after that: no pause ends so
 
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-DIRECTLY = 35 * US  # or an answer to a SYN: for the next one a kernel takes 1 to 31 µs, median, woken threads 43
+DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median; woken threads take 25 and more
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
@@ -203,9 +203,9 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     longest = QUEUE * limit
     queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
     soon = total(each(lambda alone: alone <= limit, queued.alone))
-    if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.9 * len(queued):
+    if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.8 * len(queued):
         return None
-    if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50)):
+    if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
         return None
     if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
