@@ -123,7 +123,7 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     peers = known.program.peers
     is_known = len(peers.handshake) >= FEW
-    others = peers.handshake if is_known else [*peers.handshake, *peers.data]
+    others = peers.handshake if is_known else [*peers.handshake, *(peers.ack or peers.data)]
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
     if (
