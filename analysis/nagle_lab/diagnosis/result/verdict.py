@@ -123,7 +123,8 @@ _WHY = {
     "or in equal pieces, one at a time: a program may wait for something else, or for the ACK; " + _AT_THE_SENDER,
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
     "from the beginning of the connections, or at the sender",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; " + _AT_THE_SENDER,
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; capture at both ends "
+    "(`--same-traffic`)",
     Obstacle.COARSE_CLOCK: "data followed a late ACK within the steps of the capture's clock; capture with time "
     "stamps of a microsecond or less",
     Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections the same server waits "
