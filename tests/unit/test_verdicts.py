@@ -184,6 +184,45 @@ def test_too_few_exchanges_are_not_called_clean(diagnose):
     assert diagnose(talk(nodelay, exchanges=10).segments).verdict == "CLEAN"
 
 
+@pytest.mark.parametrize(("messages", "verdict"), [(101, "CLEAN"), (50, "INCONCLUSIVE")])
+def test_a_stream_without_answers_is_clean_where_many_acks_held_nothing(diagnose, messages, verdict):
+    c = Conversation()
+    c.handshake()
+    for _ in range(messages):
+        c.server_sends(60, after_ns=7 * MS)
+        c.client_acks(after_ns=30 * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
+def beside_each_other(ahead: list[int]) -> list[Segment]:
+    """Two services on loopback, both held behind late ACKs in the same ticks; one is ``ahead`` ns of the other."""
+    seen = []
+    for port in (7200, 7100):
+        c = Conversation(client=("127.0.0.1", 30_000 + port), server=("127.0.0.1", port), t0_ns=SECOND + port)
+        c.handshake()
+        for number, ns in enumerate(ahead):
+            begin = SECOND + (number + 1) * 100 * MS
+            c.client_sends(84, at_ns=begin + port)
+            c.server_sends(238, at_ns=begin + port + 200 * US)
+            late = begin + 44 * MS - (ns if port == 7200 else 0)
+            c.client_acks(at_ns=late)
+            c.server_sends(615, at_ns=late + 20 * US)
+            c.client_acks(after_ns=10 * US)
+        seen.append(c.segments)
+    return merge(*seen)
+
+
+def test_a_stall_that_passes_on_what_another_one_brought_is_none(diagnose):
+    result = diagnose(beside_each_other([60 * US] * 20))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 20)
+    assert {stall.held_by.port for stall in result.stalls} == {7200}
+    assert sum(relay.times for relay in result.summary.relays) == 20
+
+
+def test_services_that_are_in_step_pass_nothing_on(diagnose):
+    assert diagnose(beside_each_other([60 * US, -60 * US] * 10)).summary.stalls == 40
+
+
 def test_a_capture_without_its_handshake_is_diagnosed(diagnose):
     segments = talk(message_queue).segments[3:]
     result = diagnose(segments)
