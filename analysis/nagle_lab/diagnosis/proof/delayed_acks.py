@@ -10,15 +10,15 @@ SOONEST_TIMER = 30 * MS
 
 # No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
 # network, the capturing machine, or its clock, which was set.
-LATEST = 500 * MS
+LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
 
 
 def is_late(wait: Any, reaction: Any) -> Any:
     """Whether an ACK took longer than its sender's fastest, its ``reaction``, by what a delayed-ACK timer adds.
 
-    At this capture point, ns; at least :data:`LATE`, and less than :data:`LATEST`.
+    At this capture point, ns; at least :data:`LATE`, and less than :data:`LONGEST_TIMER`.
     """
-    return (wait - reaction >= LATE) & (wait - reaction < LATEST)
+    return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
 
 
 def is_before_timer(wait: Any, reaction: Any) -> Any:

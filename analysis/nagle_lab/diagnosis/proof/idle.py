@@ -10,7 +10,7 @@ proof of the whole capture.
 from enum import StrEnum
 from typing import Any
 
-from nagle_lab.diagnosis.proof.delayed_acks import LATEST, is_late
+from nagle_lab.diagnosis.proof.delayed_acks import LONGEST_TIMER, is_late
 from nagle_lab.diagnosis.proof.population import (
     Column,
     Columns,
@@ -114,7 +114,7 @@ def _number(
 ) -> Any:
     """All that decides the cause of a gap, as one number: the arguments of :func:`cause_of`, mixed."""
     longer = gap - reaction
-    slow = (longer >= LATE) * 1 + (longer >= LATEST)
+    slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
     return (((ended_by * 3 + slow) * 2 + reply) * 3 + corked) * 2 + (client == side) * 1

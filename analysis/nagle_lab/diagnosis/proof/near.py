@@ -16,8 +16,8 @@ from nagle_lab.diagnosis.proof.population import (
 )
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
-    LATEST,
     LINUX_TIMER,
+    LONGEST_WAIT,
     MANY,
     NEAR,
     SOME,
@@ -144,7 +144,7 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
     prompt = near.only(each(lambda release: release <= bound, near.release))
     by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
-    pauses = total(each(lambda release: (release > bound) & (release < LATEST), pure.release))
+    pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
     nothing = near.picked([])
     if 0.1 * len(pure) < known.sent_before and len(prompt) < 3 * known.sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)

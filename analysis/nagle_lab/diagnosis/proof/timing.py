@@ -13,9 +13,9 @@ US = 1_000  # ns
 # An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
 # Server, Solaris); a path of a millisecond and more varies by more than a wire.
 LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
-# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2); what took longer was the network, or a clock that was
-# set.
-LATEST = 600 * MS
+# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2). What took longer, a path of 100 ms included, was the
+# network, or a clock that was set.
+LONGEST_WAIT = 600 * MS
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
@@ -118,7 +118,7 @@ def _own(own: Reactions, c: Candidates) -> int | None:
 def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those whose ACK a timer delayed."""
     peer, margin = known.peer, _margin(known.peer)
-    late = c.only(each(lambda late, wait: (late >= margin) & (wait < LATEST), c.late_by(peer), c.wait))
+    late = c.only(each(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait))
     judged.reject(len(c) - len(late), Rejected.NOT_LATE)
     pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     peers = known.program.peers
