@@ -14,9 +14,11 @@ import stack_cases
 from nagle_lab import analyze
 from nagle_lab.cli.workshop.script import DemoFile, MysteriesFile, workshop
 from nagle_lab.evidence.excerpt import Step, Window, excerpts
+from nagle_lab.experiments.software.museum import Exhibit, Half, exhibits
 from nagle_lab.lab.scenarios.parameters import resolve
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.lab.scenarios.scenario_file import scenarios
+from nagle_lab.reports.experiments.museum import NAMES
 
 Data = dict[str, Any]
 
@@ -232,40 +234,44 @@ def stack_data(case: stack_cases.Case) -> Data:
 MUSEUM_ROW = re.compile(r"\]\(\.\./museum/(?P<name>[\w/-]+)\) \|.*\*\*STALL\*\* \| (?P<share>\d+)% \|")
 
 
-def museum_data() -> Data:
-    """The exhibits that museum.toml gives the writes of, with what exhibit.toml says of them, and the other names.
+def half_setup(writes: Data, exhibit: Exhibit, half: Half) -> Data:
+    """A half of an exhibit as a setup of the model.
 
-    The recorded share of stalled exchanges is that of docs/museum.md.
+    The end that does not hold sets TCP_NODELAY, as museum/README.md asks.
     """
-    museum = REPOSITORY / "museum"
+    own = writes["exhibits"][exhibit.name]
+    if half is exhibit.good:
+        own = {**own, **own.get("good", {})}
+    held = half is exhibit.bad or half.one_write
+    ends = {
+        end: {"program": own[end], "nagle": "minshall" if held and end == exhibit.held_by else "off"}
+        for end in ("client", "server")
+    }
+    return {"exchanges": own.get("exchanges", writes["exchanges"]), "mss": writes["mss"], **ends}
+
+
+def museum_data() -> Data:
+    """The exhibits that museum.toml gives the writes of, with what exhibit.toml says of them; why not the others.
+
+    The recorded share of stalled exchanges is that of docs/museum.md, or museum.toml has the number of stalls.
+    """
     writes = tomllib.loads((Path(__file__).parent / "museum.toml").read_text(encoding="utf-8"))
     page = (REPOSITORY / "docs" / "museum.md").read_text(encoding="utf-8")
     shares = {row["name"]: int(row["share"]) / 100 for row in MUSEUM_ROW.finditer(page)}
-    every = {str(file.parent.relative_to(museum)): file for file in sorted(museum.glob("*/*/exhibit.toml"))}
     shown = {}
-    for name, programs in writes["exhibits"].items():
-        exhibit = tomllib.loads(every[name].read_text(encoding="utf-8"))
-        halves = {
-            key: ", ".join(filter(None, (exhibit[key]["version"], exhibit[key]["setting"])))
-            for key in ("bad", "good")
+    for exhibit in exhibits():
+        programs = writes["exhibits"].get(exhibit.name)
+        if programs is None:
+            continue
+        halves = {"bad": exhibit.bad, "good": exhibit.good}
+        shown[exhibit.name] = {
+            **{key: getattr(exhibit, key) for key in ("software", "what", "why", "remedy")},
+            "heldBy": exhibit.held_by,
+            "halves": {key: ", ".join(filter(None, (half.version, half.setting))) for key, half in halves.items()},
+            "recorded": {"stalls": programs["stalls"]} if "stalls" in programs else {"share": shares[exhibit.name]},
+            **{key: half_setup(writes, exhibit, half) for key, half in halves.items()},
         }
-        both = {
-            key: {
-                "exchanges": writes["exchanges"],
-                "mss": writes["mss"],
-                **{end: {"program": programs[end], "nagle": "minshall"} for end in ("client", "server")},
-            }
-            for key in ("bad", "good")
-        }
-        both["good"][exhibit["held_by"]]["nagle"] = "off"
-        shown[name] = {
-            **{key: exhibit[key] for key in ("software", "what", "why", "remedy")},
-            "heldBy": exhibit["held_by"],
-            "halves": halves,
-            "share": shares[name],
-            **both,
-        }
-    return {"exhibits": shown, "cannot": {"reason": writes["cannot"], "names": [n for n in every if n not in shown]}}
+    return {"registries": NAMES, "exhibits": shown, "cannot": writes["cannot"]}
 
 
 def mysteries_data() -> list[Data]:

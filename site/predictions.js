@@ -66,9 +66,16 @@ export function predictions(data) {
     for (const half of ["bad", "good"]) {
       const recorded =
         half === "bad"
-          ? { verdict: "STALL", share: one.share, heldBy: one.heldBy }
-          : { verdict: "CLEAN", share: 0, heldBy: null };
-      rows.push({ kind: "exhibit", of: name, name: half, predicted: verdictOf(simulate(one[half])), recorded });
+          ? { verdict: "STALL", heldBy: one.heldBy, ...one.recorded }
+          : { verdict: "CLEAN", heldBy: null, stalls: 0 };
+      const predicted = verdictOf(simulate(one[half]));
+      rows.push({
+        kind: "exhibit",
+        of: name,
+        name: half,
+        predicted: { ...predicted, share: predicted.shareOfAll },
+        recorded,
+      });
     }
   }
   return rows.map((row) => ({ ...row, agrees: agree(row) }));

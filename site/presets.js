@@ -37,26 +37,29 @@ export function presetsOf(data) {
         setup: () => one.setup,
       })),
   }));
-  const museum = Object.entries(data.museum.exhibits).flatMap(([exhibit, one]) =>
-    ["bad", "good"].map((half) => ({
-      name: `museum/${exhibit}/${half}`,
-      label: `${one.software} ${one.halves[half]}`,
-      title: one.what,
-      text: half === "bad" ? [one.why] : [one.remedy],
-      recorded:
-        half === "bad"
-          ? recordedText({ verdict: "STALL", share: one.share }, one.heldBy)
-          : recordedText({ verdict: "CLEAN" }, null),
-      setup: () => one[half],
-    })),
-  );
-  return [...incidents, ...cases, { group: "Museum: released software", entries: museum }].filter(
-    (one) => one.entries.length,
-  );
+  const museum = Object.entries(data.museum.registries).map(([registry, title]) => ({
+    group: `Museum: released software, ${title}`,
+    entries: Object.entries(data.museum.exhibits)
+      .filter(([exhibit]) => exhibit.split("/")[0] === registry)
+      .flatMap(([exhibit, one]) => ["bad", "good"].map((half) => exhibitEntry(exhibit, one, half))),
+  }));
+  return [...incidents, ...cases, ...museum].filter((one) => one.entries.length);
 }
 
-function recordedText({ verdict, share, stalls }, heldBy) {
-  const part = share ? `, ${Math.round(share * 100)}% of the later exchanges` : "";
+function exhibitEntry(exhibit, one, half) {
+  const recorded = half === "bad" ? { verdict: "STALL", ...one.recorded } : { verdict: "CLEAN" };
+  return {
+    name: `museum/${exhibit}/${half}`,
+    label: `${one.software} ${one.halves[half]}`,
+    title: one.what,
+    text: [half === "bad" ? one.why : one.remedy],
+    recorded: recordedText(recorded, one.heldBy, "exchanges"),
+    setup: () => one[half],
+  };
+}
+
+function recordedText({ verdict, share, stalls }, heldBy, of = "later exchanges") {
+  const part = share ? `, ${Math.round(share * 100)}% of the ${of}` : "";
   const counted = stalls ? `, ${Number(stalls.toFixed(1))} per connection` : "";
   return verdict === "STALL" ? `STALL${part}${counted}, held by ${heldBy === "both" ? "both ends" : `the ${heldBy}`}` : "CLEAN";
 }

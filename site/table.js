@@ -20,7 +20,11 @@ const KINDS = {
     "docs/proof.html",
     "Look-alikes, families of misleading traffic, other TCP stacks; the number of stalls is per connection.",
   ],
-  exhibit: ["Exhibits of the museum", "docs/museum.html", "Released software, with the sizes it writes."],
+  exhibit: [
+    "Exhibits of the museum",
+    "docs/museum.html",
+    "Released software, with the sizes it writes: share of the exchanges, or, where a connection also has others, its number of stalls.",
+  ],
 };
 
 function said(one) {
@@ -82,6 +86,6 @@ export function showPredictions() {
   for (const [name, one] of Object.entries(DATA.cases)) {
     if (one.cannot) list.append(element("dt", `${one.folder.split("/")[1]}/${name}`), element("dd", one.cannot));
   }
-  const { names, reason } = DATA.museum.cannot;
-  list.append(element("dt", `museum: ${names.join(", ")}`), element("dd", reason));
+  for (const [name, reason] of Object.entries(DATA.museum.cannot))
+    list.append(element("dt", `museum/${name}`), element("dd", reason));
 }

@@ -179,7 +179,6 @@ class World {
   note(kernel, kind, text, cites, segment = null) {
     const states = this.ends && { client: this.ends.client.state(), server: this.ends.server.state() };
     this.log.push({ time: this.now, end: kernel.name, kind, text, cites, segment, ...states });
-    if (kind === "hold") kernel.held.exchange = this.exchanges.length;
   }
 }
 
@@ -198,16 +197,37 @@ function isStall(hold) {
   return hold.why === "nagle" && hold.cause === "ack" && hold.ack.late;
 }
 
+// Exchanges as nagle-lab counts them: data of the client that is the first, or follows data of the server, and its
+// answer. → which exchange each segment with data belongs to; how many were answered, and how many of those are not the
+// first of their connection.
+function countedExchanges(segments) {
+  const of = new Map();
+  let [connection, number, all, later] = [-1, -1, 0, 0];
+  let asks = false;
+  for (const segment of segments) {
+    if (!segment.size || segment.again) continue;
+    if (segment.connection !== connection) [connection, number, asks] = [segment.connection, -1, false];
+    const asked = asks;
+    asks = segment.from === "client";
+    if (asks && !asked) number += 1;
+    if (!asks && asked) all += 1;
+    if (!asks && asked && number > 0) later += 1;
+    of.set(segment, `${connection}/${number}`);
+  }
+  return { of, all, later };
+}
+
 // What a run comes to, in the terms of `nagle-lab analyze`: verdict, share of stalled exchanges, who held, packets.
 export function verdictOf(run) {
   const stalls = run.holds.filter((hold) => hold.stalls);
   const holders = new Set(stalls.map((hold) => hold.by));
-  const stalled = new Set(stalls.map((hold) => hold.exchange)).size;
-  const later = run.exchanges.filter((exchange) => exchange.inConnection > 0).length;
+  const { of, all, later } = countedExchanges(run.segments);
+  const stalled = new Set(stalls.map((hold) => of.get(hold.behind))).size;
   return {
     verdict: stalls.length ? "STALL" : "CLEAN",
     stalls: stalls.length,
     share: later ? Math.min(stalled / later, 1) : 0, // of the exchanges that follow another on their connection
+    shareOfAll: all ? stalled / all : 0,
     heldBy: holders.size > 1 ? "both" : (stalls[0]?.by ?? null),
     packets: run.segments.length / Math.max(run.exchanges.length, 1),
   };
