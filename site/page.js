@@ -71,8 +71,9 @@ export function startSimulator() {
       : run.exchanges[Math.min(1, run.exchanges.length - 1)].end;
   }
 
-  const entry = () => presets.flatMap((group) => group.entries).find((one) => one.name === view.state.preset);
-  const names = () => entry()?.ends ?? { client: "client", server: "server" };
+  const groupNow = () => presets.find(({ entries }) => entries.some((one) => one.name === view.state.preset));
+  const entry = () => groupNow().entries.find((one) => one.name === view.state.preset);
+  const names = () => entry().ends ?? { client: "client", server: "server" };
 
   function span() {
     if (view.state.scale !== "fit") return Number(view.state.scale);
@@ -190,12 +191,7 @@ export function startSimulator() {
   function buildForm() {
     const add = (select, choices) =>
       select.append(...Object.entries(choices).map(([value, text]) => new Option(text, value)));
-    for (const { group, entries } of presets) {
-      const box = element("optgroup");
-      box.label = group;
-      box.append(...entries.map((one) => new Option(one.label, one.name)));
-      at("preset").append(box);
-    }
+    at("group").append(...presets.map(({ group }) => new Option(group)));
     add(at("compare"), Object.fromEntries(Object.entries(CHANGES).map(([name, [label]]) => [name, label])));
     add(at("speed"), SPEEDS);
     add(at("scale"), SCALES);
@@ -256,9 +252,18 @@ export function startSimulator() {
       input.closest("label").classList.toggle("changed", value !== get(base, control.path));
     }
     at("keep").hidden = !compare;
-    at("preset").value = preset;
+    fillCases();
     at("compare").value = compare;
     at("scale").value = scale;
+  }
+
+  // The cases of the group that the case is in.
+  function fillCases() {
+    const now = groupNow();
+    if (view.group !== now) at("preset").replaceChildren(...now.entries.map((one) => new Option(one.label, one.name)));
+    view.group = now;
+    at("group").value = now.group;
+    at("preset").value = view.state.preset;
   }
 
   // ---- what the reader does
@@ -277,6 +282,7 @@ export function startSimulator() {
 
   function listen() {
     const on = (id, event, act) => at(id).addEventListener(event, act);
+    on("group", "change", () => choose(presets[at("group").selectedIndex].entries[0].name));
     on("preset", "change", (event) => choose(event.target.value));
     on("compare", "change", (event) => {
       view.state.compare = event.target.value;
@@ -310,7 +316,8 @@ export function startSimulator() {
     at("runs").addEventListener("pointermove", scrub);
     at("runs").addEventListener("pointerdown", scrub);
     document.addEventListener("keydown", keys);
-    addEventListener("hashchange", () => adopt(location.hash.slice(1)));
+    // The event has the link that was followed: the address may have been written again since then.
+    addEventListener("hashchange", (event) => adopt(new URL(event.newURL).hash.slice(1)));
     addEventListener("resize", draw);
   }
 

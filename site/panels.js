@@ -115,7 +115,7 @@ export function drawOutcome(place, runs) {
 export function drawStory(heading, place, entry) {
   heading.replaceChildren();
   place.replaceChildren();
-  if (!entry) return;
+  if (!entry.recorded) return;
   const recorded = element("span", " Recorded: ", "note");
   recorded.append(element("b", entry.recorded));
   const title = element("h2", entry.title);

@@ -5,7 +5,7 @@ import { DEFAULTS, setupOf } from "./world.js";
 
 const MOST = 6; // exchanges to look at; the predictions run all of them
 
-// → [{ group, entries: [{ name, label, title, text: [paragraph], ends, setup }] }]
+// → [{ group, entries: [{ name, label, title, text: [paragraph], recorded, ends, setup }] }]; nothing was recorded of one's own
 export function presetsOf(data) {
   const incidents = Object.entries(data.scenarios).map(([scenario, one]) => ({
     group: `Incident ${one.incident}: ${one.title}`,
@@ -43,7 +43,8 @@ export function presetsOf(data) {
       .filter(([exhibit]) => exhibit.split("/")[0] === registry)
       .flatMap(([exhibit, one]) => ["bad", "good"].map((half) => exhibitEntry(exhibit, one, half))),
   }));
-  return [...incidents, ...cases, ...museum].filter((one) => one.entries.length);
+  const own = { group: "Your own", entries: [{ name: "", label: "from the start", setup: () => DEFAULTS }] };
+  return [...incidents, ...cases, ...museum, own].filter((one) => one.entries.length);
 }
 
 function exhibitEntry(exhibit, one, half) {
@@ -66,7 +67,6 @@ function recordedText({ verdict, share, stalls }, heldBy, of = "later exchanges"
 
 // The setup that a preset's name stands for, with few enough exchanges to look at; null: there is none.
 export function presetSetup(presets, name) {
-  if (!name) return setupOf(DEFAULTS);
   const entry = presets.flatMap((group) => group.entries).find((one) => one.name === name);
   if (!entry) return null;
   const setup = setupOf(entry.setup());
