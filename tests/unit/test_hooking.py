@@ -35,10 +35,11 @@ def test_a_path_without_one_is_taken_as_it_is(tmp_path, monkeypatch):
     assert hooking.loadable() == tmp_path
 
 
-def test_the_copy_is_gone_when_the_program_has_ended(my_documents):
+@pytest.mark.parametrize("ends", ["os.fork() or exit()", "hooking.remove_copies(); os._exit(0)"])
+def test_the_copy_is_gone_when_the_program_has_ended(my_documents, ends):
     code = (
         "import os; from pathlib import Path; from nagle_lab.guard.tracing import hooking\n"
-        f"hooking.HOOKS = Path({str(my_documents)!r}); print(hooking.loadable()); os.fork() or exit()\n"
+        f"hooking.HOOKS = Path({str(my_documents)!r}); print(hooking.loadable(), flush=True)\n{ends}\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     folder = Path(done.stdout.splitlines()[0])

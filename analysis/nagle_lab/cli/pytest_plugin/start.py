@@ -47,7 +47,13 @@ def _run(base: Path) -> int:
         from nagle_lab.cli.pytest_plugin.again import ordered  # noqa: PLC0415 - only of a test that is traced
 
         command, environment, limit_s = ordered(AGAIN, command)
-    outcome = run(command, folder, parts=True, limit_s=limit_s, environment=environment).outcome
+    try:
+        outcome = run(command, folder, parts=True, limit_s=limit_s, environment=environment).outcome
+    finally:
+        if AGAIN:
+            from nagle_lab.guard.tracing.hooking import remove_copies  # noqa: PLC0415 - likewise
+
+            remove_copies()  # os._exit does not
     if outcome.status is None:
         raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
     return outcome.status

@@ -15,6 +15,7 @@ from pathlib import Path
 HOOKS = Path(__file__).parent / "hooks"
 _SPLIT_AT = re.compile(r"[\s:]")  # what LD_PRELOAD, RUBYOPT, PERL5OPT and PYTHONPATH cannot have in a path
 _WITHOUT_ANY = ("/tmp", "/var/tmp")
+_MADE: list[tuple[Path, int]] = []  # folders of copies, and the process that made each
 
 
 def loadable() -> Path:
@@ -29,14 +30,17 @@ def loadable() -> Path:
 def _copied(hooks: Path) -> Path:
     parents = (folder for folder in (tempfile.gettempdir(), *_WITHOUT_ANY) if not _SPLIT_AT.search(folder))
     made = Path(tempfile.mkdtemp(prefix="nagle-lab-hooks-", dir=next(parents)))
-    atexit.register(_remove, made, os.getpid())
+    _MADE.append((made, os.getpid()))
+    atexit.register(remove_copies)
     made.chmod(0o755)  # the command may be another user's
     return shutil.copytree(hooks, made / "hooks", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
 
 
-def _remove(folder: Path, by: int) -> None:
-    if os.getpid() == by:  # and not a child that was forked
-        shutil.rmtree(folder, ignore_errors=True)
+def remove_copies() -> None:
+    """Remove what this process copied; to be called by one that ends without its exit handlers."""
+    for folder, by in _MADE:
+        if os.getpid() == by:  # and not a child that was forked
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def loading(environment: Mapping[str, str], *, stacks: bool) -> dict[str, str]:
