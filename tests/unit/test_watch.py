@@ -227,6 +227,24 @@ def test_the_screen_fits_the_terminal(capture, width, height, how):
         assert "STALL" in console.file.getvalue() and "late ACK" in console.file.getvalue()
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 140])
+@pytest.mark.parametrize("single", [False, True])
+def test_programs_and_ports_are_never_cut(capture, width, single):
+    """Whatever is cut, it is the container's name, in its middle; of an address the port stays."""
+    screen = Screen("all interfaces", 30.0, view=seen(capture), single=single)
+    first, second = screen.rows()
+    first.process, first.clients = "nagle-lab-8d6b5d7c9f-static-server-1/containerd-shim", "0b679c1d8ac2/ab"
+    second.server, second.clients = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535", ""
+    console = Console(width=width, height=30, file=io.StringIO())
+    console.print(render(screen, width, 30))
+    lines = console.file.getvalue().splitlines()
+    named = next(line for line in lines if line.startswith("containerd-shim :80 "))
+    assert (" in nag" in named and "r-1 " in named) or single or width == 80
+    assert " ab" in named and (not single or "ab 10.0.0.1:40000" in named)
+    assert any("6666]:65535 " in line for line in lines)
+    assert all(len(line.rstrip()) <= width for line in lines)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "whole"),
     [
@@ -411,6 +429,24 @@ def test_the_alert_rules_do_as_their_tests_say():
 def test_an_address_that_is_none(run, address):
     code, _, err = run("watch", "-", "--prometheus", address)
     assert (code, "write an address and a port" in err) == (2, True)
+
+
+def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
+    """A new one is named at once, one that Docker does not know is not asked for at every look."""
+    processes = {(("10.0.0.2", 80), ("10.0.0.1", 5)): Process(1, "nginx", 0, 1, "c0ffee")}
+    asked: list[dict[str, str]] = [{}, {"c0ffee": "web"}, {"deed": "other"}]
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid: processes)
+    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: asked.pop(0))
+    names = Names()
+    names.look()
+    names.look()
+    assert len(asked) == 2
+    names._containers_at = 0.0
+    names.look()
+    assert list(names._found.values()) == ["web/nginx"] * 2
+    processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")
+    names.look()
+    assert sorted(set(names._found.values())) == ["other/redis", "web/nginx"]
 
 
 def test_the_systemd_unit_is_one():

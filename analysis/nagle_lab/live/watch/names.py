@@ -27,17 +27,17 @@ class Names:
         self.pid = pid  # whose network namespace; None: all of this host
         self._found: OrderedDict[tuple[End, End], str] = OrderedDict()
         self._containers: dict[str, str] = {}
+        self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
         self._containers_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
     def look(self) -> None:
         """Look them up."""
-        if time.monotonic() >= self._containers_at:
-            self._containers_at = time.monotonic() + CONTAINERS_EVERY_S
-            self._containers = container_names()
+        found = owners(self.pid)
+        self._look_for_containers({process.container for process in found.values()} - {""})
         watched = namespace_of("self" if self.pid is None else self.pid)
-        for (local, remote), process in owners(self.pid).items():
+        for (local, remote), process in found.items():
             # Every network namespace has these; there may be others elsewhere.
             if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
                 continue
@@ -46,6 +46,14 @@ class Names:
             self._remember((local, _LISTENS), name)
         while len(self._found) > MOST:
             self._found.popitem(last=False)
+
+    def _look_for_containers(self, ids: set[str]) -> None:
+        """Names of new ones at once, of all now and then; one that has ended keeps its name."""
+        if ids <= self._asked and time.monotonic() < self._containers_at:
+            return
+        self._containers_at = time.monotonic() + CONTAINERS_EVERY_S
+        self._containers |= container_names()
+        self._asked |= ids
 
     def __enter__(self) -> Self:
         """Look now, and from then on in a thread of its own."""

@@ -17,6 +17,7 @@ from nagle_lab.live.watch.periods import Sums
 from nagle_lab.live.watch.window import Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
 from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.names import shortened
 from nagle_lab.reports.words.phrases import how_sure
 
 ORDERS = {
@@ -28,7 +29,9 @@ ORDERS = {
     "name": lambda row: (row.process or row.server, row.server),
 }
 KEYS = "s sort  / filter  c connections  f freeze  enter open  w write  q report"
-_WIDE, _WIDEST = 100, 140  # columns from which on there is room for all, and that are used at most
+_HOLDER, _WIDE, _WIDEST = 100, 120, 140  # columns from which on there is room for who held, for all; that are used
+_FIGURES = {"ms/s": 7, "stalls/s": 8, "wait": 6, "share": 5}  # headings and widths
+_WIDE_FIGURES = {"lost ms/s": 9, "stalls/s": 8, "wait ms": 7, "share": 5}
 _MOST_PERIODS = 24  # that are listed
 _FEW_ROWS = 4  # of the table, that a ladder leaves
 
@@ -153,26 +156,74 @@ def _shortened(ladder: Ladder) -> Ladder:
 
 def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> RenderableType:
     assert screen.view
-    wide, seconds = width >= _WIDE, screen.view.seconds
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, width=width)
-    table.add_column("server", ratio=4 if screen.single else 3, no_wrap=True, overflow="ellipsis")
-    table.add_column("client", ratio=3 if screen.single else 2, no_wrap=True, overflow="ellipsis")
-    table.add_column("verdict", no_wrap=True, width=12)
-    if wide:
-        table.add_column("how sure", no_wrap=True, width=8)
-        table.add_column("held by", no_wrap=True, width=7)
-    for name in ("lost ms/s", "stalls/s", "wait ms", "share") if wide else ("ms/s", "stalls/s", "wait", "share"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), 5))
+    others = {"verdict": 12}
+    others |= {"how sure": 8} if width >= _WIDE else {}
+    others |= {"held by": 7} if width >= _HOLDER else {}
+    figures = _WIDE_FIGURES if width >= _WIDE else _FIGURES
+    ends = [(_server(row), _client(row, screen.single)) for row in rows]
+    room = width - sum(each + 1 for each in (others | figures).values()) - 1  # between the two
+    widths = _widths([server for server, _ in ends], [client for _, client in ends], room)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)  # the box has a space between columns
+    for name, columns in {"server": widths[0], "client": widths[1], **others}.items():
+        table.add_column(name, width=columns, no_wrap=True)
+    for name, columns in figures.items():
+        table.add_column(name, width=columns, justify="right", no_wrap=True)
     for number, row in enumerate(rows):
-        server = Text(
-            f"{printable(row.process)} :{row.server.rpartition(':')[2]}" if row.process else row.server, "bold"
-        )
-        client = printable(row.peer if screen.single else row.clients or row.where)
-        sure = [row.sure, "+".join(sorted(row.held_by))[:7]] if wide else []
-        figures = _figures(row, seconds)
-        verdict = Text(row.verdict if wide or row.sure != "likely" else f"{row.verdict} ?", STYLE[row.verdict])
-        table.add_row(server, client, verdict, *sure, *figures, style="reverse" if number == selected else "")
+        server, client = (end.fitted(columns) for end, columns in zip(ends[number], widths, strict=True))
+        cells: list[Text | str] = [Text(server, "bold"), client, Text(_verdict(row, width), STYLE[row.verdict])]
+        cells += [row.sure] if "how sure" in others else []
+        cells += ["+".join(sorted(row.held_by))[:7]] if "held by" in others else []
+        table.add_row(*cells, *_figures(row, screen.view.seconds), style="reverse" if number == selected else "")
     return table
+
+
+def _verdict(row: Row, width: int) -> str:
+    return row.verdict if width >= _WIDE or row.sure != "likely" else f"{row.verdict} ?"
+
+
+@dataclass(frozen=True)
+class _End:
+    """An end as a row names it: a program and its port, or an address; and the container, which may be cut."""
+
+    what: str
+    container: str = ""
+
+    def __len__(self) -> int:
+        return len(self.what) + len(_IN + self.container) * bool(self.container)
+
+    def fitted(self, width: int) -> str:
+        """In so many columns; of what is longer, the end stays, for the port is there."""
+        if len(self.what) > width:
+            return "…" + self.what[-(width - 1) :]
+        room = width - len(self.what + _IN)
+        return self.what + (_IN + shortened(self.container, room) if self.container and room >= _LEGIBLE else "")
+
+
+_IN, _LEGIBLE = " in ", 5  # columns of a container's name, without which it says nothing
+
+
+def _server(row: Row) -> _End:
+    return _program(row.process, f" :{row.server.rpartition(':')[2]}") if row.process else _End(row.server)
+
+
+def _client(row: Row, single: bool) -> _End:
+    if not row.clients:
+        return _End(row.where)
+    return _program(row.clients, f" {row.where}" if single else "")
+
+
+def _program(name: str, then: str = "") -> _End:
+    """Of "container/program", which live/watch/names.py makes; the container may be missing."""
+    container, _, program = name.rpartition("/")
+    return _End(printable(program) + then, printable(container))
+
+
+def _widths(servers: Sequence[_End], clients: Sequence[_End], room: int) -> tuple[int, int]:
+    """Of the two columns: programs and ports come first, containers have what is left."""
+    program, address = (max(len(end.what) for end in ends) for ends in (servers, clients))
+    client = max(min(address, max(room // 2, room - program)), min(max(map(len, clients)), room * 2 // 5))
+    server = max(min(max(map(len, servers)), room - client), len("server"))
+    return server, max(room - server, len("client"))
 
 
 def _figures(row: Row, seconds: float) -> list[str]:

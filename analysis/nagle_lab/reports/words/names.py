@@ -20,3 +20,11 @@ def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
         parts = {path: own for path, own in parts.items() if path not in told_apart}
         length += 1
     return names
+
+
+def shortened(name: str, width: int) -> str:
+    """In so many columns: of a longer name both ends stay, for containers of one project differ in the last."""
+    if len(name) <= width:
+        return name
+    last = width // 2
+    return f"{name[: width - 1 - last]}…{name[-last:]}"
