@@ -85,8 +85,24 @@ def test_the_screen_has_it_all_at_any_width(width):
     for words in ("nginx 24703", "shop_web_1", "held now", "200 B", "600 B", "listens", "TIME-WAIT", "ESTABLISHED"):
         assert (words.replace(" ", "") in together) == (words != "ESTABLISHED"), text
     assert ("delayed" in text) == (width >= 112)
-    assert text.splitlines()[-1].endswith("held now by Nagle's algorithm") or width == 80
+    assert text.splitlines()[-1] == "next: prove and try it: sudo nagle-lab nodelay --pid 24703 on --for 30s"
     assert "5 TCP sockets, 3 established; 2 of these without TCP_NODELAY, 2 held now" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 112, 120])
+def test_addresses_and_processes_are_whole_and_a_container_is_cut_in_its_middle(width):
+    ends = {"local": ("192.168.80.2", 8080), "remote": ("192.168.80.2", 49942)}
+    container = "nagle-lab-" + "-".join("abcdefghijklmnop") + "-0"
+    lines = screen([found(listed(**ends), container=container)], width).splitlines()
+    for whole in ("192.168.80.2:8080 ", "192.168.80.2:49942 "):
+        assert sum(whole in line for line in lines) == 1
+    assert lines[2].startswith("nginx 24703 ") and sum("nagle" in line and "p-0 " in line for line in lines) == 1
+    assert len(lines) <= 7 and max(map(len, lines)) <= width
+
+
+def test_what_may_be_held_is_counted_and_nothing_is_to_be_tried_on_it():
+    text = screen([found(options=None)], 100)
+    assert "0 held now by Nagle's algorithm, 1 perhaps" in " ".join(text.split()) and "next:" not in text
 
 
 def test_many_are_cut_unless_all_are_asked_for():
@@ -130,19 +146,22 @@ def test_which_right_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(rights, "YAMA", tmp_path / "ptrace_scope")
     has: set[int] = set()
     monkeypatch.setattr(rights, "has_capability", lambda number: number in has)
-    assert rights.missing(3, 2, 1, 1, PermissionError()) == [
+    assert rights.missing([4, 5, 6], 2, 1, 1, PermissionError()) == [
         "the sockets of 3 processes (needs CAP_SYS_PTRACE)",
         "TCP_NODELAY of 1 socket (needs CAP_SYS_PTRACE)",
         "1 other network namespace (needs CAP_SYS_ADMIN)",
     ]
     (tmp_path / "ptrace_scope").write_text("1\n")
-    (line,) = rights.missing(0, 0, 5, 0, PermissionError())
+    (line,) = rights.missing([], 0, 5, 0, PermissionError())
     assert line == "TCP_NODELAY of 5 sockets (needs CAP_SYS_PTRACE, for kernel.yama.ptrace_scope is set)"
-    (line,) = rights.missing(0, 0, 5, 0, OSError(38, "Function not implemented"))
+    (line,) = rights.missing([], 0, 5, 0, OSError(38, "Function not implemented"))
     assert line == "TCP_NODELAY of 5 sockets (needs Linux 5.6 or newer)"
     has.add(CAP_SYS_PTRACE)
-    assert rights.missing(1, 0, 0, 0, None) == []  # kept even from root, and no socket lacks its process
-    assert rights.missing(1, 1, 0, 0, None) == ["the sockets of 1 process (refused in spite of CAP_SYS_PTRACE)"]
+    assert rights.missing([4], 0, 0, 0, None) == []  # kept even from root, and no socket lacks its process
+    (line,) = rights.missing([4], 1, 0, 0, None)
+    assert line == (
+        "the sockets of process 4 (refused in spite of CAP_SYS_PTRACE: by seccomp or a security module, perhaps)"
+    )
 
 
 ENTRY = Entry(namespace=1, cookie=2, had=False, listens_on=80)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
@@ -16,7 +17,7 @@ def needs(capability: int, error: OSError | None = None) -> str:
     if error and error.errno == errno.ENOSYS:
         return "needs Linux 5.6 or newer"
     if has_capability(capability):
-        return f"refused in spite of {NAMES[capability]}"
+        return f"refused in spite of {NAMES[capability]}: by seccomp or a security module, perhaps"
     why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and yama() else ""
     return f"needs {NAMES[capability]}{why}"
 
@@ -29,7 +30,9 @@ def yama() -> bool:
         return False
 
 
-def missing(processes: int, nameless: int, options: int, namespaces: int, error: OSError | None) -> list[str]:
+def missing(
+    processes: Sequence[int], nameless: int, options: int, namespaces: int, error: OSError | None
+) -> list[str]:  # fmt: skip
     """What is not shown, one thing each: of processes that may not be looked into, options, network namespaces.
 
     ``nameless`` sockets are listed without their process. Some processes are kept even from root: where no socket
@@ -37,12 +40,20 @@ def missing(processes: int, nameless: int, options: int, namespaces: int, error:
     """
     things = []
     if processes and (nameless or not has_capability(CAP_SYS_PTRACE)):
-        things.append(f"the sockets of {_count(processes, 'process', 'es')} ({needs(CAP_SYS_PTRACE)})")
+        things.append(f"the sockets of {_processes(processes)} ({needs(CAP_SYS_PTRACE)})")
     if options:
         things.append(f"TCP_NODELAY of {_count(options, 'socket')} ({needs(CAP_SYS_PTRACE, error)})")
     if namespaces:
         things.append(f"{_count(namespaces, 'other network namespace')} ({needs(CAP_SYS_ADMIN)})")
     return things
+
+
+def _processes(pids: Sequence[int]) -> str:
+    """How many; which ones, where they are few."""
+    return f"process {' and '.join(map(str, pids))}" if len(pids) <= _FEW else _count(len(pids), "process", "es")
+
+
+_FEW = 2
 
 
 def _count(number: int, thing: str, plural: str = "s") -> str:

@@ -1,10 +1,12 @@
 """The TCP sockets of this host: the screen, and JSON ``nagle-lab-sockets/1``."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
@@ -13,11 +15,12 @@ from nagle_lab.errors import printable
 from nagle_lab.live.sockets.diag import LISTEN, End
 from nagle_lab.live.sockets.inventory import Found, Inventory, Waits
 from nagle_lab.reports.screens.terminal import ruled_table
+from nagle_lab.reports.words.names import shortened
 from nagle_lab.reports.words.numbers import NONE
 
 SCHEMA: Literal["nagle-lab-sockets/1"] = "nagle-lab-sockets/1"
 MOST = 40  # rows, unless all are asked for
-_WIDE, _WIDEST = 100, 112  # columns from which on the two ends stand side by side, and ACKs have a column
+_WIDEST = 112  # columns from which on ACKs have a column
 _STYLE = {Waits.HELD: "bold red", Waits.MAYBE_HELD: "yellow", Waits.CORKED: "yellow"}
 
 
@@ -98,20 +101,65 @@ def show_sockets(inventory: Inventory, to: Console, most: int | None = MOST) -> 
     rows = inventory.sockets
     if most is not None:
         rows = [one for one in rows if one.listed.state != "TIME-WAIT"][:most]
-    ends, acks = (["local", "remote"] if to.width >= _WIDE else ["local, remote"]), ["ACKs"] * (to.width >= _WIDEST)
-    table = ruled_table(
-        "process", *ends, "NODELAY", *acks, "unacked", "unsent", "", words=3 + len(ends) + len(acks) - 1
-    )
-    table.columns[-1].justify = "left"
-    for one in rows:
-        cells = [owner(one), *_ends(one, len(ends)), nodelay(one), *(_acks(one) for _ in acks)]
-        cells += [_bytes(one.listed.unacknowledged), _bytes(one.listed.unsent), one.waits or ""]
-        table.add_row(*map(Text, cells), style=_STYLE[one.waits] if one.waits else "")
+    table = _table(rows, to.width)
     if table.rows:
         to.print(table)
     if more := len(inventory.sockets) - len(rows):
         to.print(Text(f"… and {more:,} more: --all shows them", "dim"))
     to.print(Text(totals(inventory.sockets), "bold"))
+    if step := _next(inventory.sockets):
+        to.print(Text(step))
+
+
+def _next(sockets: Sequence[Found]) -> str:
+    """How to prove that the program which holds most stalls, and to try the fix on it; empty where none holds."""
+    pids = Counter(one.processes[0].pid for one in sockets if one.waits is Waits.HELD and one.processes)
+    if not pids:
+        return ""
+    return f"next: prove and try it: sudo nagle-lab nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
+
+
+def _table(rows: Sequence[Found], width: int) -> Table:
+    """The two ends side by side where there is room, else one below the other; only containers' names are cut."""
+    acks = width >= _WIDEST
+    figures = [[nodelay(one), *([_acks(one)] if acks else []), *_waiting(one)] for one in rows]
+    headings = ["NODELAY", *(["ACKs"] if acks else []), "unacked", "unsent", ""]
+    taken = sum(_columns(headings[i], [cells[i] for cells in figures]) for i in range(len(headings)))
+    for beside in (True, False):
+        names = ["local", "remote"] if beside else ["local, remote"]
+        ends = [_ends(one, len(names)) for one in rows]
+        room = width - taken - sum(_columns(names[i], [both[i] for both in ends]) for i in range(len(names)))
+        if room >= max((len(_process(one)) + (_CONTAINER if one.container else 0) for one in rows), default=0):
+            break
+    table = ruled_table("process", *names, *headings, words=1 + len(names) + len(headings) - 3)
+    table.columns[-1].justify = "left"
+    for one, of_ends, others in zip(rows, ends, figures, strict=True):
+        cells = [_named(one, room, beside=beside), *of_ends, *others]
+        table.add_row(*map(Text, cells), style=_STYLE[one.waits] if one.waits else "")
+    return table
+
+
+_BETWEEN = 3  # columns between two columns of a ruled table
+_CONTAINER = len(" in ") + 12  # columns for a container: its id has so many, and a longer name is cut to them
+
+
+def _columns(heading: str, cells: Sequence[str]) -> int:
+    """That a column takes, with what is between it and the one before."""
+    return max(len(line) for cell in (heading, *cells) for line in cell.split("\n")) + _BETWEEN
+
+
+def _named(one: Found, room: int, *, beside: bool) -> str:
+    """Process and container, on one line or on two, and in so many columns if the process has room there."""
+    name, container = _process(one), printable(one.container)
+    if not container:
+        return name
+    before = f"{name} in " if beside else "in "
+    within = shortened(container, max(room - len(before), _CONTAINER - len(" in ")))
+    return f"{before}{within}" if beside else f"{name}\n{before}{within}"
+
+
+def _waiting(one: Found) -> list[str]:
+    return [_bytes(one.listed.unacknowledged), _bytes(one.listed.unsent), one.waits or ""]
 
 
 def _ends(one: Found, columns: int) -> list[str]:
@@ -133,11 +181,14 @@ def _acks(one: Found) -> str:
 
 def owner(one: Found) -> str:
     """Its process, how many share it with that one, and the container."""
+    return _process(one) + (f" in {printable(one.container)}" if one.container and one.processes else "")
+
+
+def _process(one: Found) -> str:
     if not one.processes:
         return "?" if one.listed.inode else NONE
     first, *others = one.processes
-    container = f" in {one.container}" if one.container else ""
-    return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else "") + container)
+    return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else ""))
 
 
 def end(of: End) -> str:
@@ -159,11 +210,11 @@ def totals(sockets: Sequence[Found]) -> str:
     without = sum(
         1 for one in sockets if one.options and not one.options.nodelay and one.listed.state == "ESTABLISHED"
     )
-    held = sum(1 for one in sockets if one.waits is Waits.HELD)
+    held, maybe = (sum(1 for one in sockets if one.waits is waits) for waits in (Waits.HELD, Waits.MAYBE_HELD))
     many = "s" * (len(sockets) != 1)
     return (
         f"{len(sockets):,} TCP socket{many}, {connections:,} established; {without:,} of these without TCP_NODELAY, "
-        f"{held:,} held now by Nagle's algorithm"
+        f"{held:,} held now by Nagle's algorithm" + (f", {maybe:,} perhaps" if maybe else "")
     )
 
 
