@@ -250,7 +250,8 @@ def test_on_the_screen_and_in_json(tmp_path):
     assert ended.code == 0 and ended.out == "done\n" * 2
     text = " ".join(ended.err.split())
     header, body = line(path, 'sendall(b"h" * 200)'), line(path, 'sendall(b"b" * 600)')
-    assert "# TCP_NODELAY in Python, the language of server.py:" in text and "run it again with --trace" not in text
+    assert "# In its source or configuration: TCP_NODELAY in Python, the language of server.py:" in text
+    assert "run it again with --trace" not in text
     assert f"stalls: server.py:{header} serve sendall 200 B, then server.py:{body} serve sendall 600 B, " in text
     assert f"join server.py:{header} and server.py:{body} in one write" in text
     assert text.index("then server.py") < text.index("A typical stall of the traced run: connection ")

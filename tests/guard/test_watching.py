@@ -131,6 +131,20 @@ def test_a_server_that_stalls_is_named_while_it_runs(asked):
     assert report["stalls"] >= finding["stalls"] > 0
 
 
+def test_the_report_names_the_program_that_holds(asked):
+    """Seconds after the screen did: its name and number, its setting, and lines for it on this host."""
+    pair = asked("stalls")
+    pair.go()
+    command = [*COMMAND, f"--pid={pair.pid}", "--seconds=4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    server, *_ = Path(f"/proc/{pair.pid}/task/{pair.pid}/children").read_text().split()
+    name = Path(f"/proc/{server}/comm").read_text().strip()
+    assert f"(127.0.0.1:{PORT}) {name} {server}: Nagle's algorithm" in " ".join(done.stdout.split())
+    assert f"\nnagle-lab sockets --pid {server}\n" in done.stdout and f"nodelay --pid {server} on" in done.stdout
+    assert "TCP_NODELAY in Python" in done.stdout and f"\nnsenter -t {pair.pid} -n ip route" in done.stdout
+    assert "captured host" not in done.stdout and "does not show which" not in done.stdout
+
+
 def stream(pair: Asked, ring_bytes: int, to: int) -> subprocess.Popen:
     """The recorder alone, with a ring of that size."""
     code = f"""

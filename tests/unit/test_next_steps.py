@@ -1,15 +1,20 @@
 """What the screen says to do next: where the time went, which software holds, and lines to paste."""
 
+import io
+import subprocess
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.idle import CAUSES
+from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.screens.guard import language
+from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.names import distinct_names
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
@@ -77,7 +82,7 @@ def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, 
         ({}, "It acts on all connections between the two, of every program"),
         (
             {"client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", 80)},
-            "the host's own local route, for every program",
+            "This changes the local route there, for every program",
         ),
     ],
 )
@@ -85,8 +90,57 @@ def test_a_route_to_paste_says_whom_it_acts_on(tmp_path, ends, says):
     path = tmp_path / "s.pcap"
     path.write_bytes(pcap_bytes(talk(server_held, **ends).segments))
     (*_, (title, (change, undo))) = commands(analyze(path), None)
-    assert says in title and undo.endswith("# undoes it")
+    assert says in title and undo.startswith("# to undo it: ip route ")
     assert ("route change local" in change) is bool(ends)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize(
+    "path",
+    [*(CAPTURES / "reference").glob("*/*.pcap"), LOOKALIKES / "think-40" / "server.pcap.gz", "loopback", "ipv6"],
+    ids=lambda path: path if isinstance(path, str) else f"{path.parent.name}-{path.name}",
+)
+def test_a_shell_takes_the_whole_block(tmp_path, path, width):
+    """Each line is one of a few commands or a comment, without a quotation mark, whose end zsh would look for."""
+    lines = pasted(path if isinstance(path, Path) else _of_ends(tmp_path, path), width)
+    assert lines or not isinstance(path, str)
+    for line in lines:
+        assert line.startswith("# ") or line.split()[0] in ("ss", "ip", "tcpdump"), line
+        assert not line.startswith("#") or not set("'\"`") & set(line), line
+        assert len(line) <= width or line.startswith(("#   ", "# to undo it: ", "ip ", "tcpdump ")), line
+    done = subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    changes = [line for line in lines if "quickack 1" in line and not line.startswith("#")]
+    assert len(changes) == sum("undo" in line for line in lines)
+
+
+def pasted(path: Path, width: int, **more) -> list[str]:
+    """The lines to paste for a capture, as a terminal of that width shows them."""
+    result = analyze(path)
+    to = Console(width=width, file=io.StringIO())
+    show_commands(commands(result, software_seen([path], result), **more), to)
+    return to.file.getvalue().splitlines()
+
+
+def _of_ends(folder: Path, which: str) -> Path:
+    """A capture with stalls between such ends."""
+    client, server = {"loopback": ("127.0.0.1", "127.0.0.1"), "ipv6": ("2001:db8::1", "2001:db8::2")}[which]
+    path = folder / "x.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held, client=(client, 50_000), server=(server, 80)).segments))
+    return path
+
+
+def test_a_process_of_this_host_is_looked_at_by_its_number(tmp_path):
+    """watch knows it: nothing has to be looked for, and a container may lack ss and ip."""
+    path = _of_ends(tmp_path, "loopback")
+    there = [("server", 80, 4711, "shop-web/python3"), ("client", None, 4712, "ab")]
+    at = [EndProcess(role, "127.0.0.1", port, pid, name, "", 1) for role, port, pid, name in there]
+    first, _, (reach, (change, undo)) = commands(replace(analyze(path), processes=at), None, here=True)
+    assert "shop-web/python3 4711" in first[0] and first[1][0] == "nagle-lab sockets --pid 4711"
+    assert "nodelay --pid 4711 on" in first[1][1] and first[1][1].startswith("# ")
+    assert "on this host" in reach and change.startswith("nsenter -t 4712 -n ip route ") and undo.startswith("# ")
+    elsewhere = commands(replace(analyze(path), processes=at), None)
+    assert elsewhere[0][1] == ["ss -tlnp 'sport = :80'"]
 
 
 def test_without_a_stall_and_without_idle_gaps_there_is_nothing_to_paste(tmp_path):
@@ -101,7 +155,10 @@ def test_the_program_that_pauses_is_at_the_end_that_is_not_late(tmp_path):
     result = analyze(path)
     assert result.summary.delayed_acks_by["client"] and not result.summary.delayed_acks_by["server"]
     assert commands(result, None) == [
-        ("Which program pauses between its writes? On 10.0.0.2, as root", ["ss -tlnp 'sport = :80'"])
+        (
+            "In a shell on 10.0.0.2, as root, to see which program pauses between its writes",
+            ["ss -tlnp 'sport = :80'"],
+        )
     ]
 
 
@@ -127,7 +184,7 @@ def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):
     _, out, _ = run("analyze", LOOKALIKES / "think-40" / "server.pcap.gz")
     words = " ".join(out.split())
     assert "between client 10.77.0.1:" in words and "and server 10.77.0.2:7000" in words
-    assert "# Which program replies late? On 10.77.0.2, as root: ss -tlnp 'sport = :7000'" in words
+    assert "# In a shell on 10.77.0.2, as root, to see which program replies late: ss -tlnp 'sport = :7000'" in words
     assert "tcpdump -i any" in words
 
 

@@ -443,10 +443,10 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     assert len(asked) == 2
     names._containers_at = 0.0
     names.look()
-    assert list(names._found.values()) == ["web/nginx"] * 2
+    assert [named.name for named in names._found.values()] == ["web/nginx"] * 2
     processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")
     names.look()
-    assert sorted(set(names._found.values())) == ["other/redis", "web/nginx"]
+    assert sorted({named.name for named in names._found.values()}) == ["other/redis", "web/nginx"]
 
 
 def test_the_systemd_unit_is_one():

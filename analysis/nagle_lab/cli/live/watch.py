@@ -16,6 +16,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
+from nagle_lab.evidence.software import Setting, setting_by_name
 from nagle_lab.live.watch.findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.names import Names
@@ -59,6 +60,8 @@ def command(
             )  # fmt: skip
             sums = watcher.run()
         ladder = _typical(sums, watcher)
+        if sums.worst:
+            sums.worst = msgspec.structs.replace(sums.worst, processes=names.processes(sums.worst.connections))
     code = _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
     if not source and not pod and not as_json and sums.worst and (step := nearer(sums.worst, target)):
         tell(step)
@@ -215,7 +218,14 @@ def _report(
         screen = console()
         if sums.periods > 1:
             show_periods(sums, verdict, reason, name, screen)
-        show_capture(sums.worst, ladder, screen, title=name, to_paste=commands(sums.worst, None))
+        to_paste = commands(sums.worst, _software(sums.worst), here=True, known_by="by the name of the process")
+        show_capture(sums.worst, ladder, screen, title=name, to_paste=to_paste)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{name}: expected {expected}, found {verdict}")
     return code
+
+
+def _software(result: Result) -> Setting | None:
+    """What holds, by the name of its process."""
+    holders = (one for one in result.processes or [] if one.role == result.summary.held_by)
+    return next((setting for one in holders if (setting := setting_by_name(one.command))), None)

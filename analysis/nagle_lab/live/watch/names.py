@@ -2,11 +2,14 @@
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Self
+from typing import NamedTuple, Self
 
-from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from msgspec.structs import replace
+
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess
 from nagle_lab.errors import printable
 from nagle_lab.live.sockets.diag import End
 from nagle_lab.live.sockets.namespaces import namespace_of
@@ -20,12 +23,22 @@ _LISTENS: End = ("", 0)
 _ANY = ("0.0.0.0", "::")
 
 
+class Named(NamedTuple):
+    """A process: its name, with that of its container and a slash before it, and its number."""
+
+    name: str
+    pid: int
+
+
+_UNKNOWN = Named("", 0)
+
+
 class Names:
     """Names the ends of connections that are, or were, this host's; a context manager."""
 
     def __init__(self, pid: int | None = None) -> None:
         self.pid = pid  # whose network namespace; None: all of this host
-        self._found: OrderedDict[tuple[End, End], str] = OrderedDict()
+        self._found: OrderedDict[tuple[End, End], Named] = OrderedDict()
         self._containers: dict[str, str] = {}
         self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
         self._containers_at = 0.0
@@ -41,9 +54,9 @@ class Names:
             # Every network namespace has these; there may be others elsewhere.
             if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
                 continue
-            name = self._name(process)
-            self._remember((local, remote), name)
-            self._remember((local, _LISTENS), name)
+            named = Named(self._name(process), process.pid)
+            self._remember((local, remote), named)
+            self._remember((local, _LISTENS), named)
         while len(self._found) > MOST:
             self._found.popitem(last=False)
 
@@ -74,13 +87,32 @@ class Names:
 
     def of(self, connection: Connection) -> tuple[str, str]:
         """The programs at its server and at its client; empty where they are not known."""
+        server, client = self._at(connection)
+        return server.name, client.name
+
+    def processes(self, connections: Iterable[Connection]) -> list[EndProcess]:
+        """Those at their ends, as far as they are known; those with the most stalls first."""
+        stalls: Counter[EndProcess] = Counter()
+        often: Counter[EndProcess] = Counter()
+        for connection in connections:
+            for end, named in zip((connection.server, connection.client), self._at(connection), strict=True):
+                if named is not _UNKNOWN:
+                    port = end.port if end.role == "server" else None
+                    one = EndProcess(end.role, end.ip, port, named.pid, named.name, "", 0)
+                    stalls[one] += connection.stalls
+                    often[one] += 1
+        most = sorted(often, key=lambda one: (-stalls[one], -often[one]))
+        return [replace(one, connections=often[one]) for one in most]
+
+    def _at(self, connection: Connection) -> tuple[Named, Named]:
         server, client = _end(connection.server), _end(connection.client)
         found = self._found.get
         # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
-        return found((server, client)) or found((server, _LISTENS), ""), found((client, server), "")
+        there = found((server, client)) or found((server, _LISTENS), _UNKNOWN)
+        return there, found((client, server), _UNKNOWN)
 
-    def _remember(self, ends: tuple[End, End], name: str) -> None:
-        self._found[ends] = name
+    def _remember(self, ends: tuple[End, End], named: Named) -> None:
+        self._found[ends] = named
         self._found.move_to_end(ends)
 
     def _name(self, process: Process) -> str:

@@ -1,5 +1,6 @@
 """The screen: one diagnosed capture, at 100 columns."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
-from nagle_lab.reports.words.phrases import findings, how_sure, processes
+from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes
 from nagle_lab.reports.words.writes import remedy, writes_rows
 
 if TYPE_CHECKING:
@@ -77,9 +78,13 @@ def show_capture(
 
 
 def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], to: Console) -> None:
-    """Lines to paste, below what they are for; each stays one line, however narrow the terminal."""
+    """Lines to paste, below what they are for; each stays one line, however narrow the terminal.
+
+    A shell may be given all of it: each line of a comment begins with #, and none has a quotation mark.
+    """
     for what, lines in to_paste:
-        to.print(Text(f"# {printable(what)}:", "dim"))
+        for comment in textwrap.wrap(f"{printable(what)}:", to.width - 2, break_on_hyphens=False):
+            to.print(Text(f"# {comment}", "dim"))
         to.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
 
@@ -215,7 +220,7 @@ def who(
     """
     s = result.summary
     assert s.remedy
-    names = {role: f" {service}" for role, service in (services or {}).items()}
+    names = {role: f" {service}" for role, service in (services or only_processes(result)).items()}
     held, delayed = (
         f"{named(ends)}{names.get(role or '', '')}"
         for ends, role in ((s.held_ends, s.held_by), (s.delayed_ends, s.delayed_by))

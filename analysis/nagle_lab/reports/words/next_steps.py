@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.result.busiest import busiest
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, NamedEnd, Result, Silence
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.software import COMMON, Setting
 
@@ -105,11 +105,18 @@ IN_THE_CAPTURE = "which the capture shows there"
 
 
 def commands(
-    result: Result, software: Setting | None, *, running: bool = True, known_by: str = IN_THE_CAPTURE
+    result: Result,
+    software: Setting | None,
+    *,
+    running: bool = True,
+    here: bool = False,
+    known_by: str = IN_THE_CAPTURE,
 ) -> list[tuple[str, list[str]]]:
     """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
 
+    What is no line for a shell is a comment, and so is what undoes another line: all of it can be pasted at once.
     ``running``: whether what was captured may still run; of a command under guard only its code can be changed.
+    ``here``: it runs on this host, with the processes that the result names. ``known_by``: how the software is known.
     """
     s = result.summary
     if not s.held_ends or not s.delayed_ends:
@@ -117,21 +124,41 @@ def commands(
     if not running:
         return [setting_of(software, known_by)]
     held, delayed = s.held_ends[0], s.delayed_ends[0]
+    holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
-        (f"Which program holds? {_there(held)}", [_find(held, delayed)]),
+        _try(holder) if holder else (f"{_there(held)}, to see which program holds", [_find(held, delayed)]),
         setting_of(software, known_by),
-        (_reach(held, delayed), _quick_acks(held)),
+        (_reach(held, delayed, delayer), _quick_acks(held, f"nsenter -t {delayer.pid} -n " if delayer else "")),
     ]
+
+
+def _process_at(result: Result, end: NamedEnd) -> EndProcess | None:
+    """The process at that end; of several the one with the most stalls, which comes first."""
+    at = ((one, (one.ip, one.port)) for one in result.processes or [] if one.role == end.role)
+    return next((one for one, place in at if place in ((end.ip, end.port), (end.ip, None))), None)
+
+
+def _try(holder: EndProcess) -> tuple[str, list[str]]:
+    """The sockets of the process that holds, and what a person must decide on, which is asked for: a comment."""
+    return (
+        f"In a shell on this host, as root, to see what {holder.command} {holder.pid} holds now",
+        [
+            f"nagle-lab sockets --pid {holder.pid}",
+            f"# to try TCP_NODELAY on it, for 30 s: nagle-lab nodelay --pid {holder.pid} on --for 30s",
+        ],
+    )
 
 
 def setting_of(software: Setting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
     """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
     if software:
-        return f"TCP_NODELAY in {software.software}, {known_by}", [software.setting]
+        return f"In its source or configuration: TCP_NODELAY in {software.software}, {known_by}", [
+            f"#   {software.setting}"
+        ]
     width = max(len(each.software) for each in COMMON)
     return (
-        "The capture does not show which software that is. TCP_NODELAY in some",
-        [f"{each.software:{width}}  {each.setting}" for each in COMMON],
+        "In its source or configuration: TCP_NODELAY. Which software it is, the capture does not show; in some it is",
+        [f"#   {each.software:{width}}  {each.setting}" for each in COMMON],
     )
 
 
@@ -147,15 +174,15 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     server, client = connection.server, connection.client
     if first is Cause.SERVER_THINK:
         return [
-            (f"Which program replies late? {_there(server)}", [_find(server, client)]),
-            ("What does it wait for? Record all its connections while it is slow: there, as root", [_CAPTURE_ALL]),
+            (f"{_there(server)}, to see which program replies late", [_find(server, client)]),
+            ("There, while it is slow, to record what it waits for: all connections", [_CAPTURE_ALL]),
         ]
     if first is Cause.CLIENT_THINK:
-        return [(f"Which program pauses? {_there(client)}", [_find(client, server)])]
+        return [(f"{_there(client)}, to see which program pauses", [_find(client, server)])]
     late = [role for role, count in result.summary.delayed_acks_by.items() if count]
     if first is Cause.DELAYED_ACK and len(late) == 1:  # the other end is the one that pauses
         pausing, waiting = (server, client) if late == ["client"] else (client, server)
-        return [(f"Which program pauses between its writes? {_there(pausing)}", [_find(pausing, waiting)])]
+        return [(f"{_there(pausing)}, to see which program pauses between its writes", [_find(pausing, waiting)])]
     return []
 
 
@@ -164,8 +191,11 @@ _CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp
 
 def _there(end: NamedEnd | Endpoint) -> str:
     """Where to look for a program, and when: a server listens on, but a client's connections may be closed soon."""
-    where = "On the captured host" if ipaddress.ip_address(end.ip).is_loopback else f"On {end.ip}"
-    return f"{where}, as root" + (", while it runs" if end.role == "client" else "")
+    return f"In a shell on {_host(end)}, as root" + (", while it runs" if end.role == "client" else "")
+
+
+def _host(end: NamedEnd | Endpoint) -> str:
+    return "the captured host" if ipaddress.ip_address(end.ip).is_loopback else end.ip
 
 
 def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
@@ -177,28 +207,29 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
     return f"ss -tnp dst {_bracketed(delayed.ip)}"
 
 
-def _reach(held: NamedEnd, delayed: NamedEnd) -> str:
+def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str:
     """What the command below changes, and for whom: a route is not one connection's."""
+    where = f"Or in a shell on {'this host' if delayer else _host(delayed)}, as root: acknowledge at once what"
     if ipaddress.ip_address(held.ip).is_loopback:
         return (
-            f"Or acknowledge at once what is sent over {held.ip}: on the captured host, as root. This changes the "
-            "host's own local route, for every program on it: to try it, not to keep"
+            f"{where} is sent over {held.ip}. This changes the local route there, for every program that uses it: "
+            "to try it, not to keep"
         )
-    return (
-        f"Or let {delayed.ip} acknowledge at once what {held.ip} sends: there, as root. It acts on all connections "
-        f"between the two, of every program"
-    )
+    return f"{where} {held.ip} sends. It acts on all connections between the two, of every program"
 
 
-def _quick_acks(held: NamedEnd) -> list[str]:
-    """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing."""
+def _quick_acks(held: NamedEnd, inside: str) -> list[str]:
+    """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing.
+
+    ``inside``: what goes before a command to run it where the data is acknowledged.
+    """
     address = ipaddress.ip_address(held.ip)
-    ip = "ip" if address.version == 4 else "ip -6"
+    ip = inside + ("ip" if address.version == 4 else "ip -6")
     if address.is_loopback:
         change = f"{ip} route change local {held.ip} dev lo table local proto kernel scope host src {held.ip}"
-        return [f"{change} quickack 1", f"{change}   # undoes it"]
+        return [f"{change} quickack 1", f"# to undo it: {change}"]
     way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
-    return [f"{ip} route add {held.ip} {way} quickack 1", f"{ip} route del {held.ip}   # undoes it"]
+    return [f"{ip} route add {held.ip} {way} quickack 1", f"# to undo it: {ip} route del {held.ip}"]
 
 
 def _bracketed(ip: str) -> str:

@@ -104,3 +104,12 @@ def processes(result: Result) -> list[tuple[str, str]]:
     if len(found) > _MOST_PROCESSES:
         rows.append(f"and {len(found) - _MOST_PROCESSES} more, which --json has")
     return [("" if i else "process", row) for i, row in enumerate(rows)]
+
+
+def only_processes(result: Result) -> dict[str, str]:
+    """Role → the name and number of the process that has it, where there is but one."""
+    by_role: dict[str, set[str]] = {}
+    for one in result.processes or []:
+        if one.role:
+            by_role.setdefault(one.role, set()).add(f"{one.command} {one.pid}")
+    return {role: next(iter(names)) for role, names in by_role.items() if len(names) == 1}
