@@ -19,7 +19,7 @@ from nagle_lab.reports.words.names import distinct_names
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
 from support.stories import thinks_then_one_write as thinks
-from support.synthetic import Frame, packet_bytes, pcap_bytes
+from support.synthetic import Frame, merge, packet_bytes, pcap_bytes
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 LOOKALIKES = CAPTURES / "lookalikes"
@@ -105,7 +105,7 @@ def test_a_shell_takes_the_whole_block(tmp_path, path, width):
     lines = pasted(path if isinstance(path, Path) else _of_ends(tmp_path, path), width)
     assert lines or not isinstance(path, str)
     for line in lines:
-        assert line.startswith("# ") or line.split()[0] in ("ss", "ip", "tcpdump"), line
+        assert line.startswith("# ") or line.split()[0] in ("ss", "ip", "tcpdump", "nagle-lab"), line
         assert not line.startswith("#") or not set("'\"`") & set(line), line
         assert len(line) <= width or line.startswith(("#   ", "# to undo it: ", "ip ", "tcpdump ")), line
     done = subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, capture_output=True, check=False)
@@ -177,7 +177,49 @@ def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):
     path.write_bytes(pcap_bytes([one for one in both if one.sport == both[0].sport]))
     result = analyze(path)
     assert "one direction is missing" in result.reason and result.silences
-    assert idle_gaps(result) == []
+    ((name, step),) = idle_gaps(result)
+    assert name == "next" and step.startswith("only packets from 10.0.0.1:") and "capture on 10.0.0.1 itself" in step
+    assert idle_gaps(result, slow=False) == []
+    ((where, (line,)),) = commands(result, None)
+    assert where.startswith("In a shell on 10.0.0.1, ") and line.endswith("-w /tmp/both.pcap 'tcp'")
+
+
+def test_one_direction_of_a_connection_is_no_missing_handshake(run, tmp_path):
+    path = tmp_path / "s.pcap"
+    path.write_bytes(pcap_bytes([one for one in talk(thinks).segments if one.sport == 80]))
+    _, out, _ = run("analyze", path)
+    assert "1 (one direction of each)" in out
+    assert "\ntcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/both.pcap 'tcp port 80'\n" in out
+
+
+def test_which_connections_stall_is_said_where_others_do_not(run, tmp_path):
+    path = tmp_path / "s.pcap"
+    stalled, clean = talk(server_held).segments, talk(nodelay, client=("10.0.0.9", 50_000)).segments
+    path.write_bytes(pcap_bytes(merge(stalled, clean)))
+    _, out, _ = run("analyze", path)
+    assert "\nstalls on     1 of 2 connections: 0 (10.0.0.1:40000)" in out
+    path.write_bytes(pcap_bytes(stalled))
+    _, out, _ = run("analyze", path)
+    assert "\nstalls on" not in out
+
+
+@pytest.mark.parametrize(
+    ("case", "took"), [("think-40", "40 ms"), ("cork", "272 ms"), ("nodelay", ""), ("nodelay-rtt-40", "")]
+)
+def test_a_clean_capture_that_is_slow_says_so_in_its_headline(case, took):
+    """Not where the path alone is slow."""
+    result = analyze(LOOKALIKES / case / "server.pcap.gz")
+    assert result.verdict == "CLEAN"
+    said = f"; not this stall, but they took {took} each (median)"
+    assert result.reason.endswith(said if took else "none held behind a delayed ACK")
+
+
+def test_a_corked_server_is_named_with_a_line_to_find_it():
+    result = analyze(LOOKALIKES / "cork" / "server.pcap.gz")
+    ((where, (line,)),) = commands(result, None)
+    server = result.connections[0].server
+    assert where.startswith(f"In a shell on {server.ip}, as root, while it is slow")
+    assert line == f"nagle-lab sockets --port {server.port}"
 
 
 def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):

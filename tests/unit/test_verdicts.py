@@ -6,6 +6,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
     CLEAN,
@@ -288,8 +289,11 @@ def test_what_takes_longer_than_the_stalls_is_said_beside_them(diagnose, think_m
 
     result = diagnose(talk(thinks_and_stalls).segments)
     assert result.verdict == "STALL"
-    said = "; other idle gaps took longer (5.70 s, the stalls 806 ms): server processing"
+    said = "; but most of the idle time has another cause (5.70 s, beside 806 ms of the stalls): server processing"
     assert result.reason.endswith(said) is says
+    step = dict(idle_gaps(result)).get("next", "")
+    assert step.startswith("the remedy below does not help where most of the idle time went") is says
+    assert ("profile it" in step) is says
 
 
 def test_how_long_a_client_pauses_between_exchanges_is_not_said_beside_stalls(diagnose):

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, en
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.events import IDLE, MS
 from nagle_lab.tcp.tables import Table
 
 
@@ -156,7 +158,7 @@ def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cau
     held = summary.round_trips.count
     if verdict is Verdict.CLEAN and held:
         return f"{reason}; but Nagle's algorithm held data for a round trip, {held} times"
-    return reason
+    return reason + (_still_slow(summary, idle_gaps) if verdict is Verdict.CLEAN else "")
 
 
 def _stall_reason(summary: Summary) -> str:
@@ -174,14 +176,27 @@ def _stall_reason(summary: Summary) -> str:
 _NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
 
 
-def _larger_cause(summary: Summary, idle_gaps: dict[Cause, Silence]) -> str:
-    """What took more time than the stalls; empty where nothing did."""
+def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, Silence]) -> Cause | None:
+    """What took more time than the stalls, in which ``lost_ms`` were; None where nothing did."""
     others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
     largest = max(others, key=lambda cause: others[cause], default=None)
-    if largest is None or others[largest] <= summary.lost_ms_total:
+    return largest if largest and others[largest] > lost_ms else None
+
+
+def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
+    if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
         return ""
-    times = f"{time_text(others[largest])}, the stalls {time_text(summary.lost_ms_total)}"
-    return f"; other idle gaps took longer ({times}): {CAUSES[largest]}"
+    is_pause = cause is Cause.DELAYED_ACK and not summary.relays
+    what = "a program that pauses between its writes" if is_pause else CAUSES[cause]
+    times = f"{time_text(idle_gaps[cause].total_ms)}, beside {time_text(summary.lost_ms_total)} of the stalls"
+    return f"; but most of the idle time has another cause ({times}): {what}"
+
+
+def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
+    """How long the exchanges took that did not stall, where that is long, and neither pauses nor the path alone."""
+    if not summary.exchange_ms or summary.exchange_ms.p50 < IDLE / MS or not larger_cause(0, idle_gaps):
+        return ""
+    return f"; not this stall, but they took {summary.exchange_ms.p50:.0f} ms each (median)"
 
 
 def _is_thin(summary: Summary) -> bool:

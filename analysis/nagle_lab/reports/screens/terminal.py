@@ -17,9 +17,9 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.next_steps import idle_gaps
+from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
 from nagle_lab.reports.words.numbers import percentiles
-from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes
+from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
 from nagle_lab.reports.words.writes import remedy, writes_rows
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
             "capture",
             f"{source.format}, {', '.join(source.link_type)} · {source.packets} packets, {source.tcp_packets} of TCP",
         ),
-        ("connections", f"{s.connections} ({_handshakes(s.connections, q.handshakes)})"),
+        ("connections", f"{s.connections} ({_handshakes(result)})"),
+        ("stalls on", stalled_connections(result)),
         ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),
         ("captured", _NEAR.get(s.captured_near or "")),
@@ -204,8 +205,11 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _handshakes(connections: int, captured: int) -> str:
+def _handshakes(result: Result) -> str:
     """Of how many connections the handshake is in the capture."""
+    connections, captured = result.summary.connections, result.quality.handshakes
+    if is_one_way(result):
+        return "one direction of each"
     if connections == captured:
         return "handshake captured" if connections == 1 else "all handshakes captured"
     return f"{captured or 'no'} handshake{'s' * (captured != 1)} captured"

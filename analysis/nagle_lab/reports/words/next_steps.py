@@ -7,6 +7,7 @@ from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.summary import larger_cause
 from nagle_lab.evidence.software import COMMON, Setting
 
 _STEPS = {
@@ -22,10 +23,13 @@ _STEPS = {
         "(database, upstream) with -i any"
     ),
     Cause.CLIENT_THINK: "the client pauses between a reply and its next request: look there, not at the server",
-    Cause.CORK: "the sender sets TCP_CORK (nginx: tcp_nopush) and leaves it set: clear it after the last write",
+    Cause.CORK: (
+        "the program that sends sets TCP_CORK and leaves it set: it has to clear it after the last write (nginx: "
+        "tcp_nopush off)"
+    ),
     Cause.LIKELY_CORK: (
-        "all late replies took as long as TCP_CORK holds data: if its sender sets that (nginx: tcp_nopush), clear "
-        "it after the last write; or look for a timer of 200 ms in the program"
+        "all late replies took as long as TCP_CORK holds data: if the program that sends them sets that, it has to "
+        "clear it after the last write (nginx: tcp_nopush off); or look for a timer of 200 ms in it"
     ),
     Cause.RETRANSMISSION: (
         "packets are lost: look for drops with `ss -ti`, `nstat -az TcpRetransSegs` and `ip -s link` at both ends"
@@ -62,16 +66,44 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, of which all else tells
-    if not result.summary.exchanges and not any(_both_ways(one) for one in result.connections):
-        return []  # what the missing direction did meanwhile is not known
+    if is_one_way(result):  # what the missing direction did meanwhile is not known
+        return [("next", _both_directions(result))] if slow and result.connections else []
     rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
     if result.verdict is Verdict.CLEAN and slow:
         rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
+    if result.stalls and slow and (step := _besides(result)):
+        rows.append(("next", step))
     return rows
 
 
-def _both_ways(connection: Connection) -> bool:
-    return all(sent.packets for sent in connection.sent.values())
+def _besides(result: Result) -> str:
+    """What to do about that which took longer than the stalls; empty where nothing did, or their remedy does it."""
+    cause = larger_cause(result.summary.lost_ms_total, result.silences)
+    is_relayed = cause is Cause.DELAYED_ACK and result.summary.relays
+    if cause is None or cause is Cause.NAGLE_ROUND_TRIP or is_relayed:
+        return ""
+    return f"the remedy below does not help where most of the idle time went: {_STEPS[cause]}"
+
+
+def is_one_way(result: Result) -> bool:
+    """Whether of every connection only one end's packets are there."""
+    return not result.summary.exchanges and not any(
+        all(sent.packets for sent in connection.sent.values()) for connection in result.connections
+    )
+
+
+def _both_directions(result: Result) -> str:
+    end = _seen_end(result)
+    return (
+        f"only packets from {end} are in it: set the mirror port to both directions, "
+        f"or capture on {_host(end)} itself"
+    )
+
+
+def _seen_end(result: Result) -> Endpoint:
+    """The end whose packets are there, of the connection with most of them."""
+    most = max(result.connections, key=lambda connection: connection.packets)
+    return most.server if most.sent["server"].packets else most.client
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
@@ -120,7 +152,9 @@ def commands(
     """
     s = result.summary
     if not s.held_ends or not s.delayed_ends:
-        return _commands_without_stall(result) if running else []
+        if not running:
+            return []
+        return _record_both(result) if is_one_way(result) else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
     held, delayed = s.held_ends[0], s.delayed_ends[0]
@@ -177,6 +211,9 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
             (f"{_there(server)}, to see which program replies late", [_find(server, client)]),
             ("There, while it is slow, to record what it waits for: all connections", [_CAPTURE_ALL]),
         ]
+    if first in (Cause.CORK, Cause.LIKELY_CORK):
+        corked = f"nagle-lab sockets --port {server.port}"
+        return [(f"{_there(server)}, while it is slow, to see which program corks", [corked])]
     if first is Cause.CLIENT_THINK:
         return [(f"{_there(client)}, to see which program pauses", [_find(client, server)])]
     late = [role for role, count in result.summary.delayed_acks_by.items() if count]
@@ -186,7 +223,20 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     return []
 
 
+def _record_both(result: Result) -> list[tuple[str, list[str]]]:
+    """Where one direction is missing: where both pass."""
+    if not result.connections:
+        return []
+    end = _seen_end(result)
+    return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [_capture(end)])]
+
+
 _CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp"
+
+
+def _capture(end: Endpoint) -> str:
+    only = f" port {end.port}" if end.role == "server" else ""
+    return _CAPTURE_ALL.replace("/all.pcap tcp", f"/both.pcap 'tcp{only}'")
 
 
 def _there(end: NamedEnd | Endpoint) -> str:

@@ -1,5 +1,7 @@
 """What a result says, in words that the screen, Markdown and HTML share."""
 
+from collections import Counter
+
 from nagle_lab.diagnosis.proof.judged import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
 
@@ -44,7 +46,7 @@ def _hold(s: Summary) -> str:
     if not hold or not wait or hold.high >= wait.p50 - 0.05:
         return ""
     span = f"{hold.low:.1f} to {hold.high:.1f}" if hold.high - hold.low >= 0.1 else f"{hold.high:.1f}"
-    return f"{span} ms of the median wait; before that, the program paused"
+    return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {span} ms; the program wrote it late"
 
 
 def _round_trips(s: Summary) -> str:
@@ -63,16 +65,35 @@ def _round_trips(s: Summary) -> str:
 
 
 def _relays(result: Result) -> str:
-    """Which connection to look at instead."""
-    relays = result.summary.relays
-    if not relays:
+    """Which server to look at instead; the most frequent pair of them."""
+    pairs: Counter[tuple[str, str]] = Counter()
+    for relay in result.summary.relays:
+        relayed, source = (result.connections[number].server for number in (relay.connection, relay.source))
+        pairs[str(relayed), str(source)] += relay.times
+    if not pairs:
         return ""
-    relayed, source = (result.connections[number] for number in (relays[0].connection, relays[0].source))
+    ((server, behind), times), *_ = pairs.most_common(1)
     return (
-        f"{sum(relay.times for relay in relays)} times what followed a late ACK only passed on the data of another "
-        f"connection: that of connection {relayed.id}, {relayed.client} to {relayed.server}, came from connection "
-        f"{source.id}, {source.client} to {source.server}: look there"
+        f"{times} times data followed a late ACK on connections to {server} only because it was passed on from those "
+        f"to {behind}: fix these first, then record again, for what passes it on may hold data, too"
     )
+
+
+_MOST_CONNECTIONS, _TOO_MANY = 5, 1_000  # to name, and to look at for a row that nobody could use then
+
+
+def stalled_connections(result: Result) -> str:
+    """Which connections have the stalls, where others with as much traffic have none; else empty."""
+    if result.summary.connections > _TOO_MANY:
+        return ""
+    stalled = [one for one in result.connections if one.stalls]
+    others = sum(1 for one in result.connections if not one.stalls and one.repeat_exchanges)
+    if not stalled or not others:
+        return ""
+    most = sorted(stalled, key=lambda one: -one.stalls)[:_MOST_CONNECTIONS]
+    named = ", ".join(f"{one.id} ({one.client})" for one in most)
+    more = f" and {len(stalled) - len(most)} more" if len(stalled) > len(most) else ""
+    return f"{len(stalled)} of {len(result.connections)} connections: {named}{more}"
 
 
 OBSTACLES = {
