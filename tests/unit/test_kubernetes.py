@@ -36,13 +36,13 @@ def debugged(words: list[str]) -> dict[str, Any]:
     """The ephemeral container that `kubectl debug` asks for."""
     options = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     options.add_argument("pod")
-    for name in ("--image", "--custom"):
+    for name in ("--image", "--custom", "-n"):
         options.add_argument(name)
     options.add_argument("--profile", choices=PROFILES, required=True)  # kubectl's own default is to go away
     options.add_argument("-c", "--container", required=True)
     at = words.index("--")
     said = options.parse_args(words[:at])
-    custom = yaml.safe_load((WATCH / said.custom).read_text()) if said.custom else {}
+    custom = yaml.safe_load((REPOSITORY / said.custom).read_text()) if said.custom else {}
     security = {**PROFILES[said.profile], **custom.pop("securityContext", {})}  # its lists take the profile's place
     return {
         "name": said.container, "image": said.image, "command": words[at + 1 :], "securityContext": security, **custom
@@ -106,7 +106,7 @@ def test_a_pod_is_watched_through_what_the_page_says_to_type(cluster, run):
     code, out, err = run("watch", "--pod", "shop/web", "--image", "has/tcpdump", "--port", "80", "--json")
     report = json.loads(out.splitlines()[-1])
     assert (code, report["verdict"], report["stalls"]) == (0, "STALL", 19)
-    assert "adding an ephemeral container to pod shop/web" in err
+    assert "asking for an ephemeral container in pod shop/web: once it is there" in err
     debug, *probes, record = [shlex.split(line) for line in (cluster / "calls").read_text().splitlines()]
     assert debug[:3] == ["--namespace", "shop", "debug"] and len(probes) == 2
     assert json.loads((cluster / "custom.json").read_text()) == yaml.safe_load(
@@ -114,13 +114,14 @@ def test_a_pod_is_watched_through_what_the_page_says_to_type(cluster, run):
     )
     name = debug[debug.index("-c") + 1]
     (page,) = commands(REPOSITORY / "docs" / "watch.md", "debug")
-    typed = [word.replace("POD", "web").replace("IMAGE", "has/tcpdump") for word in page[: page.index("--")]]
+    assert page[:2] == ["-n", "NAMESPACE"]  # --namespace, before the verb
+    typed = [word.replace("POD", "web").replace("IMAGE", "has/tcpdump") for word in page[2 : page.index("--")]]
     typed[typed.index("capture")] = name
     assert [word for word in debug[3 : debug.index("--")] if "--custom" not in word] == [
         word for word in typed if "--custom" not in word
     ]
     (page,) = commands(REPOSITORY / "docs" / "watch.md", "exec")
-    assert record[3:] == ["web", "-c", name, *page[3:], "port", "80"]
+    assert record[3:] == ["web", "-c", name, *page[5:], "port", "80"]
 
 
 def test_a_pod_that_cannot_be_watched_is_one_line(cluster, run, monkeypatch):

@@ -104,6 +104,8 @@ def test_what_cannot_be_told_from_outside_a_container_names_the_way_in(target, s
     assert unsure.verdict is Verdict.INCONCLUSIVE
     assert ("watch --container NAME" in nearer(unsure, target)) is says
     assert nearer(analyze(STALLED), target) == ""
+    clean = nearer(analyze(REFERENCE / "nginx-static-nodelay-on" / "server.pcap"), target)
+    assert ("nothing stalled in these 0 s" in clean and "nagle-lab sockets looks into" in clean) is says
 
 
 def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path):

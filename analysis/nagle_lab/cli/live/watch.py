@@ -69,20 +69,20 @@ def command(
 
 
 def nearer(result: Result, target: Target) -> str:
-    """Where to look instead, where what was seen from outside a container does not decide; or empty."""
-    open_ones = result.quality.unresolved.get(Obstacle.LIKE_A_PROGRAM, 0)
-    if (
-        result.verdict is not Verdict.INCONCLUSIVE
-        or not open_ones
-        or target.pid
-        or target.container
-        or target.service
-    ):
+    """Where to look instead, where what passed this host's interfaces does not decide; or empty."""
+    if target.pid or target.container or target.service:
         return ""
-    return (
-        "seen from outside, a container's kernel is as slow as a program: nagle-lab sockets says who holds data, "
-        "watch --container NAME (or --pid N) proves it"
-    )
+    if result.verdict is Verdict.CLEAN:
+        return (
+            f"nothing stalled in these {result.source.duration_s:.0f} s; what passes inside a container alone is not "
+            "seen here: nagle-lab sockets looks into every container"
+        )
+    if result.verdict is Verdict.INCONCLUSIVE and result.quality.unresolved.get(Obstacle.LIKE_A_PROGRAM, 0):
+        return (
+            "seen from outside, a container's kernel is as slow as a program: nagle-lab sockets says who holds data, "
+            "watch --container NAME (or --pid N) proves it"
+        )
+    return ""
 
 
 def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
@@ -128,7 +128,7 @@ def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | in
 @contextmanager
 def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, Names]]:
     """The packets of a pod, which is another host's, so nothing names its ends."""
-    tell(f"adding an ephemeral container to pod {pod}, which stays there until the pod ends")
+    tell(f"asking for an ephemeral container in pod {pod}: once it is there, it stays until the pod ends")
     with pod_stream(pod, image, ports, seconds) as fd:
         yield fd, Names()
 
@@ -219,10 +219,21 @@ def _report(
         if sums.periods > 1:
             show_periods(sums, verdict, reason, name, screen)
         to_paste = commands(sums.worst, _software(sums.worst), here=True, known_by="by the name of the process")
-        show_capture(sums.worst, ladder, screen, title=name, to_paste=to_paste)
+        show_capture(sums.worst, ladder, screen, title=name, about=_about(sums, watcher, ladder), to_paste=to_paste)
     if code is Exit.CONTRADICTED and not as_json:
         tell(f"{name}: expected {expected}, found {verdict}")
     return code
+
+
+def _about(sums: Sums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[str, str]]:
+    """Why the report differs from what was on the screen."""
+    rows = []
+    if watcher.stalls != sums.stalls:
+        found = f"{watcher.stalls:,} stalls were found window by window, and {sums.stalls:,} in all packets together"
+        rows.append(("live", f"{found}: that is the report, for it knows more of each program"))
+    if sums.stalls and not ladder:
+        rows.append(("ladder", "none: those packets are no longer in memory; on the screen `w` writes the latest"))
+    return rows
 
 
 def _software(result: Result) -> Setting | None:

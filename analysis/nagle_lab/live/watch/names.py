@@ -94,7 +94,7 @@ class Names:
         """Those at their ends, as far as they are known; those with the most stalls first."""
         stalls: Counter[EndProcess] = Counter()
         often: Counter[EndProcess] = Counter()
-        for connection in connections:
+        for connection in connections if self._found else ():
             for end, named in zip((connection.server, connection.client), self._at(connection), strict=True):
                 if named is not _UNKNOWN:
                     port = end.port if end.role == "server" else None

@@ -112,7 +112,8 @@ OBSTACLES = {
 
 def _unresolved(result: Result) -> str:
     """What is left open."""
-    return "; ".join(f"{count} × {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items())
+    often = [f"{count} times: {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items()]
+    return f"whether data that followed a late ACK was held, {'; '.join(often)}" if often else ""
 
 
 _MOST_PROCESSES = 5
