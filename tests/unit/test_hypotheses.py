@@ -100,7 +100,7 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     assert str(result.connections[relay.source].server) == "10.0.0.3:9000"
     said = dict(findings(result))["relayed"]
     assert said.startswith(f"{relay.times} times data followed a late ACK on connections to 10.0.0.2:80 only because")
-    assert "passed on from those to 10.0.0.3:9000: fix these first" in said
+    assert "passed on from those to 10.0.0.3:9000: fix that first" in said
 
 
 def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):

@@ -195,8 +195,11 @@ def test_a_stream_without_answers_is_clean_where_many_acks_held_nothing(diagnose
     assert diagnose(c.segments).verdict == verdict
 
 
-def beside_each_other(ahead: list[int]) -> list[Segment]:
-    """Two services on loopback, both held behind late ACKs in the same ticks; one is ``ahead`` ns of the other."""
+def beside_each_other(ahead: list[int], after_ns: int = 20 * US) -> list[Segment]:
+    """Two services on loopback, both held behind late ACKs in the same ticks; one is ``ahead`` ns of the other.
+
+    The other one sends so long after its ACK.
+    """
     seen = []
     for port in (7200, 7100):
         c = Conversation(client=("127.0.0.1", 30_000 + port), server=("127.0.0.1", port), t0_ns=SECOND + port)
@@ -207,7 +210,7 @@ def beside_each_other(ahead: list[int]) -> list[Segment]:
             c.server_sends(238, at_ns=begin + port + 200 * US)
             late = begin + 44 * MS - (ns if port == 7200 else 0)
             c.client_acks(at_ns=late)
-            c.server_sends(615, at_ns=late + 20 * US)
+            c.server_sends(615, at_ns=late + (20 * US if port == 7200 else after_ns))
             c.client_acks(after_ns=10 * US)
         seen.append(c.segments)
     return merge(*seen)
@@ -218,6 +221,15 @@ def test_a_stall_that_passes_on_what_another_one_brought_is_none(diagnose):
     assert (result.verdict, result.summary.stalls) == ("STALL", 20)
     assert {stall.held_by.port for stall in result.stalls} == {7200}
     assert sum(relay.times for relay in result.summary.relays) == 20
+
+
+def test_what_might_be_a_program_passes_on_what_a_stall_brought_just_before(diagnose):
+    """On loopback, where only the order tells; without that it stays unresolved."""
+    result = diagnose(beside_each_other([0] * 20, after_ns=95 * US))
+    assert (result.verdict, result.summary.stalls, result.quality.unresolved) == ("STALL", 20, {})
+    assert sum(relay.times for relay in result.summary.relays) == 20
+    apart = diagnose(beside_each_other([-400 * US, 400 * US] * 10, after_ns=95 * US))
+    assert (apart.summary.stalls, apart.quality.unresolved) == (20, {"like_a_program": 20})
 
 
 def test_services_that_are_in_step_pass_nothing_on(diagnose):

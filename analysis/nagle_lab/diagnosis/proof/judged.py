@@ -112,6 +112,12 @@ class Judged:
         self.reject(len(one.rows), Rejected.RELAYED)
         self.relays += sources
 
+    def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
+        """These, which were unresolved, are no stalls: their data came from other connections."""
+        self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
+        self.reject(len(rows), Rejected.RELAYED)
+        self.relays += sources
+
     def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
         """Of these it cannot be told."""
         if len(unsure):

@@ -7,11 +7,12 @@ it came before the ACK or after.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.judged import Accepted, Judged
-from nagle_lab.diagnosis.proof.population import Columns, pick
+from nagle_lab.diagnosis.proof.judged import Accepted, Judged, Obstacle
+from nagle_lab.diagnosis.proof.population import Column, Columns, pick
 from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
@@ -27,29 +28,45 @@ class _Way(NamedTuple):
 
 
 def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged) -> None:
-    """Take back the stalls of programs that are seen to pass on what others had held."""
-    if len(judged.accepted) < 2:  # where it is held, and where it is passed on
-        return
-    ways = {id(one): _ways(one, candidates, involved) for one in judged.accepted}
-    bringing: dict[bytes, list[Accepted]] = {}  # to an address
-    for one in judged.accepted:
-        for address in {way.receiver for way in ways[id(one)]}:
-            bringing.setdefault(address, []).append(one)
-    on_loopback = [one for one in judged.accepted if _is_on_loopback(ways[id(one)])]  # at the host of all nearby
+    """Take back the stalls of programs that are seen to pass on what others had held; it resolves others, too."""
+    open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
+    if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
+        return  # it is held in one place, and passed on in another
+    brought = _Brought(candidates, involved, judged.accepted)
     for one in tuple(judged.accepted):
-        its_own = ways[id(one)]
-        sources: Counter[tuple[int, int]] = Counter()
-        near = [*on_loopback, *(other for way in its_own for other in bringing.get(way.sender, ()))]
-        for other in {id(other): other for other in near}.values():
-            theirs = ways[id(other)]
-            if {way.server for way in theirs} != {way.server for way in its_own}:
-                sources += _sources(one, other, candidates, _is_on_loopback(its_own | theirs))
-        if sources.total() > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
+        if sources := brought.mostly(one.rows):
             judged.take_back(one, sources)
+    for rows in open_ones:
+        if sources := brought.mostly(rows):
+            judged.resolve_as_relayed(rows, sources)
+
+
+class _Brought:
+    """What the releases of stalls brought, and to which hosts."""
+
+    def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted]) -> None:
+        self._candidates, self._involved = candidates, involved
+        self._ways = {id(one.rows): _ways(one.rows, candidates, involved) for one in accepted}
+        self._to: dict[bytes, list[Column]] = {}  # an address
+        for one in accepted:
+            for address in {way.receiver for way in self._ways[id(one.rows)]}:
+                self._to.setdefault(address, []).append(one.rows)
+        self._on_loopback = [one.rows for one in accepted if _is_on_loopback(self._ways[id(one.rows)])]
+
+    def mostly(self, rows: Column) -> Counter[tuple[int, int]]:
+        """By which connections' releases most of these rows' data was brought, by both; empty where not most."""
+        its_own = self._ways.get(id(rows)) or _ways(rows, self._candidates, self._involved)
+        near = [*self._on_loopback, *(other for way in its_own for other in self._to.get(way.sender, ()))]
+        sources: Counter[tuple[int, int]] = Counter()
+        for other in {id(other): other for other in near}.values():
+            theirs = self._ways[id(other)]
+            if {way.server for way in theirs} != {way.server for way in its_own}:
+                sources += _sources(rows, other, self._candidates, _is_on_loopback(its_own | theirs))
+        return sources if sources.total() > MOSTLY * min(len(rows), MOST_LOOKED_AT) else Counter()
 
 
 def _sources(
-    one: Accepted, other: Accepted, candidates: Columns, is_either_way: bool
+    one: Column, other: Column, candidates: Columns, is_either_way: bool
 ) -> Counter[tuple[int, int]]:  # fmt: skip
     """How often a release of the one came just behind one of the other, by their connections.
 
@@ -57,8 +74,8 @@ def _sources(
     round, too: then they are in step by chance.
     """
     connection, at = candidates["connection"], candidates["at"]
-    looked_at = one.rows[:MOST_LOOKED_AT]
-    others = other.rows[: bisect_right(other.rows, int(looked_at[-1])) + 1]  # in order, as their releases are
+    looked_at = one[:MOST_LOOKED_AT]
+    others = other[: bisect_right(other, int(looked_at[-1])) + 1]  # in order, as their releases are
     times = [int(ts) for ts in pick(at, others)]
     behind: Counter[tuple[int, int]] = Counter()
     ahead = 0
@@ -71,10 +88,10 @@ def _sources(
     return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
 
-def _ways(one: Accepted, candidates: Columns, involved: Involved) -> set[_Way]:
+def _ways(rows: Column, candidates: Columns, involved: Involved) -> set[_Way]:
     table, connection, side = involved.table, candidates["connection"], candidates["side"]
     columns = table.layout.columns
-    connections = {int(connection[row]): int(side[row]) for row in map(int, one.rows[:MOST_LOOKED_AT])}
+    connections = {int(connection[row]): int(side[row]) for row in map(int, rows[:MOST_LOOKED_AT])}
     ways = set()
     for number, sender in list(connections.items())[:MANY]:
         row = table.row(number)

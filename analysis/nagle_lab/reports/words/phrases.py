@@ -75,7 +75,7 @@ def _relays(result: Result) -> str:
     ((server, behind), times), *_ = pairs.most_common(1)
     return (
         f"{times} times data followed a late ACK on connections to {server} only because it was passed on from those "
-        f"to {behind}: fix these first, then record again, for what passes it on may hold data, too"
+        f"to {behind}: fix that first, then record again: what passes it on may hold data, too"
     )
 
 
