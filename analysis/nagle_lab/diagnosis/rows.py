@@ -132,8 +132,8 @@ class StallRows(_Rows[Stall], Stalls):
             listed(rows["trigger_frame"]),
             (ack or None for ack in listed(rows["ack_frame"])),
             listed(rows["release_frame"]),
-            map(_ms, listed(rows["wait"])),
-            (release / 1e3 for release in listed(rows["release"])),
+            listed(each(_ms, rows["wait"])),
+            listed(each(lambda release: release / 1e3, rows["release"])),
             listed(rows["trigger_bytes"]),
             listed(rows["released_bytes"]),
         )
@@ -173,6 +173,7 @@ def _endpoint(row: tuple[Any, ...], side: int) -> Endpoint:
     return Endpoint(address_text(address), row[_AT["port", side]], ROLES[side != row[_AT["client"]]])
 
 
-def _ms(ns: int) -> float:
+def _ms(ns: Any) -> Any:
     """Milliseconds to the nearest microsecond, ties to even, as they are counted (:mod:`nagle_lab.tcp.durations`)."""
-    return round(ns / 1e3) / 1e3
+    us, rest = ns // 1_000, ns % 1_000
+    return (us + ((rest > 500) | ((rest == 500) & (us % 2 == 1)))) / 1e3

@@ -59,9 +59,9 @@ def as_column(numbers: Sequence[int]) -> Column:
     return np.asarray(numbers)
 
 
-def listed(column: Column) -> Sequence[int]:
+def listed(column: Column) -> Sequence[Any]:
     """The numbers as Python has them."""
-    numbers: Sequence[int] = column.tolist() if is_array(column) else column
+    numbers: Sequence[Any] = column.tolist() if is_array(column) else column
     return numbers
 
 
