@@ -15,9 +15,11 @@ from nagle_lab.cli.shared.options import (
     PATH,
     RUNS,
     OutputFile,
+    allowed_option,
     html_option,
     junit_option,
     markdown_option,
+    ports_option,
     runs_option,
     set_option,
 )
@@ -170,20 +172,8 @@ def analyze_(**options: Any) -> Exit:
 
 @cli.command("guard", context_settings={"allow_interspersed_args": False})
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-@click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    type=click.IntRange(1, 65535),
-    help="Judge only connections to this port. Repeatable.",
-)
-@click.option(
-    "--allow",
-    "allowed",
-    multiple=True,
-    metavar="IP:PORT",
-    help="Ignore this server; :PORT means any address. Repeatable.",
-)
+@ports_option
+@allowed_option
 @click.option(
     "--expect",
     type=click.Choice(["clean", "stall"]),
@@ -396,16 +386,8 @@ def museum_(**options: Any) -> Exit:
 @click.argument("package", metavar="pypi:NAME|npm:NAME")
 @click.argument("between", metavar="A..B")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-@click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    type=click.IntRange(1, 65535),
-    help="Judge only connections to this port. Repeatable.",
-)
-@click.option(
-    "--allow", multiple=True, metavar="IP:PORT", help="Ignore this server; :PORT means any address. Repeatable."
-)
+@ports_option
+@allowed_option
 @click.option("--both-sides", is_flag=True, help="Run each release that does not stall again without TCP_NODELAY.")
 @click.option("--time-limit", "limit", metavar="TIME", help="End each run of COMMAND after TIME (90s, 2m, 1h).")
 @click.option("--json", type=OUTPUT, metavar="FILE", help="Write all releases and changes to FILE, as JSON.")

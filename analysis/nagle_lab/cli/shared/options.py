@@ -46,3 +46,17 @@ set_option = click.option(
 junit_option = click.option("--junit", type=OUTPUT, metavar="FILE", help="Write JUnit XML to FILE, for CI.")
 markdown_option = click.option("--markdown", type=OUTPUT, metavar="FILE", help="Write a Markdown summary to FILE.")
 html_option = click.option("--html", type=OUTPUT, metavar="FILE", help="Write a report with plots to FILE, one page.")
+ports_option = click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    help="Judge only connections to this port. Repeatable.",
+)
+allowed_option = click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="IP:PORT",
+    help="Ignore this server; :PORT means any address. Repeatable.",
+)

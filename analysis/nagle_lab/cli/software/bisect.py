@@ -19,7 +19,7 @@ def command(
     between: str,
     command_line: Sequence[str],
     ports: Sequence[int],
-    allow: Sequence[str],
+    allowed: Sequence[str],
     limit: str | None,
     both_sides: bool,
     json: Path | None,
@@ -31,7 +31,7 @@ def command(
         raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")
     require_writable({"json": json})
     limit_s = duration_s(limit) if limit else None
-    selection = Selection(frozenset(ports), frozenset(map(allowed_server, allow)))
+    selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     of = span(package, between)
     tried: list[Tried] = []
     with RunsProgress(console(stderr=True), len(of.versions)) as progress:

@@ -5,7 +5,18 @@ from collections import Counter
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
-from nagle_lab.diagnosis.proof.timing import FEW, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, is_paced, middle_half
+from nagle_lab.diagnosis.proof.timing import (
+    FEW,
+    MANY,
+    MOST_LOOKED_AT,
+    NEAR,
+    SOME,
+    US,
+    Known,
+    is_chance,
+    is_paced,
+    middle_half,
+)
 from nagle_lab.tcp.events import MS, Echo
 
 SLACK = 300 * US  # by which a path varies at least
@@ -46,9 +57,8 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
-    beyond = latest + 4 * (latest - base)
-    by_chance = total(each(lambda release: (release > latest) & (release <= beyond), pure.release)) / 4
-    if len(prompt) <= by_chance + 3 * by_chance**0.5 or (len(prompt) < FEW and not _is_a_listing(pure, known)):
+    by_chance = is_chance(len(prompt), pure.release, latest, latest - base, 4)
+    if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, known)):
         close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
         if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base, slack):
             close = nothing

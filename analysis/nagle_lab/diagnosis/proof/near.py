@@ -23,6 +23,7 @@ from nagle_lab.diagnosis.proof.timing import (
     SOME,
     US,
     Known,
+    is_chance,
     is_paced,
     middle_half,
 )  # fmt: skip
@@ -143,13 +144,12 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
     step = known.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
     prompt = near.only(each(lambda release: release <= bound, near.release))
-    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
     pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
     nothing = near.picked([])
     if 0.1 * len(pure) < known.sent_before and len(prompt) < 3 * known.sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    if len(prompt) <= by_chance + 3 * by_chance**0.5:
+    if is_chance(len(prompt), pure.release, bound, bound, 10):
         judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, known)
@@ -243,8 +243,7 @@ def _held_among_others(
 def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
     """Whether less than half came so soon, and no more within the bound than of pauses that may end at any time."""
     soon = total(each(lambda release: release <= bound, near.release))
-    by_chance = total(each(lambda release: (release > bound) & (release <= 11 * bound), pure.release)) / 10
-    return len(near) < len(pure) / 2 and soon <= by_chance + 3 * by_chance**0.5
+    return len(near) < len(pure) / 2 and is_chance(soon, pure.release, bound, bound, 10)
 
 
 def _typical(near: Candidates, step: int) -> float:

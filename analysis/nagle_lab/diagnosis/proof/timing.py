@@ -1,6 +1,7 @@
 """What the timing of a program's segments shows: how fast each end reacts here, and which ACKs a timer delayed."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
@@ -196,6 +197,16 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
     least = percentile(late.wait, 10)
     sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR / 2), c.wait))
     return sooner >= max(FEW, len(late) / 2)
+
+
+def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
+    """Whether no more came within ``width`` ns up to ``bound`` than of pauses that may end at any time.
+
+    These are counted in a time ``times`` as long behind the bound; their number varies by its square root.
+    """
+    beyond = bound + times * width
+    by_chance: float = total(each(lambda release: (release > bound) & (release <= beyond), releases)) / times
+    return soon <= by_chance + 3 * sqrt(by_chance)
 
 
 def is_paced(c: Candidates) -> bool:
