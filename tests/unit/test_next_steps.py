@@ -184,6 +184,14 @@ def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):
     assert where.startswith("In a shell on 10.0.0.1, ") and line.endswith("-w /tmp/both.pcap 'tcp'")
 
 
+def test_a_capture_without_packets_has_no_direction(run, tmp_path):
+    path = tmp_path / "empty.pcap"
+    path.write_bytes(pcap_bytes([]))
+    code, out, _ = run("analyze", path)
+    assert (code, "direction" in out, "handshake" in out) == (2, False, False)
+    assert "connections   none" in out and idle_gaps(analyze(path)) == []
+
+
 def test_one_direction_of_a_connection_is_no_missing_handshake(run, tmp_path):
     path = tmp_path / "s.pcap"
     path.write_bytes(pcap_bytes([one for one in talk(thinks).segments if one.sport == 80]))

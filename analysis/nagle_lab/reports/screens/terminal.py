@@ -187,7 +187,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
             "capture",
             f"{source.format}, {', '.join(source.link_type)} · {source.packets} packets, {source.tcp_packets} of TCP",
         ),
-        ("connections", f"{s.connections} ({_handshakes(result)})"),
+        ("connections", f"{s.connections} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
         ("exchanges", _exchanges(s)),
         ("delayed ACKs", _by_role(s.delayed_acks_by)),

@@ -86,9 +86,12 @@ def _besides(result: Result) -> str:
 
 
 def is_one_way(result: Result) -> bool:
-    """Whether of every connection only one end's packets are there."""
-    return not result.summary.exchanges and not any(
-        all(sent.packets for sent in connection.sent.values()) for connection in result.connections
+    """Whether there are connections, and of every one only one end's packets."""
+    s = result.summary
+    return (
+        s.connections > 0
+        and not s.exchanges
+        and not any(all(sent.packets for sent in connection.sent.values()) for connection in result.connections)
     )
 
 
