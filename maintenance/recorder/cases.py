@@ -61,7 +61,9 @@ class Timeout:
 
 @dataclass(frozen=True)
 class Drained:
-    """Ask the kernel (SIOCOUTQ) until the peer has acknowledged everything."""
+    """Ask the kernel (SIOCOUTQ) every so often, ms, until the peer has acknowledged everything."""
+
+    every: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Path:
 
     later_rtt_ms: float | None = None  # the round trip from the 20th frame on: after the handshake
     queue_ms: float = 0  # a queue fills and empties, every 1.7 s, and adds up to so much to the round trip
+    still_ms: float = 0  # for so long of every 55 ms nothing moves on it
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,8 @@ class Case:
     @property
     def longest_path_ms(self) -> float:
         """The longest round trip that the path may take; 0 where it is not relayed."""
-        return max(self.rtt_ms or 0, self.path.later_rtt_ms or 0) + self.jitter_ms + self.path.queue_ms
+        path = self.path
+        return max(self.rtt_ms or 0, path.later_rtt_ms or 0) + self.jitter_ms + path.queue_ms + path.still_ms
 
     @property
     def verdict(self) -> str:

@@ -96,6 +96,7 @@ CHAINS = (
 
 GRANT: Steps = (Write(REQUEST), Read(HEADER), Timeout(40), Credit(True), Read(BODY))
 PIECES: Steps = (Write(500), Drained()) * 3
+GROWING: Steps = (Write(200), Drained(), Write(300), Drained(), Write(400))
 TOLD: Steps = (Write(500), Read(1)) * 3
 TELLING: Steps = (Read(500), Write(1)) * 3
 WAITING = (
@@ -111,6 +112,8 @@ WAITING = (
          ASK, with_wait(Drained()), nodelay=True, unsure=BOTH),
     Case("wait-drained-rtt-10", "The same, the client 10 ms away.",
          ASK, with_wait(Drained()), nodelay=True, unsure=EVERYWHERE, rtt_ms=10),
+    Case("wait-drained-1ms-rtt-10", "The same, asking every millisecond.",
+         ASK, with_wait(Drained(1)), nodelay=True, unsure=EVERYWHERE, rtt_ms=10),
     Case("wait-send-buffer", "A send buffer so small that a write waits until earlier ones are acknowledged.",
          (Write(REQUEST), Read(800)), (Read(REQUEST), *([Write(80), Write(120)] * 4)), nodelay=True,
          server_send_buffer=1, server_sysctls=("net.ipv4.tcp_early_retrans=0",), unsure=BOTH),
@@ -124,6 +127,8 @@ WAITING = (
     Case("wait-stop-and-wait-rtt-20", "The same pieces, the client 20 ms away.",
          (Write(REQUEST), Read(1500)), (Read(REQUEST), *PIECES), nodelay=True, exchanges=24, rtt_ms=20,
          unsure=EVERYWHERE),
+    Case("wait-growing-pieces-rtt-20", "Pieces of 200, 300 and 400 B, each written when the last is acknowledged.",
+         (Write(REQUEST), Read(900)), (Read(REQUEST), *GROWING), nodelay=True, rtt_ms=20, unsure=EVERYWHERE),
     Case("wait-credit-tcp-rtt-1", "The body waits for leave on a second connection, the client 1 ms away.",
          GRANT, with_wait(Credit(False)), nodelay=True, credit="tcp", rtt_ms=1, unsure=EVERYWHERE),
     Case("wait-stop-and-wait-told", "Pieces of 500 B, each written when the peer says that it has the one before.",
@@ -143,6 +148,9 @@ NOT_NAGLE = (
          (Write(REQUEST), Read(12_000)), (Read(REQUEST), Write(12_000)), exchanges=16, **SMALL_WINDOW),
     Case("cwnd-1", "A congestion window locked at one segment (route cwnd lock 1).",
          ASK, HEADER_BODY, nodelay=True, limited=True, server_route=("cwnd", "lock", "1"), unsure=BOTH),
+    Case("cwnd-1-rtt-10", "The same on a path of 10 ms.",
+         ASK, HEADER_BODY, nodelay=True, limited=True, server_route=("cwnd", "lock", "1"), rtt_ms=10,
+         unsure=EVERYWHERE),
     Case("cwnd-1-bulk", "The same, replies of several full segments between.",
          ASK, HEADER_BODY, kinds=(((Write(REQUEST), Read(3 * MSS)), (Read(REQUEST), Write(3 * MSS))),),
          plan=(((1, 0, 0, 0, 1, 0, 0, 0, 0, 1),) * 4,), nodelay=True, limited=True,
@@ -180,12 +188,19 @@ PAUSES = (
 )  # fmt: skip
 
 QUICKACK = ("quickack", "1")
+ASK_AND_REST = (*ASK, Pause(0, 12))
 QUEUES = (
     Case("queue-60-quickack", "The client acknowledges at once, but a queue adds up to 60 ms to the path; Nagle on.",
          ASK, HEADER_BODY, rtt_ms=2, path=Path(queue_ms=60), client_route=QUICKACK, acks_at_once=True,
          unsure=EVERYWHERE),
     Case("queue-random-60-quickack", "The same with up to 60 ms at random.",
          ASK, HEADER_BODY, rtt_ms=2, jitter_ms=60, client_route=QUICKACK, acks_at_once=True, unsure=EVERYWHERE),
+    Case("still-40-quickack", "The client acknowledges at once, but for 40 of every 55 ms nothing moves; Nagle on.",
+         ASK_AND_REST, HEADER_BODY, rtt_ms=2, path=Path(still_ms=40), client_route=QUICKACK, acks_at_once=True,
+         exchanges=100, unsure=EVERYWHERE),
+    Case("still-15", "For 15 of every 55 ms nothing moves, and the client delays its ACKs; Nagle on.",
+         ASK_AND_REST, HEADER_BODY, held_by="server", rtt_ms=2, path=Path(still_ms=15), counted=False,
+         unsure=EVERYWHERE),
     Case("queue-60-nodelay", "The queue of up to 60 ms, and TCP_NODELAY.",
          ASK, HEADER_BODY, rtt_ms=2, path=Path(queue_ms=60), nodelay=True, unsure=EVERYWHERE),
     *(Case(f"round-trip-{rtt}-quickack", f"Nagle holds for one round trip of {rtt} ms; no ACK is delayed.",
@@ -197,6 +212,10 @@ FLUSHED: Steps = (*HEADER_BODY, NoDelay(True), NoDelay(False))
 BULK = ((Write(REQUEST), Read(14_000)), (Read(REQUEST), Write(14_000)))
 BULK_THEN_SMALL = ((1, *[0] * 12),) * 3
 TOKENS = (Read(REQUEST), Write(HEADER), Write(30), Pause(25), Write(30), Pause(25), Write(30))
+THREE: Steps = (Write(100), Write(150), Write(200))
+AT_ONCE = ((ASK, (NoDelay(True), *HEADER_BODY)),)
+BY_TURNS = (((0,) * 8, (1,) * 8) * 3,)
+SET_LATE = (((0,) * 8 + (1,) * 8,) * 4,)
 LARGE_FIRST = ((Write(REQUEST), Read(1200)), (Read(REQUEST), Write(900), Write(300)))
 COMPLICATED = (
     Case("flush-trick", "TCP_NODELAY on and off again to flush the second reply of each connection, and no other.",
@@ -220,8 +239,17 @@ COMPLICATED = (
     Case("two-kinds", "One port: on some connections TCP_NODELAY and SO_RCVTIMEO of 40 ms, on others data is held.",
          ASK, HEADER_BODY, kinds=((ASK, (NoDelay(True), *with_wait(Timeout(40)))),),
          plan=(((0,) * 15, (1,) * 10, (0,) * 15, (1,) * 10, (0,) * 15),), held_by="server"),
+    Case("nodelay-by-turns", "TCP_NODELAY on every second connection, set when it begins.",
+         ASK, HEADER_BODY, kinds=AT_ONCE, plan=BY_TURNS, held_by="server"),
+    Case("nodelay-set-late-rtt-10", "TCP_NODELAY is set on each connection after its eighth reply.",
+         ASK, HEADER_BODY, kinds=AT_ONCE, plan=SET_LATE, held_by="server", rtt_ms=10),
+    Case("nodelay-then-bulk", "TCP_NODELAY on the first connections; on the later ones a large reply comes between.",
+         ASK, HEADER_BODY, kinds=(*AT_ONCE, BULK), plan=(((1,) * 8, (1,) * 8, (2, *[0] * 8), (2, *[0] * 8)),),
+         held_by="server"),
     Case("tokens", "A header and the first token at once, which is held; further tokens every 25 ms.",
          (Write(REQUEST), Read(HEADER + 90)), TOKENS, held_by="server", exchanges=24),
+    Case("three-writes-rtt-10", "Three writes at once, then three more 25 ms later: the later ones wait together.",
+         (Write(REQUEST), Read(900)), (Read(REQUEST), *THREE, Pause(25), *THREE), held_by="server", rtt_ms=10),
     Case("confirm-and-next", "A confirm, and the next message, which waits behind it.",
          (Write(30), Read(19), Write(12)), (Read(30), Write(19), Read(12)), held_by="client"),
     Case("both-ends", "Request and reply in two writes each, and both ends hold the second.",

@@ -155,9 +155,9 @@ class Stream:
                     raise ConnectionError(f"{len(self._sock.recv(1))} bytes came before their time")
                 except BlockingIOError:
                     self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
-            case Drained():
+            case Drained(every):
                 while struct.unpack("i", fcntl.ioctl(self._sock, SIOCOUTQ, b"\0\0\0\0"))[0]:
-                    time.sleep(0.00002)
+                    time.sleep(every / 1000)
             case Credit(give):
                 assert self._credit
                 if give:

@@ -151,7 +151,7 @@ def wire_arguments(case: Case) -> list[int]:
     delay, jitter = (round(ms * 1000 / 4) for ms in (rtt, case.jitter_ms))
     later, queue = (round(ms * 1000 / 4) for ms in (case.path.later_rtt_ms or rtt, case.path.queue_ms))
     drop = case.drop or Drop(0, 0)
-    return [delay, jitter, drop.every, drop.first, later, queue]
+    return [delay, jitter, drop.every, drop.first, later, queue, round(case.path.still_ms * 1000)]
 
 
 def bridge(middle: str) -> None:

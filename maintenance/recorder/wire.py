@@ -1,10 +1,11 @@
-"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US`, in its middle's namespace.
+"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US STILL_US`, in its middle's
+namespace.
 
 Makes four TAP devices there: c0 and s0, to be moved into the namespaces of client and server, and m0 and m1, to be
 bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order, each DELAY_US later and a random time up to
 JITTER_US. With EVERY not 0, new data segments towards the client are counted from 0, and of these FIRST,
 FIRST + EVERY … are lost between the middle and the client. LATER_US is the delay from the 20th frame on. QUEUE_US is
-what a queue adds at most, which fills and empties every 1.7 s.
+what a queue adds at most, which fills and empties every 1.7 s. For STILL_US of every 55 ms nothing moves.
 """
 
 import ctypes
@@ -50,7 +51,7 @@ class Losses:
         return number >= self._first and (number - self._first) % self._every == 0
 
 
-QUEUE_PERIOD = 1_700_000_000  # ns
+QUEUE_PERIOD, STILL_PERIOD = 1_700_000_000, 55_000_000  # ns
 FIRST_FRAMES = 20 * 2  # each passes twice
 
 
@@ -60,7 +61,13 @@ def queue(longest_ns: int) -> int:
     return round(longest_ns * (1 - abs(2 * phase - 1)))
 
 
-def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int) -> None:
+def after_still(due: int, still_ns: int) -> int:
+    """When a frame arrives that would arrive at ``due``, if nothing moves at the beginning of each STILL_PERIOD."""
+    phase = due % STILL_PERIOD
+    return due - phase + max(phase, still_ns)
+
+
+def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int, still_ns: int) -> None:
     """Carry frames until killed."""
     c0, m0, m1, s0 = (tap(name) for name in ("c0", "m0", "m1", "s0"))
     towards = {c0: m0, m0: c0, m1: s0, s0: m1}
@@ -78,7 +85,7 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns
             count += 1
             out = towards[device]
             delay = (delay_ns if count <= FIRST_FRAMES else later_ns) + random.randint(0, jitter_ns) + queue(queue_ns)
-            latest[out] = max(latest[out], time.monotonic_ns() + delay)
+            latest[out] = after_still(max(latest[out], time.monotonic_ns() + delay), still_ns)
             heapq.heappush(under_way, (latest[out], count, out, frame))
         while under_way and under_way[0][0] <= time.monotonic_ns():
             _, _, device, frame = heapq.heappop(under_way)
@@ -89,5 +96,5 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns
 
 
 if __name__ == "__main__":
-    delay, jitter, every, first, later, longest = (int(argument) for argument in sys.argv[1:])
-    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000)
+    delay, jitter, every, first, later, longest, still = (int(argument) for argument in sys.argv[1:])
+    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000, still * 1000)

@@ -5,7 +5,6 @@ from urllib.request import Request, urlopen
 
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
 
 ACCESS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests", "AWS_DEFAULT_REGION": "us-east-1"}
 
@@ -13,6 +12,8 @@ ACCESS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests", "AWS_D
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
     """Its file system, with a bucket "captures"; found by this process and those it starts."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - slow to import, and every worker imports this file
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

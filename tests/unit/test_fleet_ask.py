@@ -1,9 +1,11 @@
 """Questions to a store: what they answer is what was put into it."""
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store, questions, sql_of
 from nagle_lab.fleet.folder import Folder
@@ -14,6 +16,7 @@ from nagle_lab.fleet.workers import workers_of
 from support.stalls import stalled
 from support.synthetic import SECOND, Conversation, pcap_bytes
 
+CAPTURES = Path(__file__).parents[2] / "captures"
 DAY = 86_400 * SECOND
 T0 = 1_700_000_000 * SECOND  # 2023-11-14 22:13:20
 
@@ -93,6 +96,20 @@ def test_what_the_questions_say(store):
     assert [row["server_port"] for row in slow] == [81, 80] and slow[0]["p50_ms_at_most"] > 40 > slow[0][
         "mean_ms"
     ] / 2
+
+
+def test_kernels_are_told_by_their_syns(tmp_path):
+    for name, capture in (("nginx", "reference/nginx-static-nodelay-off/server.pcap"),
+                          ("lwip", "stacks/lwip-two-writes/capture.pcap.gz")):  # fmt: skip
+        (tmp_path / name).mkdir()
+        (tmp_path / name / Path(capture).name).write_bytes((CAPTURES / capture).read_bytes())
+    out = Folder(str(tmp_path / "out"))
+    run(series_of([str(tmp_path)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1)
+    both, one = sorted(answers(Store(out), "by-kernel"), key=lambda row: row["server"])
+    expected = analyze(CAPTURES / "reference/nginx-static-nodelay-off/server.pcap").summary
+    assert (both["client"], both["server"], both["connections"], both["exchanges"], both["stalls"]) == (
+        "Linux", "Linux", expected.connections, expected.exchanges, expected.stalls)  # fmt: skip
+    assert (one["client"], one["server"], one["connections"]) == ("Linux", "unknown", 3)
 
 
 def test_the_columns_are_those_that_are_documented(store):

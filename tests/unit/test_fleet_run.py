@@ -11,7 +11,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store
-from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.folder import Folder, url_of
 from nagle_lab.fleet.judge import Judged
 from nagle_lab.fleet.run import run
 from nagle_lab.fleet.series import series_of
@@ -223,6 +223,38 @@ def test_captures_and_results_may_be_in_s3(s3, tmp_path, captures, expected):  #
         return [tuple(str(v).rpartition("/")[2] for v in row) for row in rows]
 
     assert nameless(rows(out)) == nameless(expected)
+
+
+def test_a_file_system_with_folders_may_be_named_by_a_url(tmp_path, captures, expected):
+    """As of ssh:// and hdfs://: folders are made, and what is written appears whole; workers need the whole URL."""
+    out = Folder(f"file://{tmp_path}/out")
+    run(series_of([f"file://{captures}/web-*"]), out, workers_of(None, 2), Seen(), size=1)
+    with pytest.raises(RuntimeError), out.writing("work/half") as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert not [name for name in out.names("work") if "half" in name]
+    found = Store(out).ask("SELECT file FROM files ORDER BY file").rows
+    assert [name for (name,) in found] == sorted(f"file://{path}" for path in captures.rglob("*.pcap"))
+    assert [[v for v in row if "file://" not in str(v)] for row in rows(out)] == [
+        [v for v in row if str(captures) not in str(v)] for row in expected
+    ]
+
+
+def test_a_url_keeps_user_host_and_port():
+    for source, path, url in (
+        ("ssh://me@host:2222/captures/*", "/captures/a.pcap", "ssh://me@host:2222/captures/a.pcap"),
+        ("hdfs://name:8020/captures", "/captures/a.pcap", "hdfs://name:8020/captures/a.pcap"),
+        ("/captures", "/captures/a.pcap", "/captures/a.pcap"),
+    ):
+        assert url_of(path, source, None) == url
+
+
+@pytest.mark.parametrize(("url", "package"), [("gs://b/x", "gcsfs"), ("ssh://h/x", "sshfs"), ("abfs://c/x", "adlfs")])
+def test_a_protocol_whose_package_is_missing_is_told_which(url, package, monkeypatch):
+    for module in ("gcsfs", "sshfs", "paramiko", "adlfs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NagleLabError, match=rf"^{url}: \w+:// needs another package: .* -m pip install {package}$"):
+        series_of([url])
 
 
 @pytest.mark.parametrize(

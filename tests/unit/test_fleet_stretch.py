@@ -1,5 +1,6 @@
-"""A series read in stretches, wherever it is cut: the result of `analyze --rotated`, field for field."""
+"""A series in stretches, cut in files or between them, says what `analyze --rotated` says, to the letter."""
 
+import gzip
 import tempfile
 from dataclasses import replace
 from datetime import UTC
@@ -17,13 +18,14 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet import stretch as fleet_stretch
 from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.judge import judge, whole
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import carry_name, follow, stretches
 from support.engines import ENGINES
 from support.stalls import stalled
-from support.synthetic import MS, SECOND, merge, pcap_bytes
+from support.synthetic import MS, SECOND, merge, pcap_bytes, pcapng_bytes
 
 T0 = 1_700_000_000 * SECOND
 PACKETS = merge(
@@ -65,17 +67,21 @@ def in_stretches(folder: Path, size: int) -> Result:
 @given(
     st.sets(st.integers(1, len(PACKETS) - 1), min_size=1, max_size=7),
     st.integers(1, 40_000),
+    st.sampled_from([2_500, 9_000]),
     st.sampled_from(list(ENGINES)),
     st.data(),
 )
-def test_however_a_series_is_cut_the_result_is_that_of_one_reading(cuts, size, engine, data):
+def test_however_a_series_is_cut_the_result_is_that_of_one_reading(cuts, size, least, engine, data):
     parts = [PACKETS[a:b] for a, b in pairwise([0, *sorted(cuts), len(PACKETS)])]
     if data.draw(st.booleans()):  # the clock is set back, or files are out of order
         parts[-1] = [replace(s, ts_ns=s.ts_ns - data.draw(st.sampled_from([3, 40, 4000])) * MS) for s in parts[-1]]
-    files = [pcap_bytes(part) for part in parts]
+    files = [data.draw(st.sampled_from([pcap_bytes, pcapng_bytes]))(part) for part in parts]
     for at in data.draw(st.sets(st.integers(1, len(files) - 1), max_size=2)):  # not the first: analyze refuses that
-        files[at] = data.draw(st.sampled_from([b"", b"no capture", files[at][:-7], files[at][:24] + b"\x99" * 40]))
+        half = len(files[at]) // 2
+        damaged = [b"", b"no capture", files[at][:-7], files[at][:24] + b"\x99" * 40, files[at][:half] + b"\x99" * 40]
+        files[at] = data.draw(st.sampled_from([*damaged, gzip.compress(files[at])]))
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet_stretch, "LEAST_PART", least)
         patch.setattr(nagle_lab.tcp, "LIBRARY", None if engine == "plain" else nagle_lab.tcp.LIBRARY)
         folder = Path(name)
         paths = rotated(folder, files)
@@ -140,6 +146,25 @@ def test_what_is_stored_is_what_the_result_says(tmp_path):
     (row,) = stored["series"]
     assert (row["verdict"], row["stalls"], row["series"]) == ("STALL", result.summary.stalls, "web-1/eth0")
     assert msgspec.json.decode(row["result"])["summary"]["stalls"] == result.summary.stalls
+
+
+@pytest.mark.parametrize("write", [pcap_bytes, pcapng_bytes, lambda part: gzip.compress(pcap_bytes(part))])
+def test_one_large_file_is_read_in_parts_unless_it_is_compressed(tmp_path, write, monkeypatch):
+    monkeypatch.setattr(fleet_stretch, "LEAST_PART", 100)
+    (path,) = rotated(tmp_path, [write(PACKETS)])
+    (series,) = series_of([str(tmp_path)])
+    out = Folder(str(tmp_path / "out"))
+    cut = stretches(series, series.size // 5)
+    assert sum(stretch.size for stretch in cut) == series.size and len(cut) in (5, 6)
+    packets = [follow(stretch, out).packets for stretch in cut]
+    assert sum(packets) == len(PACKETS)
+    is_compressed = path.read_bytes()[:2] == b"\x1f\x8b"
+    assert sum(count > 0 for count in packets) == 1 if is_compressed else all(packets[:4])
+    judge(series, cut, out)
+    (file,) = pq.read_table(f"{out.path}/files", partitioning="hive").to_pylist()
+    assert (file["packets"], file["bytes"], file["first_frame"]) == (len(PACKETS), series.size, 1)
+    stalls = pq.read_table(f"{out.path}/stalls", partitioning="hive").to_pylist()
+    assert stalls and all(stall["frame"] == stall["release_frame"] for stall in stalls)
 
 
 def test_added_files_and_only_they_are_new_work(tmp_path):

@@ -8,8 +8,10 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.phrases import findings
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, server_held, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, nodelay, prompt, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 Story = Callable[[Conversation, int], None]
@@ -153,11 +155,51 @@ def test_a_connection_before_and_after_nat_counts_once(diagnose):
     assert (result.summary.stalls, result.summary.exchanges) == (19, 20)
 
 
+def behind_nat(segments: list[Segment], later_ns: int = 0) -> list[Segment]:
+    """The same packets beyond 10.0.0.2, which translates both addresses."""
+    beyond = {"10.0.0.1": "10.0.0.2", "10.0.0.2": "10.0.0.3"}
+    return [replace(s, src=beyond[s.src], dst=beyond[s.dst], ts_ns=s.ts_ns + later_ns) for s in segments]
+
+
+def test_what_nat_passes_on_is_the_same_connection_and_no_relay(diagnose):
+    """At the NAT, the data arrives at its own address just before it leaves for the client."""
+    beyond = talk(server_held, exchanges=40, rtt_ns=10 * MS).seen_at("server")
+    within = [replace(s, ts_ns=s.ts_ns + (-20 if s.src == "10.0.0.1" else 20) * US) for s in beyond]
+    result = diagnose(merge(within, behind_nat(beyond)))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 39, 40)
+
+
+def test_captures_of_both_ends_of_a_nat_count_once_whatever_their_clocks(diagnose):
+    c = talk(server_held, exchanges=40, rtt_ns=10 * MS)
+    result = diagnose(merge(c.seen_at("client"), behind_nat(c.seen_at("server"), later_ns=30 * MS)))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 39, 40)
+
+
 def test_ipv6_packets_captured_on_three_interfaces_count_once(diagnose):
     segments = talk(server_held, client=("fd00::1", 40_000), server=("fd00::2", 80)).segments
     copies = [[replace(s, ts_ns=s.ts_ns + later * 2 * US) for s in segments] for later in range(3)]
     result = diagnose(merge(*copies))
     assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 19, 20)
+
+
+@pytest.mark.parametrize(("client", "server"), [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])
+def test_the_ladder_says_what_was_captured_again(tmp_path, client, server):
+    segments = talk(server_held, client=(client, 40_000), server=(server, 80)).segments
+    path = tmp_path / "any.pcap"
+    path.write_bytes(pcap_bytes(merge(segments, [replace(s, ts_ns=s.ts_ns + 2 * US) for s in segments])))
+    result = analyze(path)
+    shown = ladder_of([path], result, result.stalls[0])
+    assert [(row.part, row.again) for row in shown.rows][:8] == [
+        ("", False), ("", True), ("trigger", False), ("", True), ("late ACK", False), ("", True), ("release", False),
+        ("", True),
+    ]  # fmt: skip
+    assert ladder_text(shown).plain.count("seen again") == 4
+
+
+def test_late_acks_of_a_short_timer_are_not_denied(run, tmp_path):
+    path = tmp_path / "short.pcap"
+    path.write_bytes(pcap_bytes(talk(reply_in_two(10 * MS, lambda _: RELEASE)).segments))
+    assert "\ndelayed ACKs  all with data, or sooner than 20 ms" in run("analyze", path)[1]
 
 
 def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
@@ -653,3 +695,96 @@ def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diag
     result = diagnose(merge(*talks))
     assert (result.verdict, result.summary.stalls) == ("STALL", 40)
     assert [c.stalls for c in result.connections] == [10, 10, 10, 10, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("holding", "verdict", "stalls"),
+    [("hnhn", "STALL", 38), ("nnhh", "INCONCLUSIVE", 0), ("nhhn", "INCONCLUSIVE", 0)],
+)
+def test_a_window_of_one_segment_is_not_set_by_turns(diagnose, holding, verdict, stalls):
+    """Connections that hold, and others: when they begin tells TCP_NODELAY from a destination's window."""
+    stories = {"h": server_held, "n": nodelay}
+    talks = [
+        talk(stories[kind], client=("10.0.0.1", 50_000 + number), t0_ns=(1 + 5 * number) * SECOND).segments
+        for number, kind in enumerate(holding)
+    ]
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert ("nagle_off_elsewhere" in result.quality.unresolved) == (verdict == "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize(("every", "verdict", "stalls"), [(2, "INCONCLUSIVE", 0), (10, "STALL", 18), (1, "CLEAN", 0)])
+def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, verdict, stalls):
+    """Half of the late ACKs were sent at once, by their timestamps: the path may have delayed the rest."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        story = reply_in_two(1200 * US, lambda _: RELEASE) if number % 2 else server_held
+        story(c, 0)
+
+    segments, late = talk(exchange, exchanges=41, rtt_ns=1 * MS).segments, 0
+    for at, (before, ack, release) in enumerate(zip(segments, segments[1:], segments[2:], strict=False), 1):
+        if ack.ts_ns - before.ts_ns > 30 * MS and not ack.length and release.length:
+            late += 1
+            if late % every == 0:
+                sent = ack.timestamps[0] - (ack.ts_ns - before.ts_ns) // MS
+                segments[at] = replace(ack, timestamps=(sent, ack.timestamps[1]))
+                segments[at + 1] = replace(release, timestamps=(release.timestamps[0], sent))
+    assert late == 20
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_who_asks_a_database_meanwhile_is_slower_than_its_fastest_answers(diagnose):
+    """Some bodies come as soon as slow answers do, but none as soon as the fast ones."""
+
+    def flush_and_ask(c: Conversation, number: int) -> None:
+        share = number * 37 % 60 / 60
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=int((0.2 + 3 * share) * MS))
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=int((2 + 10 * (number * 29 % 60 / 60) ** 2) * MS))
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(flush_and_ask, exchanges=120, rtt_ns=4 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+def test_a_path_that_varies_is_no_timer(diagnose):
+    """ACKs take 0 to 39 ms more than the three handshakes did: no timer has so many times."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=number * 13 % 40 * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
+    result = diagnose(merge(*talks))
+    assert result.verdict == "INCONCLUSIVE" and "path_varies" in result.quality.unresolved
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(3 * US, "INCONCLUSIVE"), (90 * US, "CLEAN")])
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_data_as_soon_as_a_syn_is_answered_may_have_been_held_until_the_ack(diagnose, after, verdict, position):
+    """Each of the client's segments carries an ACK that is 25 ms late; a kernel, or a program, sends what follows."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=25 * MS)
+        c.server_sends(HEADER, after_ns=after)
+        if number % 5 == 0:  # pure ACKs tell which end the capture is at
+            c.client_acks(after_ns=3 * US)
+            c.client_sends(REQUEST, after_ns=50 * MS)
+            c.server_acks(after_ns=3 * US)
+            c.server_sends(HEADER, after_ns=50 * MS)
+
+    c = talk(ask, exchanges=60, rtt_ns=10 * US)
+    assert diagnose(c.seen_at(position)).verdict == verdict
+
+
+@pytest.mark.parametrize(("soonest", "verdict"), [(5 * US, "STALL"), (55 * US, "INCONCLUSIVE")])
+def test_where_a_third_comes_as_soon_as_a_syn_is_answered_a_kernel_released_all(diagnose, soonest, verdict):
+    """On a busy machine most releases take as long as those of a woken program."""
+    story = reply_in_two(LATE, lambda number: soonest if number % 2 else 80 * US + number * US)
+    result = diagnose(talk(story, exchanges=40, client=("127.0.0.1", 1), server=("127.0.0.1", 80)).segments)
+    assert result.verdict == verdict

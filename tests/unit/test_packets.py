@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.segments import segments as segments_of
 from nagle_lab.packet.kinds import REASON, name_of
-from nagle_lab.packet.segment import LAYERS
+from nagle_lab.packet.segment import LAYERS, Kernel
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.tcp import native
 from nagle_lab.tcp.layout import LAYOUTS
@@ -93,7 +93,7 @@ def test_every_field(packets, link_type, decoded):
 
 def test_a_segment_has_the_fields_of_engine_h_and_fits_into_them(decoded):
     layout = LAYOUTS["segment"]
-    assert (*Decoded._fields, "unused") == tuple(name for name, _, _ in layout.fields)
+    assert Decoded._fields == tuple(name for name, _, _ in layout.fields)
     segments, others = decoded([Frame(1, ethernet(0x0806, bytes(28)))])
     assert (segments, others) == ([], {"ARP": 1})
     most = 2**32 - 1
@@ -104,7 +104,7 @@ def test_a_segment_has_the_fields_of_engine_h_and_fits_into_them(decoded):
     segments, _ = decoded([*BOTH, widest])
     assert len(segments) == len(BOTH) + 1
     for segment in segments:
-        assert layout.struct.unpack(layout.struct.pack(*segment, 0))[:-1] == segment
+        assert layout.struct.unpack(layout.struct.pack(*segment)) == segment
 
 
 def test_the_whole_packet_on_the_wire_is_counted(decoded):
@@ -121,6 +121,43 @@ def test_flags_keep_twelve_bits_and_ip_id_is_kept(decoded):
     tcp[12] |= 0x0F
     (segment,), _ = decoded([Frame(1, ipv4(6, bytes(tcp)))])
     assert (segment.flags, segment.ip_id) == (0xF18, 77)
+
+
+TS, NOP, END = "080a0000000100000000", "01", "00"
+MSS, SACK, SCALE = "020405b4", "0402", "030307"
+SYNS = {  # as captured, by TTL, window and options
+    "Linux 6": (Kernel.LINUX, 64, 64240, MSS + SACK + TS + NOP + SCALE),
+    "Linux 6, 12 routers away, the MSS made less": (Kernel.LINUX, 52, 64240, "0204058c" + SACK + TS + NOP + SCALE),
+    "Linux 6, which answers one with timestamps": (Kernel.LINUX, 64, 65160, MSS + SACK + TS + NOP + SCALE),
+    "Linux 4, which answers Windows": (Kernel.LINUX, 64, 29200, MSS + NOP * 2 + SACK + NOP + SCALE),
+    "Windows 10": (Kernel.WINDOWS, 128, 64240, MSS + NOP + SCALE + NOP * 2 + SACK),
+    "macOS": (Kernel.BSD, 64, 65535, MSS + NOP + SCALE + NOP * 2 + TS + SACK + END * 2),
+    "FreeBSD": (Kernel.BSD, 64, 65535, MSS + NOP + SCALE + SACK + TS),
+    "gVisor": (Kernel.UNKNOWN, 64, 29184, MSS + SACK + TS + NOP + SCALE),
+    "lwIP": (Kernel.UNKNOWN, 255, 5840, MSS + NOP + SCALE),
+    "smoltcp": (Kernel.UNKNOWN, 64, 65535, MSS + SCALE + SACK + END * 3),
+    "a scanner": (Kernel.UNKNOWN, 240, 1024, MSS),
+    "Windows that the path has 70 routers for": (Kernel.UNKNOWN, 58, 64240, MSS + NOP + SCALE + NOP * 2 + SACK),
+    "an MSS of nothing": (Kernel.UNKNOWN, 64, 64240, "0204000c" + SACK + TS + NOP + SCALE + "0303"),
+}
+
+
+@pytest.mark.parametrize("name", SYNS)
+def test_a_syn_looks_like_its_kernel_or_like_none(name, decoded):
+    kernel, ttl, window, options = SYNS[name]
+    content = bytes.fromhex(options)
+    content += bytes(-len(content) % 4)
+    tcp = struct.pack(">HHIIBBHHH", 40000, 80, 1, 0, 80 + len(content) * 4, 2, window, 0, 0) + content
+    v4 = bytearray(ipv4(6, tcp))
+    v4[22] = ttl
+    v6 = bytearray(ipv6(6, tcp))
+    v6[21] = ttl
+    data = bytearray(v4)
+    data[47] = 0x10
+    segments, _ = decoded([Frame(1, bytes(v4)), Frame(2, bytes(v6)), Frame(3, bytes(data))])
+    assert [segment.kernel for segment in segments] == [kernel, kernel, Kernel.UNKNOWN]
+    cut, _ = decoded([Frame(1, bytes(v4))], snaplen=14 + 20 + 20 + len(content) - 1)
+    assert cut[0].kernel == Kernel.UNKNOWN
 
 
 def test_the_frame_may_be_longer_than_the_packet(decoded):

@@ -16,6 +16,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
+from nagle_lab.experiments.writes.attached import of_traced
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.reports.words.ladder_text import ladder_text
 from support.command import nagle_lab
@@ -193,6 +194,29 @@ def test_the_files_have_the_lines(recorded, tmp_path):
     assert section.count('class="square"') == 2
 
 
+def test_the_stacks_are_in_json_and_in_the_page(recorded, tmp_path):
+    """The innermost place first: of what is in a file of a library, and of the program."""
+
+    def stack(size: int) -> str:
+        return f"lib/sockets.py;7;send;{place(recorded.program, size)};{recorded.program};40;serve"
+
+    segments = talk(server_held, 12).segments
+    strace = write_strace(tmp_path, segments, server=SERVER, place=stack)
+    (group,) = joined(recorded.capture, strace).writes.groups
+    expected = [
+        [("sockets.py", 7, "send"), ("server.py", line, "reply"), ("server.py", 40, "serve")] for line in (16, 17)
+    ]
+    found = [[(Path(one.file).name, one.line, one.function) for one in stack_]
+             for stack_ in (group.trigger_stack, group.held_stack)]  # fmt: skip
+    assert found == expected
+    done = replace(recorded, strace=strace).analyze("--html=page.html", "--json")
+    check("result", json.loads(done.stdout))
+    stacks = re.findall(r'<details class="stack">.*?</details>', (tmp_path / "page.html").read_text(), re.DOTALL)
+    assert [re.findall(r"<code>(.*?)</code>", one) for one in stacks] == [
+        ["lib/sockets.py:7 send", f"server.py:{line} reply", "server.py:40 serve"] for line in (16, 17)
+    ]
+
+
 def test_of_a_strangers_trace_no_file_outside_the_working_directory_is_shown(recorded, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("\n" * 15 + "not for the page\n" * 2)
@@ -203,6 +227,22 @@ def test_of_a_strangers_trace_no_file_outside_the_working_directory_is_shown(rec
     assert moved.analyze("--html=page.html").returncode == 0
     page = (here / "page.html").read_text()
     assert "secret:16" in page and "not for the page" not in page
+
+
+@pytest.mark.parametrize(
+    ("before", "times", "verdict", "says"),
+    [(nodelay, 40, "CLEAN", ""), (server_held, 41, "INCONCLUSIVE", "; but 40 of 41 did before strace was attached, "),
+     (nodelay, 2, "INCONCLUSIVE", "; but strace slowed what it recorded, and may have hidden a stall")],
+)  # fmt: skip
+def test_what_is_clean_while_traced_is_clean_if_it_was_before(tmp_path, before, times, verdict, says):
+    """As an attached recording is: first without strace, then with it."""
+    results = []
+    for name, story, count in (("before", before, times), ("traced", nodelay, 40)):
+        (tmp_path / name).write_bytes(pcap_bytes(talk(story, count).segments))
+        results.append(analyze(tmp_path / name))
+    found = of_traced(results[1], results[0])
+    assert (found.verdict, results[1].verdict) == (verdict, "CLEAN")
+    assert found.reason.startswith(results[1].reason) and says in found.reason
 
 
 def test_clean_while_traced_is_not_clean(tmp_path):
@@ -344,7 +384,7 @@ def test_a_trace_without_ends_of_lines_costs_no_memory(recorded, tmp_path):
         file.truncate(1200 << 20)
     command = [sys.executable, "-m", "nagle_lab", "analyze", f"--strace={strace}", str(recorded.capture)]
     limited = ["sh", "-c", 'ulimit -v 1000000; exec "$@"', "sh", *command]
-    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 2 and "nothing in it writes to a TCP connection" in done.stderr, done.stderr
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from nagle_lab.capture import pcap, pcapng
 from nagle_lab.capture.clock import STRAY
 from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
-from nagle_lab.capture.records import ClockState, Facts, RecordTaker, StoppedError, Trouble, TroubleKind
+from nagle_lab.capture.records import ClockState, Facts, Position, RecordTaker, StoppedError, Trouble, TroubleKind
 from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable, name_of
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
@@ -138,11 +138,28 @@ class CaptureSoFar:
             self.facts.warn(TroubleKind.UNORDERED, text)
 
 
+class Part(NamedTuple):
+    """Of a file: from where (None: its beginning), up to the first record found at or behind a byte (None: its end).
+
+    What is compressed has no such parts: it is read as a whole.
+    """
+
+    begin: Position | None = None
+    until: int | None = None
+
+
+WHOLE = Part()
+
+
 class Capture(CaptureSoFar):
     """An open capture: a context manager whose records are taken once, by :meth:`read`.
 
     The properties tell what is known so far; they are complete when that is. It goes on ``after`` what is known of
-    files before it, if there are any.
+    files before it, if there are any, or of the ``part`` of its only file before this one.
+
+    Attributes
+    ----------
+    reached : where the next part of the file begins; None where that has been read to its end
     """
 
     def __init__(
@@ -151,13 +168,14 @@ class Capture(CaptureSoFar):
         window_bytes: int = WINDOW_BYTES,
         sha256: bool = True,
         after: CaptureSoFar | None = None,
+        part: Part = WHOLE,
     ) -> None:
         if not paths:
             raise NagleLabError("no capture file given: name one, or - for standard input")
-        before = after.names if after else []
+        before = (after.names[:-1] if part.begin else after.names) if after else []
         super().__init__([*before, *map(name_of, paths)], after.facts if after else None, sha256=sha256)
         self._files_before = len(before)
-        self._paths, self._window_bytes = paths, window_bytes
+        self._paths, self._window_bytes, self._part = paths, window_bytes, part
         for path in paths[1:]:
             check_readable(path)
         self._current = self._open(paths[0])
@@ -198,14 +216,19 @@ class Capture(CaptureSoFar):
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
-            clock.new_file()
-            for _ in self._current.read(taker):
-                self._note_set_back(clock)
+            if not self._part.begin:
+                clock.new_file()
+            for _ in self._current.read(taker, self._part.until):
                 if clock.begins_before():
                     before = self.names[self._files_before + number - 1]
                     text = f"{self._current.name}: begins before {before} ends: give files in order"
                     self.facts.warn(TroubleKind.UNORDERED, text)
+                self._note_set_back(clock)
                 yield
+
+    @property
+    def reached(self) -> Position | None:  # noqa: D102 - an attribute
+        return self._current.reached
 
     def _note_set_back(self, clock: ClockState) -> None:
         if clock.set_back and not self.set_back:
@@ -225,39 +248,47 @@ class Capture(CaptureSoFar):
         return True
 
     def _open(self, path: str | FileIO) -> "_File":
-        return _File(Stored(path, self._checksum), self.facts, self._window_bytes)
+        return _File(Stored(path, self._checksum), self.facts, self._window_bytes, self._part.begin)
 
 
 class _File:
     """One file of a capture, from the stored bytes up."""
 
-    def __init__(self, stored: Stored, facts: Facts, window_bytes: int) -> None:
+    def __init__(self, stored: Stored, facts: Facts, window_bytes: int, begin: Position | None = None) -> None:
         self.name = stored.name
         self._stored, self.facts = stored, facts
+        self._packets_before = begin.packets if begin else facts.packets
+        self._untimed_before = begin.untimed if begin else facts.untimed
+        self.reached: Position | None = None
         self._decompressed: Decompressed | None = None
         try:
             self._reader = self._identify(window_bytes)
+            if begin:
+                stored.as_opened = begin.as_opened
+                self._reader.go_to(begin)
         except BaseException:
             stored.close()
             raise
 
-    def read(self, taker: RecordTaker) -> Iterator[None]:
+    def read(self, taker: RecordTaker, until: int | None) -> Iterator[None]:
         """Have its records taken; yields after each window. What stopped them early becomes trouble."""
-        before = self.facts.packets
-        untimed = self.facts.untimed
         stopped: StoppedError | None = None
         try:
-            for _ in self._reader.read(taker):
+            for _ in self._reader.read(taker, None if self._decompressed else until):
                 self.facts.packets = taker.frames
                 yield
         except StoppedError as error:
             stopped = error
         self.facts.packets = taker.frames
+        if self._reader.reached is not None:
+            before = self._packets_before, self._untimed_before, self._stored.as_opened
+            self.reached = Position(self._reader.reached, *before, self._reader.section)
+            return
         yield  # what was taken before it stopped
         self._stored.drain()
-        self._explain(stopped, self.facts.packets - before)
+        self._explain(stopped, self.facts.packets - self._packets_before)
         self.facts.warn_lost(self.name)
-        if left_out := self.facts.untimed - untimed:
+        if left_out := self.facts.untimed - self._untimed_before:
             text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
             self.facts.warn(TroubleKind.UNTIMED, text)
 

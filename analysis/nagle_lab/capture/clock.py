@@ -6,7 +6,6 @@ order. The times before, within and after are of different *epochs*, and no wait
 """
 
 from collections import deque
-from collections.abc import Callable
 
 # Capturing in several queues puts packets out of order by less. It is half of LATE (tcp/events.py), so that it alone
 # makes no ACK count as delayed.
@@ -22,7 +21,7 @@ class Clock:
     def __init__(self) -> None:
         self.set_back: tuple[int, int] | None = None  # the first frame at which it was, and by how many ns
         self.epoch = 0  # of the packet seen last; as many as there were breaks
-        self._interfaces: dict[int, _Interface] = {}
+        self._interfaces: dict[int, Watched] = {}
         self._last: int | None = None  # time of the last packet, ns
         self._is_first = True  # in its file, the next packet
         self._begins_before = False
@@ -47,27 +46,27 @@ class Clock:
             self._is_first = False
         watched = self._interfaces.get(interface)
         if watched is None:
-            watched = self._interfaces[interface] = _Interface(self._was_set_back)
+            watched = self._interfaces[interface] = Watched()
             if self._last is not None and ts < self._last - DISORDER:
                 self.epoch += 1
             if len(self._interfaces) > MOST_INTERFACES:  # the oldest are of sections that are over
                 del self._interfaces[next(iter(self._interfaces))]
-        if watched.breaks(ts, frame):
+        if watched.breaks(ts, frame, self):
             self.epoch += 1
         self._last = ts
         return self.epoch
 
-    def _was_set_back(self, frame: int, by: int) -> None:
+    def was_set_back(self, frame: int, by: int) -> None:
+        """It was, at that frame, by so many ns."""
         self.set_back = min(self.set_back or (frame, by), (frame, by))
 
 
-class _Interface:
+class Watched:
     """How far the time of one interface has come. Times in ns."""
 
-    __slots__ = ("_ahead", "_behind", "_first_behind", "_high", "_was_set_back")
+    __slots__ = ("_ahead", "_behind", "_first_behind", "_high")
 
-    def __init__(self, was_set_back: Callable[[int, int], None]) -> None:
-        self._was_set_back = was_set_back
+    def __init__(self) -> None:
         self._high = -(1 << 62)  # the latest time
         self._ahead: deque[int] = deque(
             maxlen=STRAY + 1
@@ -75,8 +74,8 @@ class _Interface:
         self._behind: list[int] = []  # of those that followed and are
         self._first_behind = 0  # frame of the first of these
 
-    def breaks(self, ts: int, frame: int) -> bool:
-        """Take the next packet; whether an epoch begins with it."""
+    def breaks(self, ts: int, frame: int, clock: Clock) -> bool:
+        """Take the next packet; whether an epoch of the clock begins with it."""
         if ts >= self._high - DISORDER:
             ended = bool(self._behind)
             if ended:
@@ -90,6 +89,6 @@ class _Interface:
         self._behind.append(ts)
         if len(self._behind) > STRAY:  # time goes on from here, whichever of the two was astray
             if len(self._ahead) > STRAY and min(self._ahead) - max(self._behind) > DISORDER:
-                self._was_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
+                clock.was_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
             self._high, self._ahead, self._behind = max(self._behind), deque(self._behind, STRAY + 1), []
         return began

@@ -6,7 +6,15 @@ Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) f
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 
-from nagle_lab.capture.records import Facts, Interface, PcapFraming, RecordTaker, StoppedError, TroubleKind
+from nagle_lab.capture.records import (
+    Facts,
+    Interface,
+    PcapFraming,
+    Position,
+    RecordTaker,
+    StoppedError,
+    TroubleKind,
+)
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -33,13 +41,24 @@ class PcapReader:
         nanoseconds = magic == NANOSECOND
         link_type &= 0xFFFF  # the rest tells of a frame check sequence
         interface = Interface(0, link_type, resolution=9 if nanoseconds else 6)
-        self._window = window
+        self._window, self._at = window, FILE_HEADER
+        self.reached: int | None = None  # the byte where reading ended before the file did
         self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)
         facts.add_interface(link_type, 1 if nanoseconds else 1000, snaplen)
 
-    def read(self, taker: RecordTaker) -> Iterator[None]:
-        """Have all records taken; yields after each window, raises StoppedError where the file is cut or damaged."""
-        window, at = self._window, FILE_HEADER
+    section = None  # the position says all
+
+    def go_to(self, position: Position) -> None:
+        """Begin there, which another reader has reached."""
+        self._window.go_to(position.at)
+        self._at = 0
+
+    def read(self, taker: RecordTaker, until: int | None = None) -> Iterator[None]:
+        """Have all records taken; yields after each window, raises StoppedError where the file is cut or damaged.
+
+        Ends where a window does that goes up to byte ``until`` or beyond it, and says in ``reached`` where that is.
+        """
+        window, at = self._window, self._at
         while True:
             at = taker.pcap(window, at, self._framing)
             yield
@@ -47,6 +66,9 @@ class PcapReader:
                 raise self._damage(at)
             if window.at_end:
                 break
+            if until is not None and window.base + at >= until:
+                self.reached = window.base + at
+                return
             window.slide(at)
             at = 0
         if at < window.end:

@@ -9,7 +9,7 @@ from struct import Struct, unpack, unpack_from
 from typing import NamedTuple
 
 from nagle_lab.capture.clock import MOST_INTERFACES
-from nagle_lab.capture.records import Facts, Interface, RecordTaker, StoppedError, TroubleKind
+from nagle_lab.capture.records import Facts, Interface, Position, RecordTaker, Section, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -49,9 +49,21 @@ class PcapngReader:
         self._interfaces: list[Interface] = []  # of the current section
         self._dropped: list[int] = []  # by each of them
         self._forgotten = 0  # interfaces of earlier sections
+        self.reached: int | None = None  # the byte where reading ended before the file did
+        self.section: Section | None = None  # and how far it had been read then
 
-    def read(self, taker: RecordTaker) -> Iterator[None]:
-        """Have all packets taken; yields after each window, raises StoppedError where the file is cut or damaged."""
+    def go_to(self, position: Position) -> None:
+        """Begin there, which another reader has reached."""
+        assert position.section
+        self._order, self._turns, interfaces, dropped, self._forgotten = position.section
+        self._interfaces, self._dropped = [*interfaces], [*dropped]
+        self._window.go_to(position.at)
+
+    def read(self, taker: RecordTaker, until: int | None = None) -> Iterator[None]:
+        """Have all packets taken; yields after each window, raises StoppedError where the file is cut or damaged.
+
+        Ends where a window does that goes up to byte ``until`` or beyond it, and says in ``reached`` where that is.
+        """
         window, at = self._window, 0
         try:
             while True:
@@ -59,9 +71,13 @@ class PcapngReader:
                 yield
                 if window.at_end:
                     break
+                if until is not None and window.base + at >= until:
+                    self.reached = window.base + at
+                    self.section = Section(self._order, self._turns, self._interfaces, self._dropped, self._forgotten)
+                    break
                 window.slide(at)
                 at = 0
-            if at < window.end:
+            if at < window.end and self.reached is None:
                 what = "the file ends in the middle of a block"
                 raise StoppedError(TroubleKind.TRUNCATED, window.base + at, what)
         finally:

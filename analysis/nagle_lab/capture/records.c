@@ -58,7 +58,7 @@ static void clock_begin_section(clock_state *c, int64_t first)
     c->first = first;
 }
 
-static watched *clock_watched(clock_state *c, int64_t interface, int *is_new)
+watched *clock_watched(clock_state *c, int64_t interface, int *is_new)
 {
     int64_t place = interface - c->first;
     if (place < 0)
@@ -102,7 +102,7 @@ static void was_set_back(clock_state *c, int64_t frame, int64_t by)
     }
 }
 
-/* _Interface.breaks */
+/* Watched.breaks */
 static int breaks(watched *w, clock_state *c, int64_t ts, int64_t frame)
 {
     if (ts >= w->high - DISORDER) {

@@ -14,7 +14,7 @@ typedef struct {
 
 enum { STRAY = 8 }; /* see clock.py */
 
-typedef struct { /* how far the time of one interface has come; _Interface in clock.py */
+typedef struct { /* how far the time of one interface has come; Watched in clock.py */
     int64_t high;
     int64_t ahead[STRAY + 1]; /* a ring, `latest` the newest of them */
     int64_t behind[STRAY + 1];
@@ -57,6 +57,8 @@ typedef struct { /* who takes records, as Taker in take.py */
 
 void clock_new_file(clock_state *clock);
 void clock_free(clock_state *clock);
+/* What is known of an interface, new or not; NULL: its section is over, or memory ran out. */
+watched *clock_watched(clock_state *clock, int64_t interface, int *is_new);
 int64_t take_pcap(const taker *to, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,
                   const interface_ *interface);
 int64_t take_pcapng(const taker *to, const uint8_t *buffer, int64_t at, int64_t end, int big_endian,

@@ -85,6 +85,26 @@ class Interface(NamedTuple):
     offset_ns: int = 0  # to add to its times
 
 
+class Section(NamedTuple):
+    """How far a pcapng file has been read, besides the position: its section, and what was counted before it."""
+
+    order: str  # "<" or ">"
+    turns: int  # changes of byte order
+    interfaces: list[Interface]
+    dropped: list[int]  # by each of them
+    forgotten: int  # interfaces of earlier sections
+
+
+class Position(NamedTuple):
+    """Between two records of a file: where another reader goes on."""
+
+    at: int  # byte
+    packets: int  # frames before the file
+    untimed: int  # packets without a time of capture before it
+    as_opened: tuple[int, int] | None = None  # its size and time when it was opened first (Stored)
+    section: Section | None = None  # of a pcapng file
+
+
 class PcapFraming(NamedTuple):
     """How the records of a pcap file are to be read."""
 

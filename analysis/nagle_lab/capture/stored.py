@@ -40,6 +40,10 @@ class Stored:
     """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went.
 
     Its path, or a file that is open already, of which ``name`` is what to call it.
+
+    Attributes
+    ----------
+    as_opened : size and time of the last change (ns) of a regular file when it was opened; None of any other
     """
 
     def __init__(self, path: str | io.FileIO, checksum: Checksum) -> None:
@@ -48,16 +52,18 @@ class Stored:
         self.error = ""
         self._checksum = checksum
         self._file = path if isinstance(path, io.FileIO) else _open(path)
-        self._before = os.fstat(self._file.fileno()) if isinstance(self._file, io.FileIO) else None
+        self.as_opened = self._is_now()
 
-    @property
-    def _is_regular(self) -> bool:
-        return self._before is not None and stat.S_ISREG(self._before.st_mode)
+    def _is_now(self) -> tuple[int, int] | None:
+        if not isinstance(self._file, io.FileIO):
+            return None
+        now = os.fstat(self._file.fileno())
+        return (now.st_size, now.st_mtime_ns) if stat.S_ISREG(now.st_mode) else None
 
     @property
     def expected_bytes(self) -> int:
         """The size of a file; 0 where none is known."""
-        return self._before.st_size if self._before and self._is_regular else 0
+        return self.as_opened[0] if self.as_opened else 0
 
     def readinto(self, view: memoryview) -> int:
         """Fill `view` from its start as far as one read goes; 0 at the end of the file."""
@@ -70,9 +76,14 @@ class Stored:
         self.byte_count += count
         return count
 
+    def seek(self, position: int) -> None:
+        """Go on at another byte of a file; OSError where it has none."""
+        self._file.seek(position)
+        self.byte_count = position
+
     def drain(self) -> None:
         """Read what is left of a file, for the checksum. What a pipe brings may never end."""
-        if not self._is_regular:
+        if not self.as_opened:
             return
         buffer = memoryview(bytearray(1 << 16))
         while self.readinto(buffer):
@@ -81,14 +92,12 @@ class Stored:
     @property
     def changed(self) -> str:
         """How the file changed since it was opened; empty if it did not, or that cannot be told."""
-        before = self._before
-        if before is None or not self._is_regular:
+        before, after = self.as_opened, self._is_now()
+        if before is None or after is None or before == after:
             return ""
-        after = os.fstat(self._file.fileno())
-        if after.st_size != before.st_size:
-            verb = "grew" if after.st_size > before.st_size else "shrank"
-            return f"{verb} from {before.st_size:,} to {after.st_size:,} bytes"
-        return "was written to" if after.st_mtime_ns != before.st_mtime_ns else ""
+        if after[0] != before[0]:
+            return f"{'grew' if after[0] > before[0] else 'shrank'} from {before[0]:,} to {after[0]:,} bytes"
+        return "was written to"
 
     def close(self) -> None:
         """Close the file."""
@@ -118,6 +127,14 @@ class Remote(io.RawIOBase):
             raise OSError(first_line(error)) from error
         view[: len(content)] = content
         return len(content)
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        """Go on at another byte."""
+        try:
+            reached: int = self._file.seek(position, whence)
+        except Exception as error:
+            raise OSError(first_line(error)) from error
+        return reached
 
     def close(self) -> None:
         """Close the file."""

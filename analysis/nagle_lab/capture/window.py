@@ -30,6 +30,12 @@ class Window:
         self.end = kept
         self._read()
 
+    def go_to(self, position: int) -> None:
+        """Go on at another position of the stream, which must be able to: a stored file is."""
+        self._source.seek(position)  # type: ignore[attr-defined]
+        self.base, self.end = position, 0
+        self._read()
+
     def _read(self) -> None:
         with memoryview(self.raw) as view:
             count = self._source.readinto(view[self.end :])

@@ -86,7 +86,7 @@ class Analysis:
     @property
     def connections(self) -> int:
         """How many there were so far in this period."""
-        return self._records.engine.totals().connections
+        return self._records.engine.connections
 
     @property
     def rows(self) -> int:

@@ -43,11 +43,12 @@ from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.timing import Setting
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
-from nagle_lab.tcp.connection import COPY
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table, Tables
 
 Name = TypeVar("Name", bound=StrEnum)
+CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
 ROLES: tuple[Role, Role] = ("client", "server")
 # Whether a connection is to be judged, by address and port of its client and of its server.
 Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
@@ -97,12 +98,12 @@ class Findings:
             self._count_late(late)
         for counted in (tables.idle_gap, tables.late_ack):
             counted.cut(0)  # the proof needs the memory
-        mark_seen_again(tables.connection)
+        views = mark_seen_again(tables.connection)
         if only:
             _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        setting = Setting(step, self.astray, copied=copied)
+        setting = Setting(step, self.astray, copied=copied, views=views)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
@@ -324,22 +325,28 @@ def _leave_out_others(connections: Table, wanted: Wanted) -> None:
             connections.fill_in(row[columns["number"]], "left_out", 1)
 
 
-def mark_seen_again(connections: Table) -> None:
-    """Mark those that are another one seen elsewhere, before or after NAT: the same SYNs at once, the same data."""
+def mark_seen_again(connections: Table) -> set[int]:
+    """Mark, and return, those that are another one seen elsewhere, before or after NAT: the same SYNs.
+
+    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). The clocks of two hosts whose captures were merged
+    may be apart.
+    """
     found = array("q")
     for rows, _ in _chunks(connections):
         found.extend(syns for syns in map(int, each(_syns, rows["syn", 0], rows["syn", 1])) if syns >= 0)
+    views: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
-        return
+        return views
     columns = connections.layout.columns
-    seen: dict[tuple[int, int, int], tuple[int, int]] = {}
+    seen: dict[int, tuple[int, int]] = {}
     for row in connections.rows():
         syns = _syns(row[columns["syn", 0]], row[columns["syn", 1]])
-        same = (syns, row[columns["payload", 0]], row[columns["payload", 1]])
         number, at = row[columns["number"]], row[columns["first_ts"]]
-        first, began = seen.setdefault(same, (number, at))
-        if syns >= 0 and number != first and abs(at - began) <= COPY:
+        first, began = seen.setdefault(syns, (number, at))
+        if syns >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
             connections.fill_in(number, "left_out", 1)
+            views.add(number)
+    return views
 
 
 def _syns(one: Any, two: Any) -> Any:

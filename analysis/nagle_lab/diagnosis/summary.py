@@ -142,7 +142,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         held_ends=held_ends,
         delayed_ends=delayed_ends,
         relays=_relays(findings),
-        remedy=_remedy(_hold(findings), named(held_ends), named(delayed_ends)),
+        remedy=_remedy(_hold(findings), named(held_ends), named(delayed_ends), dict(findings.grounds)),
     )
 
 
@@ -233,15 +233,17 @@ def _hold(findings: Findings) -> Range | None:
 ONE_WRITE = "send header and body in one write"  # of the remedy: where the lines are known, views name them
 
 
-def _remedy(hold: Range | None, held: str, delayed: str) -> str | None:
+def _remedy(hold: Range | None, held: str, delayed: str, grounds: Mapping[Ground, int]) -> str | None:
     if not hold:
         return None
+    is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # a program that waits for the ACK looks the same
+    unless = " If TCP_NODELAY is set already, the program itself waits for the ACK." if is_from_afar else ""
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )
     return (
         f"On {held}: {ONE_WRITE}, or set TCP_NODELAY. Or on {delayed}: acknowledge at once "
-        f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange."
+        f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange.{unless}"
     )
 
 

@@ -1,14 +1,15 @@
 """Packets of chosen connections, read again from the capture: whatever shows packets gets them here."""
 
 import ipaddress
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.segments import Ends, segments
-from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
+from nagle_lab.tcp.connection import RECENT, is_same
 
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
 
@@ -24,6 +25,7 @@ class Step:
     flags: str  # "PSH,ACK"
     seq: int  # as on the wire, modulo 2**32
     ack: int
+    again: bool = False  # a packet that was captured already, on another interface
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,19 @@ def _packets(
         if client != server:
             senders.setdefault((*server, *client), []).append((connection, False))
     first_frame = min((connection.first_frame for connection in connections), default=1)
+    recent: defaultdict[Ends, deque[Segment]] = defaultdict(lambda: deque(maxlen=RECENT))
+    copied: set[Ends] = set()  # ends that sent data or a SYN that was captured twice
     for s in segments(files, ends=senders, first_frame=first_frame):
+        ends, back = (s.src, s.sport, s.dst, s.dport), (s.dst, s.dport, s.src, s.sport)
         flags = ",".join(name for bit, name in _FLAGS if s.flags & bit)
-        for connection, from_client in senders[s.src, s.sport, s.dst, s.dport]:
+        again = any(is_same(s, before, copied=ends in copied or back in copied) for before in recent[ends])
+        if not again:
+            recent[ends].append(s)
+        elif s.length or s.flags & SYN:
+            copied.add(ends)
+        for connection, from_client in senders[ends]:
             if s.frame >= connection.first_frame:
-                yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack)
+                yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack, again)
 
 
 def end_of(endpoint: Endpoint) -> tuple[bytes, int]:

@@ -24,6 +24,7 @@ class Row:
     label: str  # "615 B PSH,ACK"
     part: str
     words: Sequence[str]  # all there is to say of it
+    again: bool = False  # captured already, on another interface
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
     from_client = stall.delayed_by.role == "client"
     steps = excerpt.steps
     trigger = next(i for i, step in enumerate(steps) if step.frame >= stall.trigger_frame)
-    asked = (i for i in range(trigger - 1, -1, -1) if steps[i].length and steps[i].from_client == from_client)
+    before = (i for i in range(trigger - 1, -1, -1) if not steps[i].again)
+    asked = (i for i in before if steps[i].length and steps[i].from_client == from_client)
     return ladder(excerpt.connection, steps[next(asked, trigger) :], stall, file=excerpt.file)
 
 
@@ -158,4 +160,5 @@ def words_of(step: Step, ns: int, part: str, *more: str) -> list[str]:
 def _row(step: Step, origin: int, part: str) -> Row:
     ns = step.ts - origin
     label = f"{step.length} B {step.flags}" if step.length else step.flags
-    return Row(step.frame, ns, step.from_client, label, part, words_of(step, ns, part))
+    more = ["captured before on another interface"] if step.again else []
+    return Row(step.frame, ns, step.from_client, label, part, words_of(step, ns, part, *more), step.again)

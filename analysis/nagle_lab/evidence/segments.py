@@ -69,6 +69,6 @@ def _collected(capture: Capture, only: Ends | None, first_frame: int, last_frame
             engine.drain()
             rows, engine.tables.segment = engine.tables.segment, Table(LAYOUTS["segment"])
             for row in rows.rows():
-                yield Segment(*row[:-1])
+                yield Segment(*row)
             if engine.frames >= last_frame:
                 return

@@ -22,13 +22,42 @@ def extra(name: str) -> Any:
         raise NagleLabError(f"fleet needs {name.partition('.')[0]}: {todo}") from error
 
 
+# What to install for a protocol; fsspec itself names some of them only.
+PACKAGES = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "ssh": "sshfs", "sftp": "sshfs", "abfs": "adlfs",
+    "az": "adlfs", "webhdfs": "requests",
+}  # fmt: skip
+
+
 def file_system(url: str) -> tuple[Any, str]:
     """The file system of a path or URL, and the path in it. Raises NagleLabError where there is none."""
+    protocol = url.partition("://")[0]
     try:
         fs, path = extra("fsspec").core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
+        todo = f"{sys.executable} -m pip install {PACKAGES[protocol]}" if protocol in PACKAGES else first_line(error)
+        raise NagleLabError(f"{url}: {protocol}:// needs another package: {todo}") from error
+    except NagleLabError:
+        raise
+    except Exception as error:  # whatever a protocol's library raises
         raise NagleLabError(f"{url}: {first_line(error)}") from error
     return fs, path.rstrip("/")
+
+
+def is_object_store(path: str) -> bool:
+    """Whether that is a path of one: it begins with a bucket, and there are no folders to be made."""
+    return not path.startswith("/")
+
+
+def url_of(path: str, source: str, fs: Any) -> str:
+    """What to call a path of the file system of ``source`` anywhere: with its protocol, user, host and port."""
+    if not is_remote(source):
+        return path
+    if is_object_store(path):
+        named: str = fs.unstrip_protocol(path)
+        return named
+    protocol, _, rest = source.partition("://")
+    return f"{protocol}://{rest.partition('/')[0]}{path}"
 
 
 class Folder:
@@ -66,8 +95,8 @@ class Folder:
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write; after an exception there is none."""
         path = self.at(name)
-        if is_remote(self.url):  # an object is there once it has been uploaded
-            with self.fs.open(path, "wb") as file:
+        if is_remote(self.url):
+            with self._writing_afar(path) as file:
                 yield file
             return
         self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
@@ -79,6 +108,24 @@ class Folder:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(part)  # noqa: PTH108
+
+    @contextmanager
+    def _writing_afar(self, path: str) -> Iterator[IO[bytes]]:
+        if is_object_store(path):  # an object is there once it has been uploaded
+            with self.fs.open(path, "wb") as file:
+                yield file
+            return
+        self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"
+        try:
+            with self.fs.open(part, "wb") as file:
+                yield file
+        except BaseException:
+            self.fs.rm(part)
+            raise
+        with suppress(FileNotFoundError):
+            self.fs.rm(path)
+        self.fs.mv(part, path)
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, if it is there."""

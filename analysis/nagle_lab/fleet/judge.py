@@ -20,7 +20,7 @@ from nagle_lab.fleet.folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series, missing_numbers
 from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, FILES, Read, Stretch, as_counts, as_reads, events_of, resumed
-from nagle_lab.packet.segment import address_text
+from nagle_lab.packet.segment import Kernel, address_text
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Counted
 from nagle_lab.tcp.tables import Table, Tables
@@ -28,7 +28,7 @@ from nagle_lab.tcp.tables import Table, Tables
 Rows = Any
 """Packed rows of a layout as a NumPy structured array."""
 _DAY_NS = 24 * HOUR_NS
-_CHUNK = 1 << 16  # rows
+_KERNELS = {Kernel.UNKNOWN: None, Kernel.LINUX: "Linux", Kernel.WINDOWS: "Windows", Kernel.BSD: "BSD"}
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
             else:
                 _add(tables, EVENTS[which], content)
     with make_engine(in_place=False) as engine:
-        known = resumed(engine, stretches[-1].key, out)
+        known, _ = resumed(engine, stretches[-1].key, out)
         engine.finish()
         for name in EVENTS:
             table = getattr(engine.tables, name)
@@ -77,7 +77,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
         totals = engine.totals()
     findings = Findings(tables, totals.step)
     result = _said(summarize(known, totals, findings, None), known)
-    return Whole(result, findings, totals, closing, reads)
+    return Whole(result, findings, totals, closing, joined(reads))
 
 
 def _said(result: Result, known: CaptureSoFar) -> Result:
@@ -85,6 +85,19 @@ def _said(result: Result, known: CaptureSoFar) -> Result:
     if known.facts.formats or not known.trouble:
         return result
     return msgspec.structs.replace(result, reason="; ".join(result.quality.damage))
+
+
+def joined(reads: Sequence[Read]) -> list[Read]:
+    """One for each file, of the parts it was read in."""
+    found: list[Read] = []
+    for read in reads:
+        if found and found[-1].goes_on:
+            first = found.pop()
+            problem = "; ".join(filter(None, (first.problem, read.problem))) or None
+            packets = first.packets + read.packets
+            read = Read(first.path, first.size, first.first_frame, packets, problem, read.goes_on)  # noqa: PLW2901
+        found.append(read)
+    return found
 
 
 def _add(tables: Tables, name: str, content: bytes) -> None:
@@ -264,6 +277,7 @@ def _stalls(rows: Rows, of: Rows, reads: Sequence[Read]) -> dict[str, Any]:
 def _connections(rows: Rows) -> dict[str, Any]:
     ip, port = _end(rows, rows["client"])
     at, client = np.arange(len(rows)), rows["client"]
+    kernels = np.array([_KERNELS[name] for name in Kernel], object)[rows["kernel"]]
     return {
         "connection": rows["number"],
         "first_at": rows["first_ts"].astype("M8[ns]"),
@@ -271,6 +285,8 @@ def _connections(rows: Rows) -> dict[str, Any]:
         "client_ip": ip,
         "client_port": port,
         **_server(rows),
+        "client_kernel": kernels[at, client],
+        "server_kernel": kernels[at, 1 - client],
         **{f"{name}_bytes": rows[name].sum(1) for name in ("wire", "payload")},
         "packets": rows["packets"].sum(1),
         "handshake": rows["syns"].astype(bool),

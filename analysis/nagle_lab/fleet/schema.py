@@ -83,6 +83,8 @@ TABLES = {
             Column("client_ip", "string", ""),
             Column("client_port", "int32", ""),
             *_SERVER,
+            Column("client_kernel", "string", "Linux, Windows, BSD (with macOS), as its SYN looks; NULL: like none"),
+            Column("server_kernel", "string", "likewise; with a proxy or NAT between, the one that sent the SYN"),
             Column("packets", "int64", "both ways, as the next two"),
             Column("wire_bytes", "int64", "with headers"),
             Column("payload_bytes", "int64", ""),

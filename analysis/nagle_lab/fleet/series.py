@@ -19,7 +19,7 @@ import msgspec
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Taker
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.folder import file_system
+from nagle_lab.fleet.folder import file_system, is_object_store, url_of
 
 # A date, with a time of day where there is one; or seconds since 1970.
 _TIME = re.compile(
@@ -176,18 +176,18 @@ def _list(source: str) -> tuple[str, list[File]]:
     else:
         found, root = ({path: fs.info(path)} if fs.exists(path) else {}), path.rpartition("/")[0]
     files = [
-        File(fs.unstrip_protocol(name) if "://" in source else name, int(info["size"] or 0), _version(info))
+        File(url_of(name, source, fs), int(info["size"] or 0), _version(info))
         for name, info in sorted(found.items())
         if info["type"] == "file"
     ]
     if not files:
         raise NagleLabError(f"{source}: no capture file in it (.pcap, .pcapng, .cap, as they are or .gz, .zst)")
-    return (fs.unstrip_protocol(root) if "://" in source else root), files
+    return url_of(root, source, fs), files
 
 
 def _captures(fs: Any, folder: str) -> dict[str, Any]:
     """The capture files in a folder, and in those in it; a folder that cannot be looked into is an OSError."""
-    if fs.async_impl:  # of an object store, in one request
+    if is_object_store(folder):  # in one request
         files = fs.find(folder, detail=True).items()
         return {name: info for name, info in files if _CAPTURE.search(name)}
     found: dict[str, Any] = {}  # fsspec's own find passes over what it may not see

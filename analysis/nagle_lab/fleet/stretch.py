@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 import zstandard
 
-from nagle_lab.capture.capture import Capture, CaptureSoFar
-from nagle_lab.capture.records import Facts, Trouble, TroubleKind
+from nagle_lab.capture.capture import Capture, CaptureSoFar, Part
+from nagle_lab.capture.records import Facts, Position, Trouble, TroubleKind
+from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
 from nagle_lab.fleet.folder import Folder
@@ -26,7 +27,8 @@ from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.snapshot import heading, restore, save
 
-FORMAT = 1  # of events and carry
+LEAST_PART = WINDOW_BYTES  # of a file
+FORMAT = 2  # of events and carry
 EVENTS = ("candidate", "unheld", "reaction", "late_ack", "idle_gap", "connection")  # tables of the engine
 EXCHANGES, FILES = len(EVENTS), len(EVENTS) + 1
 _FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compressed
@@ -34,27 +36,32 @@ _FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compres
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some files of a series, and by its key what it goes on from; "" at the beginning."""
+    """Some files of a series, or a part of one, and by its key what it goes on from; "" at the beginning."""
 
     series: str
     key: str
     before: str
     files: tuple[File, ...]
+    begin: int = 0  # of a part: the byte where it begins, or a little after that
+    until: int | None = None  # and ends; None: the end of the last file
 
     @property
     def size(self) -> int:
         """Bytes stored."""
-        return sum(max(file.size, 0) for file in self.files)
+        if self.until is not None:
+            return self.until - self.begin
+        return sum(max(file.size, 0) for file in self.files) - self.begin
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A file that was read, or could not be."""
+    """A file that was read, or a part of it, or one that could not be."""
 
     path: str
     size: int
     first_frame: int  # of the series: the first in it
     packets: int
     problem: str | None
+    goes_on: bool = False  # another part of the same file follows
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -70,10 +77,11 @@ class Carry(msgspec.Struct, frozen=True):
     names: list[str]
     facts: dict[str, Any]
     engine: bytes
+    position: Position | None  # in the last file; None: it was read to its end
 
 
 def stretches(series: Series, size: int) -> list[Stretch]:
-    """The series in pieces of so many bytes, or little more; a file is never divided.
+    """The series in pieces of so many bytes, or little more; a file that is larger is cut.
 
     They begin where they would if files had not been added at the end since, so that what was done stays done.
     """
@@ -81,18 +89,29 @@ def stretches(series: Series, size: int) -> list[Stretch]:
         build = heading(engine)
     found: list[Stretch] = []
     files: list[File] = []
+
+    def add(*files: File, begin: int = 0, until: int | None = None) -> None:
+        before = found[-1].key if found else ""
+        named = repr((FORMAT, build, before, [(file.path, file.size, file.version) for file in files], until))
+        key = sha256(named.encode()).hexdigest()[:40]
+        found.append(Stretch(series.name, key, before, files, begin, until))
+
+    part = max(size, LEAST_PART)
     for file in series.files:
+        if file.size > part:
+            if files:
+                add(*files)
+                files = []
+            for begin in range(0, file.size, part):
+                add(file, begin=begin, until=begin + part if begin + part < file.size else None)
+            continue
         files.append(file)
         if sum(one.size for one in files) >= size:
-            found.append(_stretch(series.name, build, found, files))
+            add(*files)
             files = []
-    return [*found, _stretch(series.name, build, found, files)] if files else found
-
-
-def _stretch(series: str, build: str, before: Sequence[Stretch], files: Sequence[File]) -> Stretch:
-    after = before[-1].key if before else ""
-    named = repr((FORMAT, build, after, [(file.path, file.size, file.version) for file in files]))
-    return Stretch(series, sha256(named.encode()).hexdigest()[:40], after, tuple(files))
+    if files:
+        add(*files)
+    return found
 
 
 def carry_name(key: str) -> str:
@@ -107,23 +126,29 @@ def follow(stretch: Stretch, out: Folder) -> Done:
     """
     began, reads = monotonic(), []
     with make_engine(in_place=False) as engine:
-        known = resumed(engine, stretch.before, out)
+        known, position = resumed(engine, stretch.before, out)
         first = engine.frames
-        for file in stretch.files:
-            known, read = _read(file, known, engine)
-            reads.append(read)
+        if stretch.begin and position is None:  # the part before it was all of the file after all
+            reads.append(Read(stretch.files[0].path, 0, first + 1, 0, None, stretch.until is not None))
+        else:
+            for file in stretch.files:
+                known, read, position = _read(file, known, engine, Part(position, stretch.until))
+                reads.append(read)
         with out.writing(f"work/{stretch.key}.events") as events:
             _write(events, engine, counted(engine.tables.exchange), reads)
         facts = vars(known.facts) | {"trouble": [(trouble.kind, str(trouble)) for trouble in known.trouble]}
-        carry = msgspec.msgpack.encode(Carry(known.names, facts, save(engine)))
+        carry = msgspec.msgpack.encode(Carry(known.names, facts, save(engine), position))
         out.write(carry_name(stretch.key), carry)
         return Done(engine.frames - first, monotonic() - began)
 
 
-def resumed(engine: Engine, key: str, out: Folder) -> CaptureSoFar:
-    """What is known after the stretch of that key, and a new engine where it was then; "" is before all of them."""
+def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Position | None]:
+    """What is known after the stretch of that key, and where in its last file that ended; "" is before all of them.
+
+    The engine, a new one, is where it was then.
+    """
     if not key:
-        return CaptureSoFar([])
+        return CaptureSoFar([]), None
     name = carry_name(key)
     try:
         carry = msgspec.msgpack.decode(out.read(name), type=Carry)
@@ -131,24 +156,28 @@ def resumed(engine: Engine, key: str, out: Folder) -> CaptureSoFar:
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
     restore(engine, carry.engine, name)
     trouble = [Trouble(TroubleKind(kind), text) for kind, text in carry.facts["trouble"]]
-    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble}))
+    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble})), carry.position
 
 
-def _read(file: File, known: CaptureSoFar, engine: Engine) -> tuple[CaptureSoFar, Read]:
-    """Read one file; one that cannot be read costs only itself, as a rotated one does."""
-    before, trouble = engine.frames, len(known.trouble)
+def _read(file: File, known: CaptureSoFar, engine: Engine, part: Part) -> tuple[CaptureSoFar, Read, Position | None]:
+    """Read one file, or a part of it; one that cannot be read costs only itself, as a rotated one does."""
+    before, trouble, reached = engine.frames, len(known.trouble), None
+    window = min(WINDOW_BYTES, (part.until or WINDOW_BYTES) - (part.begin.at if part.begin else 0))
     try:
         if file.size < 0:
             raise NagleLabError(f"{file.path}: no such file: check the path")
-        with Capture([file.path], sha256=False, after=known) as capture:
+        with Capture([file.path], window, sha256=False, after=known, part=part) as capture:
             for _ in capture.read_files(engine):
                 engine.drain()
-        known = CaptureSoFar(capture.names, capture.facts)
+        known, reached = CaptureSoFar(capture.names, capture.facts), capture.reached
     except NagleLabError as error:
-        known.names.append(file.path)
+        if not part.begin:
+            known.names.append(file.path)
         known.facts.warn(TroubleKind.DAMAGED, str(error))
     problem = "; ".join(known.trouble[trouble:]) or None
-    return known, Read(file.path, max(file.size, 0), before + 1, engine.frames - before, problem)
+    size = 0 if part.begin else max(file.size, 0)
+    read = Read(file.path, size, before + 1, engine.frames - before, problem, part.until is not None)
+    return known, read, reached
 
 
 # Events ------------------------------------------------------------------------------------------------

@@ -24,9 +24,10 @@ class Packet:
     end : the end of the innermost IP packet on the wire, by its length field
     src, dst : its addresses, 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
     ip_id : its IPv4 identification; 0 for IPv6
+    ttl : its time to live, or hop limit
     """
 
-    __slots__ = ("at", "buffer", "captured_end", "dst", "end", "ip_id", "kind", "src", "wire_end")
+    __slots__ = ("at", "buffer", "captured_end", "dst", "end", "ip_id", "kind", "src", "ttl", "wire_end")
 
     def __init__(self, buffer: bytes | bytearray, at: int, captured: int, original: int, link_type: int) -> None:
         self.buffer = buffer
@@ -35,7 +36,7 @@ class Packet:
         self.end = self.wire_end = at + original
         self.kind = kinds.LINK_TYPE | link_type
         self.src = self.dst = NO_ADDRESS
-        self.ip_id = 0
+        self.ip_id = self.ttl = 0
 
     def has(self, count: int) -> bool:
         """Whether so many more bytes were captured; if not, decoding ends here."""

@@ -10,9 +10,9 @@ from nagle_lab.packet import kinds
 from nagle_lab.packet.headers import U16, Layer, Packet, always
 
 IPV4_HEADER = Struct(
-    ">B x H H H x B 2x 4s 4s"
-)  # version and header length, length, id, fragment, protocol, addresses
-IPV6_HEADER = Struct(">B 3x H B x 16s 16s")  # version and class, payload length, next header, addresses
+    ">B x H H H B B 2x 4s 4s"
+)  # version and header length, length, id, fragment, TTL, protocol, addresses
+IPV6_HEADER = Struct(">B 3x H B B 16s 16s")  # version and class, payload length, next header, hop limit, addresses
 V4_MAPPED = bytes(10) + b"\xff\xff"
 
 VXLAN_PORT, GENEVE_PORT = 4789, 6081
@@ -23,7 +23,9 @@ def _ipv4(packet: Packet) -> None:
     if not packet.has(IPV4_HEADER.size):
         return
     at = packet.at
-    version_ihl, length, packet.ip_id, fragment, protocol, src, dst = IPV4_HEADER.unpack_from(packet.buffer, at)
+    version_ihl, length, packet.ip_id, fragment, packet.ttl, protocol, src, dst = IPV4_HEADER.unpack_from(
+        packet.buffer, at
+    )
     header = (version_ihl & 15) * 4
     if length == 0:  # segmentation offload of more than 64 KB, captured before the card cut it up
         length = packet.wire_end - at
@@ -41,7 +43,7 @@ def _ipv4(packet: Packet) -> None:
 def _ipv6(packet: Packet) -> None:
     if not packet.has(IPV6_HEADER.size):
         return
-    version, length, following, packet.src, packet.dst = IPV6_HEADER.unpack_from(packet.buffer, packet.at)
+    version, length, following, packet.ttl, packet.src, packet.dst = IPV6_HEADER.unpack_from(packet.buffer, packet.at)
     packet.at += IPV6_HEADER.size
     # Length 0 is a jumbogram, or segmentation offload of more than 64 KB.
     packet.end = packet.at + length if length else packet.wire_end

@@ -13,6 +13,7 @@ enum {
 enum { MOST_LAYERS = 16, ETHERNET_HEADER = 14, IPV4_HEADER = 20, TCP_HEADER = 20, LONGEST = 1 << 30 };
 enum { TIMESTAMPS_ALONE = 12, NOP_NOP_TIMESTAMPS = 0x0101080A }; /* the options of nearly every segment */
 enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
+enum { UNKNOWN, LINUX, WINDOWS, BSD }; /* Kernel */
 
 typedef struct { /* Packet in headers.py */
     const uint8_t *buffer;
@@ -24,6 +25,7 @@ typedef struct { /* Packet in headers.py */
     uint8_t src[16];
     uint8_t dst[16];
     uint16_t ip_id;
+    uint8_t ttl;
 } packet;
 
 static inline int has(packet *p, int64_t count)
@@ -134,6 +136,7 @@ static void ipv4(packet *p)
     int64_t length = u16(p, 2), header = (u8(p, 0) & 15) * 4;
     uint32_t version = u8(p, 0) >> 4, fragment = u16(p, 6), protocol = u8(p, 9);
     p->ip_id = (uint16_t)u16(p, 4);
+    p->ttl = (uint8_t)u8(p, 8);
     memcpy(p->src, V4_MAPPED, 12);
     memcpy(p->dst, V4_MAPPED, 12);
     copy(p, 12, p->src + 12, 4);
@@ -153,11 +156,13 @@ static void ipv6(packet *p)
     if (!has(p, 40))
         return;
     uint32_t version = u8(p, 0) >> 4, length = u16(p, 4), following = u8(p, 6);
+    uint8_t hop_limit = (uint8_t)u8(p, 7);
     copy(p, 8, p->src, 16);
     copy(p, 24, p->dst, 16);
     p->at += 40;
     p->end = length ? p->at + length : p->wire_end;
     p->ip_id = 0;
+    p->ttl = hop_limit;
     p->kind = version == 6 ? (int64_t)(IP_PROTOCOL | following) : (int64_t)(IPV6 | MALFORMED);
 }
 
@@ -268,6 +273,7 @@ static int take_usual(packet *p)
     memcpy(p->src + 12, b + 26, 4);
     memcpy(p->dst + 12, b + 30, 4);
     p->ip_id = (uint16_t)(b[18] << 8 | b[19]);
+    p->ttl = b[22];
     p->at = ip + IPV4_HEADER;
     p->end = ip + length;
     p->kind = TCP;
@@ -283,15 +289,27 @@ static void peel_all(packet *p)
         p->kind |= OPAQUE;
 }
 
-/* The options of the next `size` bytes. */
-static void read_options(const packet *p, int64_t size, segment *s)
+static int kernel_of(uint32_t order, uint8_t ttl, int64_t window, int64_t mss)
+{
+    if (32 < ttl && ttl <= 64) {
+        if (order == 0x2483 || order == 0x243 || order == 0x248)
+            return mss > 12 && (!(window % mss) || !(window % (mss - 12)) || !(window % 1460) || !(window % 1448)) ? LINUX
+                                                                                                                  : UNKNOWN;
+        return order == 0x2384 || order == 0x2348 ? BSD : UNKNOWN;
+    }
+    return 64 < ttl && ttl <= 128 && (order == 0x234 || order == 0x2348) ? WINDOWS : UNKNOWN;
+}
+
+/* The options of the next `size` bytes. Returns the kinds of all but padding, a hexadecimal digit each. */
+static uint32_t read_options(const packet *p, int64_t size, segment *s)
 {
     int64_t skip = 0;
+    uint32_t order = 0;
     if (size == TIMESTAMPS_ALONE && u32(p, 0) == NOP_NOP_TIMESTAMPS) {
         s->timestamps = 1;
         s->tsval = u32(p, 4);
         s->tsecr = u32(p, 8);
-        return;
+        return OPTION_TIMESTAMPS;
     }
     while (skip < size && u8(p, skip) != OPTION_END) {
         uint32_t kind = u8(p, skip);
@@ -301,7 +319,8 @@ static void read_options(const packet *p, int64_t size, segment *s)
         }
         int64_t length = skip + 1 < size ? u8(p, skip + 1) : 0;
         if (length < 2 || skip + length > size)
-            return;
+            return 0;
+        order = order << 4 | (kind & 15);
         if (kind == OPTION_MSS && length == 4) {
             s->mss = (uint16_t)u16(p, skip + 2);
         } else if (kind == OPTION_SCALE && length == 3) {
@@ -315,6 +334,7 @@ static void read_options(const packet *p, int64_t size, segment *s)
         }
         skip += length;
     }
+    return order;
 }
 
 int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t original, int32_t link_type, segment *s)
@@ -339,11 +359,12 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
     s->length = (int32_t)length;
     s->wire = (uint32_t)original;
     s->ip_id = p->ip_id;
-    s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = s->sack = s->unused = 0, s->wscale = -1;
+    s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = s->sack = s->kernel = 0, s->wscale = -1;
     int64_t header_end = p->at + header, options_end = header_end < p->captured_end ? header_end : p->captured_end;
     p->at += TCP_HEADER;
-    if (options_end > p->at)
-        read_options(p, options_end - p->at, s);
+    uint32_t order = options_end > p->at ? read_options(p, options_end - p->at, s) : 0;
+    if (s->flags & 2 && options_end == header_end)
+        s->kernel = (uint8_t)kernel_of(order, p->ttl, s->window, s->mss);
     if (s->wscale < 0 && options_end < header_end)
         s->wscale = -2;
     return -1;

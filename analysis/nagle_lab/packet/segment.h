@@ -27,7 +27,7 @@ typedef struct {
     int8_t wscale;
     uint8_t timestamps;
     uint8_t sack;
-    uint8_t unused;
+    uint8_t kernel;
 } segment;
 
 /* The TCP segment in a packet: fills in all of it but frame, time, epoch and interface, and returns -1; or returns the

@@ -1,6 +1,7 @@
 """TCP segments: header and options. Sources: RFC 9293; RFC 7323 (window scale, timestamps); RFC 2018 (SACK)."""
 
 import ipaddress
+from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -14,8 +15,8 @@ FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 HEADER = Struct(">HHIIHH4x")
 ETHERNET, ETHERNET_HEADER = 1, 14
-# Ethernet's type; version and header length, length, id, fragment, protocol, ends
-USUAL = Struct(">12xH BxHHHxB2x4s4s")
+# Ethernet's type; version and header length, length, id, fragment, TTL, protocol, ends
+USUAL = Struct(">12xH BxHHHBB2x4s4s")
 TIMESTAMPS_ALONE = Struct(">III")  # NOP, NOP, timestamps: the options of nearly every segment
 NOP_NOP_TIMESTAMPS = b"\x01\x01\x08\x0a"
 TIMESTAMPS = Struct(">II")
@@ -24,6 +25,15 @@ OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_SACK, OPTION_TIMESTAMPS
 LAYERS: dict[int, Layer] = LINK_LAYERS | IP_LAYERS
 MOST_LAYERS = 16
 LONGEST = 1 << 30  # payload bytes; segmentation offload makes some megabytes, a damaged length any number
+
+
+class Kernel(IntEnum):
+    """Whose kernel a SYN looks like; who imitates one, or stands in between (a proxy), looks the same."""
+
+    UNKNOWN = 0
+    LINUX = 1
+    WINDOWS = 2
+    BSD = 3  # macOS, iOS and FreeBSD
 
 
 class Segment(NamedTuple):
@@ -50,6 +60,7 @@ class Segment(NamedTuple):
     wscale: int  # shift count; -1 without the option, -2 where the options were cut before it
     timestamps: int  # whether it has the option
     sack: int  # whether it carries SACK blocks
+    kernel: int  # Kernel, of a SYN; else 0
 
 
 def decode(
@@ -72,7 +83,7 @@ def decode(
     length = packet.end - at - header
     if header < HEADER.size or not 0 <= length <= LONGEST:
         return packet.kind | kinds.MALFORMED
-    mss = tsval = tsecr = timestamps = sack = 0
+    mss = tsval = tsecr = timestamps = sack = kernel = 0
     wscale = -1
     if header > HEADER.size:
         end = min(at + header, packet.captured_end)
@@ -80,23 +91,28 @@ def decode(
         if end - at == TIMESTAMPS_ALONE.size and buffer[at : at + 4] == NOP_NOP_TIMESTAMPS:
             timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 4)
         else:
-            mss, wscale, timestamps, tsval, tsecr, sack = read_options(buffer, at, end)
+            mss, wscale, timestamps, tsval, tsecr, sack, order = read_options(buffer, at, end)
+            if offset_flags & SYN and packet.at + header <= packet.captured_end:
+                kernel = kernel_of(order, packet.ttl, window, mss)
         if wscale < 0 and packet.at + header > packet.captured_end:
             wscale = -2
     return Segment._make((
         frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch, interface,
         sport, dport, offset_flags & 0xFFF, window, mss, packet.ip_id, wscale, timestamps, sack,
+        kernel,
     ))  # fmt: skip
 
 
 def _take_usual(packet: Packet) -> bool:
     """Take off Ethernet and IPv4, if that is all there is before TCP: most packets by far, so at once."""
-    ethertype, version_ihl, length, ip_id, fragment, protocol, src, dst = USUAL.unpack_from(packet.buffer, packet.at)
+    ethertype, version_ihl, length, ip_id, fragment, ttl, protocol, src, dst = USUAL.unpack_from(
+        packet.buffer, packet.at
+    )
     if ethertype != kinds.IPV4 or version_ihl != 0x45 or length < 20 or fragment & 0x1FFF or protocol != 6:
         return False
     at = packet.at + ETHERNET_HEADER
     packet.at, packet.end = at + 20, at + length
-    packet.src, packet.dst, packet.ip_id = V4_MAPPED + src, V4_MAPPED + dst, ip_id
+    packet.src, packet.dst, packet.ip_id, packet.ttl = V4_MAPPED + src, V4_MAPPED + dst, ip_id, ttl
     packet.kind = kinds.TCP
     return True
 
@@ -112,9 +128,12 @@ def peel(packet: Packet) -> None:
         packet.kind |= kinds.OPAQUE
 
 
-def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int]:
-    """MSS, window scale, whether there are timestamps, both of them, and whether there are SACK blocks."""
-    mss = timestamps = tsval = tsecr = sack = 0
+def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
+    """MSS, window scale, whether there are timestamps, both of them, and whether there are SACK blocks.
+
+    Last the kinds of all options but padding, in their order, a hexadecimal digit each; 0 where one is damaged.
+    """
+    mss = timestamps = tsval = tsecr = sack = order = 0
     wscale = -1
     while at < end and (kind := buffer[at]) != OPTION_END:
         if kind == OPTION_NOP:
@@ -122,7 +141,9 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
             continue
         size = buffer[at + 1] if at + 1 < end else 0
         if size < 2 or at + size > end:
+            order = 0
             break
+        order = (order << 4 | kind & 15) & 0xFFFFFFFF
         if kind == OPTION_MSS and size == 4:
             (mss,) = U16(buffer, at + 2)
         elif kind == OPTION_SCALE and size == 3:
@@ -132,7 +153,22 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
         elif kind == OPTION_TIMESTAMPS and size == 10:
             timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 2)
         at += size
-    return mss, wscale, timestamps, tsval, tsecr, sack
+    return mss, wscale, timestamps, tsval, tsecr, sack, order
+
+
+def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
+    """Whose SYN has options in that order, such a TTL when it arrives, and such a window (unscaled).
+
+    MSS is 2, window scale 3, SACK permitted 4, timestamps 8. TTLs begin at 64, but at 128 with Windows. The window of
+    Linux is a multiple of the MSS, with timestamps or without, or of that of Ethernet, where the path made it less;
+    gVisor, which has Linux's order, knows nothing of that.
+    """
+    if 32 < ttl <= 64:
+        if order in (0x2483, 0x243, 0x248):
+            is_multiple = mss > 12 and 0 in (window % mss, window % (mss - 12), window % 1460, window % 1448)
+            return Kernel.LINUX if is_multiple else Kernel.UNKNOWN
+        return Kernel.BSD if order in (0x2384, 0x2348) else Kernel.UNKNOWN
+    return Kernel.WINDOWS if 64 < ttl <= 128 and order in (0x234, 0x2348) else Kernel.UNKNOWN
 
 
 @lru_cache(1 << 12)

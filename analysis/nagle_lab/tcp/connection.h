@@ -75,6 +75,7 @@ typedef struct { /* Half */
     int32_t lost;
     int32_t swapped;
     int32_t full_waits;
+    int32_t beside;
     int32_t full_size;
     int32_t learning;
     int32_t largest;
@@ -90,6 +91,7 @@ typedef struct { /* Half */
     uint8_t timestamps;
     uint8_t closed;
     uint8_t pushes;
+    uint8_t kernel;
 } half;
 
 typedef struct { /* Connection */
@@ -253,6 +255,7 @@ static inline void learn_syn(flow *f, int side, const segment *s)
     x->mss = s->mss;
     x->scale = s->wscale;
     x->timestamps = s->timestamps;
+    x->kernel = s->kernel;
     for (int i = 0; i < 2; i++)
         f->halves[i].shift = (uint8_t)window_shift(f, i);
     learn_full_size(f);

@@ -68,10 +68,11 @@ class Half:
     """One direction of a connection: what one end, ``side``, sent, and what it acknowledged of its peer's."""
 
     __slots__ = (
-        "ack", "acked", "ahead", "closed", "connection", "consuming", "data", "data_ack", "data_segments", "fin_acks",
-        "full_size", "full_waits", "is_small_below", "largest", "learning", "lost", "mss", "nagle_off", "packets",
-        "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent", "scale", "segments",
-        "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps", "tsval", "window", "wire",
+        "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
+        "fin_acks", "full_size", "full_waits", "is_small_below", "kernel", "largest", "learning", "lost", "mss",
+        "nagle_off", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent",
+        "scale", "segments", "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps",
+        "tsval", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int) -> None:
@@ -95,7 +96,7 @@ class Half:
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
-        self.mss, self.scale, self.timestamps = 0, -1, False
+        self.mss, self.scale, self.timestamps, self.kernel = 0, -1, False, 0
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
         self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
@@ -105,7 +106,7 @@ class Half:
         # Counted
         self.packets = self.segments = self.payload = self.wire = 0
         self.nagle_off = self.fin_acks = 0
-        self.data_segments = self.lost = self.swapped = self.full_waits = 0
+        self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
         self.reaction = NEVER  # ns, its fastest ACK
         self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind
         self.reacted: dict[Reaction, int] | None = None  # how often, of each kind
@@ -189,24 +190,27 @@ def unwrapped(wire: int, near: int) -> int:
 
 
 def is_copy(x: Half, s: Segment) -> bool:
-    """Whether it is a packet of ``x`` that was captured already, on another interface.
-
-    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
-    apart at most; pure ACKs may be repeated, so they count as copies only where data is copied.
-    """
+    """Whether it is a packet of ``x`` that was captured already, on another interface."""
     for before in reversed(x.recent):
-        if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
-            continue
-        if (s.flags, s.window, s.tsval) != (before.flags, before.window, before.tsval):
-            continue
-        if s.ip_id and before.ip_id:
-            if s.ip_id == before.ip_id:
-                return True
-        elif s.timestamps and 0 <= s.ts - before.ts <= COPY and (
-            s.length or s.flags & SYN or x.connection.is_copied
-        ):  # fmt: skip
+        if s.seq == before.seq and is_same(s, before, copied=x.connection.is_copied):
             return True
     return False
+
+
+def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
+    """Whether ``s`` is the packet ``before``, captured once more.
+
+    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
+    apart at most; pure ACKs may be repeated, so they count as copies only where data is ``copied``.
+    """
+    if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
+        return False
+    if (s.flags, s.window, s.tsval) != (before.flags, before.window, before.tsval):
+        return False
+    if s.ip_id and before.ip_id:
+        return s.ip_id == before.ip_id
+    within = s.timestamps and 0 <= s.ts - before.ts <= COPY
+    return bool(within and (s.length or s.flags & SYN or copied))
 
 
 def acknowledged(x: Half, s: Segment) -> int:
@@ -225,6 +229,7 @@ def learn_syn(x: Half, s: Segment) -> None:
             connection.syn_ts = -1  # sent again: the handshake takes a retransmission timeout
         connection.syn = s.seq
     x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
+    x.kernel = s.kernel
     one, two = connection.halves
     scales = (one.scale, two.scale)
     for half in (one, two):

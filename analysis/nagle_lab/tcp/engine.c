@@ -138,7 +138,26 @@ API int64_t nagle_lab_finish(engine *e) { return machine_finish(&e->machine); }
 
 /* ------------------------------------------------------------------------------------------------- snapshots */
 
-/* Between two files: the clock's interfaces are the file's. */
+/* What the clock knows of the interfaces of a file: places from `first` on, and whether something was captured there. */
+static int pass_interfaces(clock_state *c, snapshot *s)
+{
+    int64_t room = c->room;
+    if (snapshot_pass(s, &c->first, sizeof c->first) || snapshot_pass(s, &room, sizeof room) || room < 0)
+        return -1;
+    for (int64_t i = 0; i < room; i++) {
+        uint8_t is_there = s->to && c->interfaces[i];
+        int is_new = 0;
+        if (snapshot_pass(s, &is_there, sizeof is_there))
+            return -1;
+        if (!is_there)
+            continue;
+        watched *w = clock_watched(c, c->first + i, &is_new);
+        if (!w || snapshot_pass(s, w, sizeof *w))
+            return -1;
+    }
+    return 0;
+}
+
 static int pass(engine *e, snapshot *s)
 {
     clock_state *c = &e->clock;
@@ -146,7 +165,9 @@ static int pass(engine *e, snapshot *s)
            snapshot_pass(s, &c->last_ts, sizeof c->last_ts) || snapshot_pass(s, &c->has_last, sizeof c->has_last) ||
            snapshot_pass(s, &c->epoch, sizeof c->epoch) ||
            snapshot_pass(s, &c->set_back_frame, sizeof c->set_back_frame) ||
-           snapshot_pass(s, &c->set_back_by, sizeof c->set_back_by);
+           snapshot_pass(s, &c->set_back_by, sizeof c->set_back_by) ||
+           snapshot_pass(s, &c->in_file, sizeof c->in_file) ||
+           snapshot_pass(s, &c->begins_before, sizeof c->begins_before) || pass_interfaces(c, s);
 }
 
 /* Writes what the engine knows to the table SNAPSHOT. */

@@ -102,6 +102,7 @@ typedef struct {
     int32_t lost[2];         /* of these, after data that is not in the capture */
     int32_t swapped[2];      /* of these, captured after their acknowledgement */
     int32_t full_waits[2];   /* full segments that waited for an ACK: the congestion window was full */
+    int32_t beside[2];       /* data segments sent while another was unacknowledged: that window holds more than one */
     int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
     int32_t full_size;       /* payload of a full segment of both */
     int32_t answered;        /* exchanges with request and answer */
@@ -122,6 +123,9 @@ typedef struct {
     uint8_t greeted;         /* exchange 0 has no request: the server spoke first */
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
+    uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
+    uint16_t unused;
+    int32_t unused_too;
 } connection;
 
 /* What an engine has counted so far. */

@@ -39,6 +39,10 @@ class Engine(records.RecordTaker, Protocol):
     def finish(self) -> None:
         """The capture is over."""
 
+    @property
+    def connections(self) -> int:
+        """How many there were so far."""
+
     def totals(self) -> Counted:
         """What was counted."""
 

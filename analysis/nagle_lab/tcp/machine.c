@@ -108,11 +108,12 @@ static int close_connection(machine *m, flow *f)
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
         .swapped = {one->swapped, two->swapped},
-        .full_waits = {one->full_waits, two->full_waits}, .full_segment = {full_segment(one), full_segment(two)},
+        .full_waits = {one->full_waits, two->full_waits}, .beside = {one->beside, two->beside},
+        .full_segment = {full_segment(one), full_segment(two)},
         .full_size = f->full_size,
         .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
         .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]), .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
-        .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted,
+        .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted, .kernel = {one->kernel, two->kernel},
     };
     memcpy(row.address, f->address, 32);
     if (f->has_candidates || one->nagle_off || two->nagle_off) {
@@ -239,8 +240,7 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     int64_t limit = x->is_small_below, full_size = f->full_size;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
     int is_whole = before->flags & PSH || !x->pushes;
-    return is_whole && s->length < limit && 0 < tail && tail < limit && !(s->flags & FIN) &&
-           s->ts - before->ts < PROBE;
+    return is_whole && s->length < limit && 0 < tail && tail < limit;
 }
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
@@ -285,6 +285,11 @@ static uint8_t is_announced(const sent *trigger, const segment *s)
     return trigger->flags & PSH && !(s->flags & PSH);
 }
 
+static int echoes_unseen(const half *y, const segment *s)
+{
+    return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
+}
+
 static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
 {
     const half *y = &f->halves[1 - side];
@@ -292,7 +297,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     f->has_candidates = 1;
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
-        if (is_after(s->tsecr, (uint32_t)y->tsval)) {
+        if (echoes_unseen(y, s)) {
             candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, is_announced(before, s)};
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
@@ -332,8 +337,12 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     learn_full_segment(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
-    if (y->acked < before->end && is_small_behind_small(f, x, s, before))
-        x->nagle_off++;
+    if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_unseen(y, s)) {
+        x->beside++;
+        x->nagle_off += is_small_behind_small(f, x, s, before);
+    }
+    if (x->full_size && s->length > x->full_size) /* segmentation offload */
+        x->beside += (s->length - 1) / x->full_size;
     if ((before->flags | s->flags) & CONTROL)
         return 0;
     int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;

@@ -227,8 +227,11 @@ class Machine:
         learn_full_segment(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
-        if y.acked < before.end and is_small_behind_small(x, s, before):
-            x.nagle_off += 1
+        if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_unseen(y, s):
+            x.beside += 1
+            x.nagle_off += is_small_behind_small(x, s, before)
+        if x.full_size and s.length > x.full_size:  # segmentation offload
+            x.beside += (s.length - 1) // x.full_size
         if (before.flags | s.flags) & CONTROL:
             return
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
@@ -250,7 +253,7 @@ class Machine:
         x.connection.has_candidates = True
         if s.timestamps and y.tsval >= 0:
             echo = Echo.BEFORE
-            if is_after(s.tsecr, y.tsval):
+            if echoes_unseen(y, s):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
                     exchange, before.length, s.length, x.side, True, Echo.AFTER, is_announced(before, s),
@@ -397,10 +400,11 @@ class Machine:
                 two.nagle_off,
                 one.fin_acks, two.fin_acks, program, other_program, one.data_segments, two.data_segments,
                 one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
+                one.beside, two.beside,
                 full_segment(one), full_segment(two),
                 connection.full_size, connection.answered, connection.repeat,
                 -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, followed, sport, dport, src + dst,
-                client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0,
+                client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel, 0, 0,
             ),
         )  # fmt: skip
 
@@ -471,7 +475,12 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     least, full_size = x.is_small_below, x.connection.full_size
     # With segmentation offload one packet can be several full segments and a small one.
     tail = before.length % full_size if least == full_size else before.length
-    return s.length < least and 0 < tail < least and not s.flags & FIN and s.ts - before.ts < PROBE
+    return s.length < least and 0 < tail < least
+
+
+def echoes_unseen(y: Half, s: Segment) -> bool:
+    """Whether its timestamp tells of a segment of ``y`` that the capture lacks, or has later: an ACK, perhaps."""
+    return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
 
 
 def is_announced(trigger: Sent, s: Segment) -> bool:

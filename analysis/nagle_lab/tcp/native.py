@@ -216,6 +216,11 @@ class CompiledEngine:
         """One of ``counters`` in engine.h."""
         return self._counters[_COUNTERS[name]]
 
+    @property
+    def connections(self) -> int:
+        """How many there were so far."""
+        return self.counter("connections")
+
     def totals(self) -> Counted:
         """What was counted."""
         durations = {

@@ -3,15 +3,16 @@
 import io
 import pickle
 from collections import Counter, deque
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from zlib import crc32
 
 from nagle_lab.capture import clock, pcap, pcapng, take
-from nagle_lab.capture.clock import Clock
+from nagle_lab.capture.clock import Clock, Watched
 from nagle_lab.capture.take import Taker
 from nagle_lab.packet import headers, ip, kinds, link, segment
-from nagle_lab.packet.segment import Segment, decode
+from nagle_lab.packet.segment import Kernel, Segment, decode
 from nagle_lab.tcp import connection, durations, events, machine
 from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Sent
 from nagle_lab.tcp.durations import Durations
@@ -22,7 +23,9 @@ from nagle_lab.tcp.machine import Machine
 
 SOURCES = (machine, connection, events, durations, segment, headers, ip, kinds, link, take, pcap, pcapng, clock)
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
-_TYPES = (Clock, Connection, Counter, Durations, Half, Acknowledgement, Reaction, Segment, Sent, deque)
+_TYPES = (
+    Clock, Connection, Counter, Durations, Half, Acknowledgement, Kernel, Reaction, Segment, Sent, Watched, deque,
+)  # fmt: skip
 MADE_OF = {made.__name__: made for made in _TYPES}
 
 
@@ -53,6 +56,11 @@ class PlainEngine(Taker):
         """The capture is over."""
         self.machine.finish()
 
+    @property
+    def connections(self) -> int:
+        """How many there were so far."""
+        return self.machine.connections
+
     def totals(self) -> Counted:
         """What was counted."""
         m = self.machine
@@ -63,13 +71,10 @@ class PlainEngine(Taker):
     @property
     def build(self) -> str:
         """Which engines a snapshot of this one is for."""
-        files = (*(Path(str(module.__file__)) for module in SOURCES), *HEADERS)
-        sources = b"".join(file.read_bytes() for file in files)
-        return f"plain Python {crc32(sources):08x}"
+        return f"plain Python {_checksum():08x}"
 
     def save(self) -> bytes:
-        """All that is known between two files but the rows."""
-        self.clock.new_file()
+        """All that is known between two records but the rows."""
         return pickle.dumps((self.frames, self.clock, self._not_decoded, self.machine.state))
 
     def restore(self, saved: bytes) -> None:
@@ -82,6 +87,13 @@ class PlainEngine(Taker):
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+@cache
+def _checksum() -> int:
+    """Of all that decides what is in a snapshot."""
+    files = (*(Path(str(module.__file__)) for module in SOURCES), *HEADERS)
+    return crc32(b"".join(file.read_bytes() for file in files))
 
 
 class _Unpickler(pickle.Unpickler):

@@ -16,8 +16,8 @@ class Candidates:
     Attributes
     ----------
     row : their numbers among all candidates looked at, in order
-    connection, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo, announced :
-        ``candidate`` in tcp/engine.h
+    connection, exchange, at, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo,
+        announced : ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the fastest of the peer on that connection; 0 where its handshake is not captured
     full : payload of a full segment of the sender; 0 not known
@@ -26,6 +26,7 @@ class Candidates:
     peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
         come
     nagle_off : how often on that connection the sender put a small segment right behind an unacknowledged small one
+    beside : how often it sent data of any size while other data was unacknowledged
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -77,6 +78,7 @@ class _Joined(Mapping[str, Column]):
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
             "peer_own_accord": _of_own_accord(rows, involved, peer),
             "nagle_off": involved.of_side("nagle_off", side),
+            "beside": involved.of_side("beside", side),
         }
 
     def __getitem__(self, name: str) -> Column:
@@ -96,6 +98,12 @@ def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candida
     program = pick(columns["program"], counting)
     for group in groups(program):
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
+
+
+def times_peer_spoke(c: Candidates) -> int:
+    """How often the peers sent data by themselves, on the connections of these candidates: see LATER."""
+    connections, count = c.connection, c.peer_own_accord
+    return sum(int(count[int(group[0])]) for group in groups(connections))
 
 
 def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:

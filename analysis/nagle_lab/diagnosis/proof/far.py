@@ -2,17 +2,20 @@
 
 from collections import Counter
 
-from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
+    FEW_LATE,
+    LATE_FAR,
     MANY,
     MOST_LOOKED_AT,
     NEAR,
     SOME,
     US,
     Known,
+    comes_early_too,
     is_chance,
     is_paced,
     middle_half,
@@ -22,6 +25,7 @@ from nagle_lab.tcp.events import MS, Echo
 SLACK = 300 * US  # by which a path varies at least
 SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
+PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
 
 
@@ -50,6 +54,8 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.leave(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
     slack = max(SLACK, base // 8)
+    if _both_speak(pure, known):  # at their own times: only what came soon tells how the path varies
+        answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - slack, _latest_release(pure, answers, base, slack)
     around = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
     soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
@@ -65,6 +71,25 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.leave(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
+    after = around.only(each(lambda echo: echo == Echo.AFTER, around.echo))
+    late = after.only(each(lambda release: release > latest, after.release))
+    return _with_those_held_up(prompt, late, pure, known, judged)
+
+
+def _with_those_held_up(
+    prompt: Candidates, late: Candidates, pure: Candidates, known: Known, judged: Judged
+) -> Candidates:  # fmt: skip
+    """With a few releases that the path held up: early ACKs show that the program has written by then.
+
+    None where it is so, and most are late: no path does that to them only.
+    """
+    if comes_early_too(pure, known):
+        if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
+            prompt = pure.only(among(pure.row, in_order([prompt.row, late.row])))
+        elif len(known.early) >= FEW and len(late) > len(prompt):
+            judged.leave(prompt, Obstacle.OWN_PACE)
+            judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+            return prompt.picked([])
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
 
@@ -80,18 +105,19 @@ def _pauses_anyway(prompt: Candidates, known: Known) -> bool:
 
 
 def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
-    """Whether a message leaves in equal pieces, each behind the ACK of the one before, late or early.
+    """Whether messages leave in pieces, always the same ones, each behind the ACK of the one before, late or early.
 
     What Nagle's algorithm holds is merged while it waits; so the program writes a piece when that before it has
     arrived, or at that pace.
     """
     early = known.early
     soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
-    pieces = prompt.only(each(lambda one, other: one == other, prompt.trigger_bytes, prompt.released_bytes))
+    both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
+    pieces = sum(count for _, count in Counter((int(one), int(other)) for one, other in both).most_common(PIECES))
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
-    return len(soon) >= FEW and len(pieces) > 0.8 * len(prompt) and 2 * follow > len(prompt)
+    return len(soon) >= FEW and pieces > 0.8 * min(len(prompt), MOST_LOOKED_AT) and 2 * follow > len(prompt)
 
 
 def _are_merged(pure: Candidates, known: Known) -> bool:
@@ -114,7 +140,10 @@ def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
     if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
         return False
     longer = percentile(prompt.release, 50) - percentile(answers, 50)
-    return longer > max(SLOWER, 2 * middle_half(answers))
+    # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
+    soonest = percentile(prompt.release, 10) - percentile(answers, 25)
+    slower = max(SLOWER, 2 * known.setting.step)
+    return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
@@ -145,6 +174,12 @@ def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | Non
         base = int(low)
     after = pure.only(each(lambda echo: echo == Echo.AFTER, pure.echo))
     return min([base, *map(int, after.release[:MOST_LOOKED_AT])])
+
+
+def _both_speak(pure: Candidates, known: Known) -> bool:
+    """Whether both ends send when they like, again and again: long after all was acknowledged, with nothing new."""
+    by_itself = total(each(lambda release: release - (known.own or 0) >= LATER, known.early.release))
+    return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 
 def _latest_release(pure: Candidates, answers: list[int], base: int, slack: int) -> float:

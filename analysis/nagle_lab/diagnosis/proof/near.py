@@ -16,6 +16,7 @@ from nagle_lab.diagnosis.proof.population import (
 )
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
+    FEW_LATE,
     LINUX_TIMER,
     LONGEST_WAIT,
     MANY,
@@ -23,6 +24,7 @@ from nagle_lab.diagnosis.proof.timing import (
     SOME,
     US,
     Known,
+    comes_early_too,
     is_chance,
     is_paced,
     middle_half,
@@ -31,6 +33,7 @@ from nagle_lab.tcp.events import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program.
 PAUSE = 1 * MS
+INTERRUPTED = 20 * MS  # so long may a program wait for a processor, on a busy machine
 TICK = 5 * MS  # of a kernel with 250 of them in a second, and what a release takes
 
 # How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 53 µs,
@@ -49,8 +52,6 @@ SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
-
-FEW_LATE = 0.25  # of the prompt ones come up to a tick later, and none after that: no pause ends so
 
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median; woken threads take 25 and more
@@ -86,9 +87,21 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         others = distinct(slow.connection)
         pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
         middle = _typical(near, known.setting.step)
-    if middle <= limit:
+    if middle <= limit or (middle <= 2 * HELD_ALIKE and _is_often_at_once(near, known)):
         return _prompt(pure, near, known, judged, middle)
     return _held_among_others(pure, near, known, judged, limit)
+
+
+def _is_often_at_once(near: Candidates, known: Known) -> bool:
+    """Whether a third of the releases at the sender came as soon as it answers a SYN, as no program does that sleeps.
+
+    Then a busy machine delayed the others: what released some released all of them.
+    """
+    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
+    is_at_sender = known.place == "sender" or known.program.is_on_loopback
+    if not is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
+        return False
+    return percentile(near.release, 33) <= percentile(answers, 50)
 
 
 def _set_aside_relayed(
@@ -116,7 +129,7 @@ def slowest_release(pure: Candidates, known: Known) -> float:
     own = known.program.own
     answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
     usual = percentile(answers, 50) if answers else 0
-    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, known) and _comes_early_too(pure, known):
+    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, known) and comes_early_too(pure, known):
         return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
     if is_at_sender:
         return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
@@ -157,13 +170,24 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
         judged.leave(prompt, Obstacle.COINCIDENCE)
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
-    nagle_off = sum(known.program.nagle_off[int(peer)] for peer in distinct(prompt.peer)) * known.setting.part
-    if 2 * nagle_off >= len(prompt):
-        judged.leave(prompt, Obstacle.NAGLE_OFF_ELSEWHERE)
-        judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
-        return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    if _is_often_late_without_pauses(prompt, pure, bound, known):
+        judged.leave(prompt, Obstacle.LIKE_A_PROGRAM)
+        return nothing
     return prompt
+
+
+def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> bool:
+    """Whether releases at the sender are often late, though the program is seen to write at once: no kernel waits so.
+
+    It handles an ACK as soon as that is captured; a program that asks for it again and again is interrupted. But on
+    loopback the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
+    """
+    if known.place != "sender" or known.program.is_on_loopback:
+        return False
+    at_once = len(known.program.own.release)
+    late = total(each(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release))
+    return at_once >= FEW and 2 * len(known.early) <= at_once and late > FEW_LATE * len(prompt)
 
 
 def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
@@ -183,7 +207,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     ticked = late.only(each(lambda release: release <= TICK, late.release))
     later = len(late) - len(ticked)
     are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
-    if not are_few and not _comes_early_too(pure, known):
+    if not are_few and not comes_early_too(pure, known):
         return prompt
     if len(ticked) > len(prompt) or later > 0.1 * len(prompt):
         return prompt
@@ -259,11 +283,15 @@ def _typical(near: Candidates, step: int) -> float:
 def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
     """Those before which, since the ACK, data of another connection arrived at the sender's host, as at a relay's.
 
+    What is captured before and behind NAT arrives at the NAT's own address, too, and is the same data.
     On loopback all that is sent arrives at one address, so there it tells nothing.
     """
     if known.program.is_on_loopback:
         return near.picked([])
-    return near.only(each(lambda arrival: arrival >= 0, near.arrival))
+    behind = near.only(each(lambda arrival: arrival >= 0, near.arrival))
+    if views := known.setting.views:
+        return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in views])
+    return behind
 
 
 def _is_slow_stack(pure: Candidates, known: Known) -> bool:
@@ -274,13 +302,6 @@ def _is_slow_stack(pure: Candidates, known: Known) -> bool:
     acks = [ns for ns in known.program.own.ack if ns < NEAR]
     has_timestamps = total(each(lambda pace: pace >= 0, pure.pace))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if has_timestamps else SOMETIMES_SLOW)
-
-
-def _comes_early_too(pure: Candidates, known: Known) -> bool:
-    """Where the ACK came early, whether what followed came early, too: it had been written, and was held."""
-    at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
-    soon = at_once + total(each(lambda since: since <= usual, known.early.since))
-    return soon >= 2 and 2 * soon > at_once + len(known.early)
 
 
 def _pauses_anyway(near: Candidates, known: Known) -> bool:

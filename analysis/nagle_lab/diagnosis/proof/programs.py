@@ -16,6 +16,7 @@ from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
 AT_ONCE = 1 << 16  # rows
+MOST_NOT_HELD = 1_000  # connections of a server with one client
 
 
 @dataclass
@@ -59,12 +60,14 @@ class Program:
         say (Echo), and by how many ms after
     nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
         small one
+    not_held : on which connections with that client it did, the first MOST_NOT_HELD of them in order
     """
 
     own: Reactions = field(default_factory=Reactions)
     peers: Reactions = field(default_factory=Reactions)
     is_on_loopback: bool = False
     nagle_off: Counter[int] = field(default_factory=Counter)
+    not_held: dict[int, list[int]] = field(default_factory=dict)
     unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
 
     def sent_unheld(self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)) -> Counter[tuple[int, int]]:
@@ -129,13 +132,13 @@ class Programs(dict[int, Program]):
         )
         client = each(chosen, server, connections["program", 0], connections["program", 1])
         some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
-        keys, count = (
-            pick(each(lambda program, client: (program << 32) | client, program, client), some),
-            pick(count, some),
-        )
+        keys = pick(each(lambda program, client: (program << 32) | client, program, client), some)
+        count, connection = pick(count, some), pick(connections["number"], some)
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
             self[number].nagle_off[its_client] += total(pick(count, group))
+            kept = self[number].not_held.setdefault(its_client, [])
+            kept += map(int, pick(connection, group[: MOST_NOT_HELD - len(kept)]))
 
     def _add_unheld(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["since"], rows["side"], rows["echo"]

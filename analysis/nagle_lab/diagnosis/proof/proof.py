@@ -15,6 +15,7 @@ hypotheses, the evidence for each, and where the limits were measured.
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
@@ -30,6 +31,7 @@ from nagle_lab.diagnosis.proof.population import (
     each,
     groups,
     highest,
+    in_order,
     lowest,
     percentile,
     pick,
@@ -57,6 +59,7 @@ from nagle_lab.tcp.events import MS, PROBE, Echo
 BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
+TURNS = 3  # from connections that hold data to some that do not, or back
 OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
 
 
@@ -84,7 +87,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         _judge_by_own_clock(pure, known, judged)
         return
     held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
-    held = _without_pauses(held, pure)
+    held = _without_window_of_one(_without_pauses(held, pure), known, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
@@ -163,7 +166,8 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     """
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
-    usual, early = percentile(waits, 50), known.early
+    usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
+    late, early = (some.only(among(some.connection, holding)) for some in (late, known.early))
     if len(held) < 0.9 * len(late):
         return Hold(len(held), 0, usual)
     early = early.only(each(lambda since: since <= usual, early.since))
@@ -199,6 +203,59 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
             some = its_own.only(is_held)
             dropped |= {int(row) for row, since in zip(some.row, some.since, strict=True) if since >= earliest}
     return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
+
+
+def _without_window_of_one(held: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Without what a congestion window of one segment may have kept back, where other connections wait for no ACK.
+
+    Such a window is the destination's (a route's or a cached metric), so connections to it that begin later have it,
+    too, and for as long as they live. Or it is that of a beginning, and grows with the first ACK (RFC 5681 §3.1).
+    """
+    not_held = sum(known.program.nagle_off[int(peer)] for peer in distinct(held.peer)) * known.setting.part
+    if not len(held) or 2 * not_held < len(held):
+        return held
+    by_turns, connections = _set_by_turns(held, known), held.connection
+    surely = [
+        group
+        for group in groups(connections)
+        if int(connections[group[0]]) in by_turns or _outlasts_growth(held.picked(group))
+    ]
+    sure = held.picked(in_order(surely) if surely else [])
+    rest = held.only(each(lambda is_sure: is_sure < 1, among(held.row, sure.row)))
+    judged.leave(rest, Obstacle.NAGLE_OFF_ELSEWHERE)
+    return sure
+
+
+def _set_by_turns(held: Candidates, known: Known) -> set[int]:
+    """Connections on which data is held, where the two ends have others that wait for no ACK, before and after.
+
+    And those stand between connections that hold: nobody changes what applies to a destination so often.
+    """
+    connections, peers = held.connection, held.peer
+    found: set[int] = set()
+    for group in groups(peers):
+        holding = set(map(int, pick(connections, group)))
+        free = set(known.program.not_held.get(int(peers[group[0]]), ()))
+        both = holding & free
+        order = [number in free for number in sorted((holding | free) - both)]
+        if sum(one != other for one, other in pairwise(order)) >= TURNS:
+            found |= holding - both
+    return found
+
+
+def _outlasts_growth(held: Candidates) -> bool:
+    """Whether exchange after exchange was held on a connection whose window was seen to hold more than one segment.
+
+    So soon after each other that it did not begin anew, as it does after an RTO without data (RFC 5681 §4.1).
+    """
+    if held.beside[0] < FEW:
+        return False
+    times = sorted(zip(map(int, held.exchange), map(int, held.at), strict=True))
+    run = longest = 1
+    for (one, before), (other, after) in pairwise(times):
+        run = run + 1 if other == one + 1 and after - before < PROBE else run if other == one else 1
+        longest = max(longest, run)
+    return longest >= FEW
 
 
 def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:

@@ -1,13 +1,14 @@
 """What the timing of a program's segments shows: how fast each end reacts here, and which ACKs a timer delayed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import sqrt
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import Column, each, percentile, total
+from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
-from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.events import MS, Echo
 
 US = 1_000  # ns
 
@@ -21,6 +22,8 @@ LONGEST_WAIT = 600 * MS
 TIMER_SPREAD = 12 * MS
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
 
+CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
+
 # An end that reacts faster than this is at the capture point, or next to it.
 NEAR = 1 * MS
 
@@ -28,6 +31,7 @@ NEAR = 1 * MS
 AWAY = 150 * US
 
 FEW, SOME, MANY = 3, 5, 10  # candidates, or samples
+FEW_LATE = 0.25  # of the prompt ones come a little later, and none after that: no pause ends so
 MOST_LOOKED_AT = 1_000  # of those, where all of them would say no more
 
 
@@ -39,6 +43,7 @@ class Setting:
     disorder: float  # share of the data segments that it lacks, or that come after their ACKs
     part: float = 1.0  # share of its candidates that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
+    views: Collection[int] = ()  # connections that are others, seen before or after NAT
 
 
 @dataclass(frozen=True)
@@ -120,32 +125,68 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those whose ACK a timer delayed."""
     peer, margin = known.peer, _margin(known.peer)
     late = c.only(each(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait))
-    judged.reject(len(c) - len(late), Rejected.NOT_LATE)
-    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
-    peers = known.program.peers
-    is_known = len(peers.handshake) >= FEW
-    others = peers.handshake if is_known else [*peers.handshake, *(peers.ack or peers.data)]
-    more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
-    is_away = peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)
-    if (
-        len(pure)
-        and is_away
-        and not _stand_apart(pure, c.only(c.pure), peer)
-        and (
-            _is_the_path(pure, peer, more)
-            or _is_a_queue(pure, peer, peers)
-            or _is_a_tail(pure, c.only(c.pure), peer)
-            or _is_the_end_of_many(pure, c.only(c.pure), peer)
-        )
-    ):
+    sent_late = _sent_late(late, c, known)
+    judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
+    pure, ridden = sent_late.only(sent_late.pure), sent_late.only(each(lambda pure: 1 - pure, sent_late.pure))
+    others, peers = _ways_to_peers(known), known.program.peers
+    if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
+        return sent_late
+    if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), known):
         judged.leave(pure, Obstacle.PATH_VARIES)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes tell how long it was under way.
-    if len(ridden) and is_away and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
+    if len(ridden) and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
         ridden = ridden.picked([])
-    if len(pure) + len(ridden) == len(late):
-        return late
+    if len(pure) + len(ridden) == len(sent_late):
+        return sent_late
     return pure if len(pure) else ridden
+
+
+def _ways_to_peers(known: Known) -> list[int]:
+    """How long the way to the peers takes, ns: by handshakes, or by what else there is."""
+    peers = known.program.peers
+    return peers.handshake if len(peers.handshake) >= FEW else [*peers.handshake, *(peers.ack or peers.data)]
+
+
+def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, known: Known) -> bool:
+    """Whether the path may have made these pure ACKs late, of all candidates with one, ``c``.
+
+    So it may where many of them, all but ``sent_late``, are known to have been under way for long: what happens to
+    ACKs happens to the data before them, too.
+    """
+    peer, peers = known.peer, known.program.peers
+    under_way = len(late) - sent_late
+    if under_way > 1 and 2 * under_way >= sent_late:
+        return True
+    if _stand_apart(late, c, peer):
+        return False
+    is_known = len(peers.handshake) >= FEW
+    more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
+    return (
+        _is_the_path(late, peer, more)
+        or _is_no_timer(late, peer, peers)
+        or _is_a_queue(late, peer, peers)
+        or _is_a_tail(late, c, peer)
+        or _is_the_end_of_many(late, c, peer)
+    )
+
+
+def _sent_late(late: Candidates, c: Candidates, known: Known) -> Candidates:
+    """Without the ACKs that were sent in time, by the ends' timestamps (RFC 7323), and under way for long.
+
+    Only where data behind ACKs that came early shows that both clocks keep step.
+    """
+    own, margin = known.own or 0, _margin(known.peer)
+    early = c.only(each(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(known.peer), c.pace))
+    soon = early.only(each(lambda release: release - own < NEAR, early.release)).pace
+    if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
+        return late
+    after_capture = each(lambda release: most(release - own, 0), late.release)
+    way = each(lambda pace, rest: (pace - CLOCK_ERROR) * MS - rest, late.pace, after_capture)
+    is_known = each(lambda echo, pace: (echo == Echo.AFTER) & (pace >= 0), late.echo, late.pace)
+    return late.only(
+        each(lambda late, way, known: (late - way >= margin) | (1 - known), late.late_by(known.peer), way, is_known)
+    )
 
 
 def _margin(peer: int) -> int:
@@ -162,6 +203,14 @@ def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
 
 
+def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether ACKs are late by all sorts of times, and some by less than Linux's timer waits: one has one time."""
+    waits = late.late_by(peer)
+    least = percentile(waits, 10)
+    is_spread = percentile(waits, 90) - least > TIMER_SPREAD
+    return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer, peers)
+
+
 def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
@@ -171,8 +220,13 @@ def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
     is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     if len(peers.ack) < MANY or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
         return False
-    comes_sooner = len(peers.data) >= FEW and percentile(peers.data, 25) - peer < percentile(waits, 50) - LATE_FAR
-    return percentile(peers.ack, 10) - peer >= LATE_FAR and not comes_sooner
+    return percentile(peers.ack, 10) - peer >= LATE_FAR and not _data_comes_sooner(late, peer, peers)
+
+
+def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
+    usual = percentile(late.late_by(peer), 50)
+    return len(peers.data) >= FEW and percentile(peers.data, 25) - peer < usual - LATE_FAR
 
 
 def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
@@ -195,8 +249,15 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
     if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.wait, 10)
-    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR / 2), c.wait))
+    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR), c.wait))
     return sooner >= max(FEW, len(late) / 2)
+
+
+def comes_early_too(pure: Candidates, known: Known) -> bool:
+    """Where the ACK came early, whether what followed came early, too: it had been written, and was held."""
+    at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
+    soon = at_once + total(each(lambda since: since <= usual, known.early.since))
+    return soon >= 2 and 2 * soon > at_once + len(known.early)
 
 
 def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:

@@ -120,7 +120,7 @@ _WHY = {
     "sooner than by chance: a program that waits for something else, or a hold on a busy machine; capture all "
     "connections of the sending host together",
     Obstacle.OWN_PACE: "data followed a late ACK by a round trip, but it also comes as late where the ACK is early, "
-    "in equal pieces, one at a time, or later than answers: a program may wait for something else, or for the ACK; "
+    "in the same pieces, one at a time, or later than answers: a program may wait for the ACK, or something else; "
     + _AT_THE_SENDER,
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
     "from the beginning of the connections, or at the sender",

@@ -59,6 +59,9 @@ class Group(msgspec.Struct, frozen=True):
     held_bytes: tuple[int, int]
     one_write: bool
     between_ms: float  # median
+    # Of the first of these stalls, the innermost place first: of libraries, then the program's; plumbing is left out.
+    trigger_stack: list[Place]
+    held_stack: list[Place]
 
 
 class Option(msgspec.Struct, frozen=True):
