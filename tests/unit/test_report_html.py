@@ -581,3 +581,10 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_runs(run, tmp_p
 def test_the_screen_says_the_same_with_a_report(run, tmp_path):
     plain = run("analyze", STALLED / "server.pcap")
     assert run("analyze", STALLED / "server.pcap", "--html", tmp_path / "r.html") == plain
+
+
+def test_lines_to_paste_stand_below_each_other(run, tmp_path):
+    out = tmp_path / "stalled.html"
+    assert run("analyze", STALLED / "server.pcap", "--html", out)[0] == 0
+    blocks = re.findall(r'<pre class="paste">(.*?)</pre>', out.read_text(), re.DOTALL)
+    assert any(block.count("\n") > 1 for block in blocks) and not any("\\n" in block for block in blocks)

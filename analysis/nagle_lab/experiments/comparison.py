@@ -38,7 +38,7 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("stalled_share", "stalled share", "", "less", "more"),
+    Quantity("stalled_share", "repeat exchanges stalled", "", "less", "more"),
     Quantity("wait_p50_ms", "wait, median", "ms", "shorter", "longer"),
     Quantity("wait_p99_ms", "wait, 99th percentile", "ms", "shorter", "longer"),
     Quantity("exchange_p50_ms", "exchange, median", "ms", "shorter", "longer", BUSY),

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nagle_lab import __version__
+from nagle_lab.diagnosis.result.writes import shown_place
 from nagle_lab.errors import printable
 from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
@@ -73,6 +74,7 @@ def _environment() -> Environment:
         remedy,
         seconds,
         share,
+        shown_place,
         thousands,
         with_code,
         written_words,

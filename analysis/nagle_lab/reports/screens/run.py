@@ -118,12 +118,14 @@ def _ending(run: Run, contradictions: Sequence[str]) -> list[tuple[str, str]]:
     timings = run.manifest.timings_s
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in timings.items() if seconds >= 0.05)
     failed = [f"{check.name}: {check.detail}" for check in run.checks if not check.ok]
+    before = run.witnesses.untraced
     rows = [
         ("NOT AS EXPECTED", "; ".join(contradictions))
         if contradictions
         else ("as expected", str(run.expected) if failed else f"{run.expected}, and every witness agrees"),
         ("witnesses", "; ".join(failed)),
         ("captures", shown_path(run.folder)),
+        ("without trace", shown_path(run.folder.parent / before.run) if before else ""),
         ("took", f"{sum(timings.values()):.1f} s: {took}"),
     ]
     return [(name, value) for name, value in rows if value]

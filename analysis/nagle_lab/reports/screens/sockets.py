@@ -13,7 +13,8 @@ from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.errors import printable
 from nagle_lab.live.sockets.diag import LISTEN, End
-from nagle_lab.live.sockets.inventory import Found, Inventory, Waits
+from nagle_lab.live.sockets.inventory import Found, Inventory
+from nagle_lab.live.sockets.waits import Waits
 from nagle_lab.reports.screens.terminal import ruled_table
 from nagle_lab.reports.words.names import shortened
 from nagle_lab.reports.words.numbers import NONE

@@ -1,5 +1,6 @@
 """The screen: one diagnosed capture, at 100 columns."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result.result import Result, Role, Stall, Summary, named
+from nagle_lab.diagnosis.result.result import Result, Stall, Summary, named
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
@@ -21,6 +23,7 @@ from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
 from nagle_lab.reports.words.writes import remedy, writes_rows
+from nagle_lab.tcp.events import LATE, MS
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -40,6 +43,14 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the command line: rich would end with exit code 1, a verdict."""
         raise BrokenPipeError
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """Lines end where their text does, except on a terminal: rich fills them up to the width."""
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else _BLANKS.sub("\n", text)
+
+
+_BLANKS = re.compile(r"[ \t]+\n")
 
 
 def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
@@ -190,7 +201,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         ("connections", f"{s.connections} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
         ("exchanges", _exchanges(s)),
-        ("delayed ACKs", _by_role(s.delayed_acks_by)),
+        ("delayed ACKs", _delayed_acks(s)),
         ("captured", _NEAR.get(s.captured_near or "")),
         *processes(result),
         ("wait", _spread(s.wait_ms, f"in the {s.stalls} stall{'s' * (s.stalls > 1)}")),
@@ -265,8 +276,13 @@ def _exchanges(s: Summary) -> str:
     return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
 
 
-def _by_role(counts: dict[Role, int]) -> str:
-    return ", ".join(f"{n} by the {role}" for role, n in counts.items() if n) or "none"
+def _delayed_acks(s: Summary) -> str:
+    """How many pure ACKs were 20 ms late or more, by role; where stalls had others, that these are not counted."""
+    counted = ", ".join(f"{n} by the {role}" for role, n in s.delayed_acks_by.items() if n)
+    if s.delayed_acks >= s.stalls:
+        return counted or "none"
+    others = f"with data, or sooner than {LATE // MS} ms"
+    return f"{counted}; others {others}" if counted else f"all {others}"
 
 
 def _spread(spread: Spread | None, of: str = "") -> str:

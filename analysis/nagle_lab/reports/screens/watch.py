@@ -9,12 +9,13 @@ from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.live.watch.findings import Finding
 from nagle_lab.live.watch.periods import Sums
-from nagle_lab.live.watch.window import Row, View
+from nagle_lab.live.watch.window import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.names import shortened
@@ -107,6 +108,8 @@ def _head(screen: Screen) -> Text:
     text.append(" · may still change", "dim")
     if screen.dropped:
         text.append(f" · {screen.dropped:,} packets lost", "bold yellow")
+    if view and view.is_cut:
+        text.append(f" · of too many connections the last {len(view.result.connections):,}", "bold yellow")
     text.truncate(200, overflow="ellipsis")
     return text
 
@@ -239,8 +242,8 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
     view = screen.view
     stalls = view.stalls_of(row)
     rows = [
-        ("server", f"{row.process} {row.server}".strip()),
-        ("client", row.peer),
+        ("server", f"{row.process}{_pids(row, 'server')} {row.server}".strip()),
+        ("client", f"{row.clients}{_pids(row, 'client')} {row.where}".strip()),
         ("verdict", row.verdict + (f": {row.reason}" if row.reason else "")),
         ("exchanges", f"{row.exchanges:,}, stalled {row.stalled:,} ({row.share:.0%})"),
         ("connections", f"{len(row.connections):,}"),
@@ -256,6 +259,13 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
     if stalls and room > len(rows) + 9:
         body += [Text("its latest stall", "bold"), ladder_text(_shortened(view.ladder(stalls[-1])))]
     return body
+
+
+def _pids(row: Row, role: Role) -> str:
+    """The numbers of its processes at that end, as the report has them behind the name."""
+    pids = sorted(row.pids.get(role, ()))
+    more = ", …" if len(pids) == MOST_PIDS else ""
+    return f" {', '.join(map(str, pids))}{more}" if pids else ""
 
 
 def line(finding: Finding) -> str:

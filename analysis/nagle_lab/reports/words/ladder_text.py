@@ -60,4 +60,4 @@ def _arrow(row: Row, later: int, *, dim: bool) -> Text:
     text.append(line, style=style).append("│  ")
     if later >= _LONG:
         text.append(f"+{later / 1e6:.1f} ms " if later < 10**9 else f"+{later / 1e9:.1f} s ", style="dim")
-    return text.append(row.part, style=style)
+    return text.append("seen again", style="dim") if row.again else text.append(row.part, style=style)

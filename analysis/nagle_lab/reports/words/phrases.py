@@ -6,10 +6,13 @@ from nagle_lab.diagnosis.proof.judged import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
 
 GROUNDS = {
-    Ground.REPETITION_AT_SENDER: "certain: each time the data left right after the ACK, sooner than a program reacts",
-    Ground.PROMPTNESS: "likely: once or twice the data left right after the ACK, sooner than a program reacts",
+    Ground.REPETITION_AT_SENDER: (
+        "certain: each time the data left right after the ACK, sooner than a program wakes up"
+    ),
+    Ground.PROMPTNESS: "likely: once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
-        "likely: each time the data came one round trip after the ACK; a capture at the sender can make it certain"
+        "likely: each time the data came one round trip after the ACK, as it would from a program that itself waits "
+        "for the ACK; a capture at the sender can tell"
     ),
     Ground.TIMESTAMPS: (
         "certain: the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"

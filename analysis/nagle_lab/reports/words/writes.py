@@ -135,7 +135,9 @@ def _why_no_line(writes: Writes) -> Sequence[str]:
 
 def _compared(writes: Writes) -> str:
     here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled"
-    if writes.untraced_exchanges is None:
+    if not writes.untraced_exchanges:
         return f"all of this recording; the verdict is that of a traced run, in which {here}"
-    without = f"{writes.untraced_stalled_exchanges} of {writes.untraced_exchanges} without tracing"
-    return f"a second run; {here} there, {without}"
+    stalled, exchanges = writes.untraced_stalled_exchanges or 0, writes.untraced_exchanges
+    shares = (writes.stalled_exchanges / writes.exchanges, stalled / exchanges)
+    with_it, without = (f"{share:.0%}" for share in shares)
+    return f"{here} while traced ({with_it}), {stalled} of {exchanges} without tracing ({without})"
