@@ -18,14 +18,16 @@ NAGLE_LAB = Path(__file__).parents[2] / ".venv/bin/nagle-lab"
 
 def most(file: Path) -> tuple[int, int, int]:
     """MB: of the process, of copies of the ring, and of both at one time."""
-    with file.open("rb") as packets:
-        running = subprocess.Popen([NAGLE_LAB, "watch", "-"], stdin=packets, stdout=subprocess.DEVNULL)
-    found = (0, 0, 0)
-    while running.poll() is None:
-        with suppress(OSError):
-            now = resident(running.pid), in_files(running.pid)
-            found = max(found[0], now[0]), max(found[1], now[1]), max(found[2], sum(now))
-        time.sleep(0.02)
+    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as packets:
+        running = subprocess.Popen([NAGLE_LAB, "watch", "-"], stdin=packets.stdout, stdout=subprocess.DEVNULL)
+        assert packets.stdout
+        packets.stdout.close()
+        found = (0, 0, 0)
+        while running.poll() is None:
+            with suppress(OSError):
+                now = resident(running.pid), in_files(running.pid)
+                found = max(found[0], now[0]), max(found[1], now[1]), max(found[2], sum(now))
+            time.sleep(0.02)
     return found
 
 

@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from nagle_lab.live.sockets.owners import owners
+from support.guarded import server
 from support.rights import AS_ROOT, mount_refused
 
 PAIR = textwrap.dedent("""
@@ -37,7 +38,7 @@ def pair():
 def test_both_ends_by_their_process(pair):
     """IPv4 of a socket of IPv6 is as in packets; of two processes that share it, the first counts."""
     pid, _child, ipv4, ipv6 = pair
-    found = owners(pid)
+    found = owners(pid).by_ends
     assert {process.pid for process in found.values()} == {pid}
     assert set(found) == {
         (("::", 18083), ("", 0)),
@@ -50,4 +51,22 @@ def test_both_ends_by_their_process(pair):
 
 def test_all_namespaces_at_once(pair):
     pid, *_ = pair
-    assert pid in {process.pid for process in owners().values()}
+    assert pid in {process.pid for process in owners().by_ends.values()}
+
+
+@pytest.mark.parametrize(("how", "is_held"), [("two-writes", True), ("nodelay", False)])
+def test_what_holds_data_on_a_loopback_elsewhere(how, is_held):
+    """One that stalls holds data most of the time; one with TCP_NODELAY, at no look while it runs."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    if AS_ROOT:
+        pytest.skip("looking into other namespaces takes root")
+    exchanges = "400" if is_held else "50000"  # a few seconds
+    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", *server(how, exchanges)]
+    seen, looks = False, 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not seen:
+            looks += 1
+            seen = process.pid in {one.pid for one in owners().held_elsewhere}
+        process.kill()
+    assert seen is is_held and (seen or looks > 3)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from nagle_lab.live.watch.pods import _TCPDUMP, RIGHTS
+from support.api_server import api_server
 from support.stories import server_held, talk
 from support.synthetic import pcap_bytes
 
@@ -142,3 +145,22 @@ def test_a_pod_that_cannot_be_watched_is_one_line(cluster, run, monkeypatch):
 def test_the_page_of_watch_asks_for_one_capability():
     (container,) = [debugged(words) for words in commands(REPOSITORY / "docs" / "watch.md", "debug")]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["NET_RAW"]}
+
+
+def test_kubectl_itself_asks_for_what_a_pod_takes(tmp_path, run, monkeypatch):
+    """The requests of the real kubectl, to a stand-in of the API server; what tcpdump prints comes back whole."""
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    with api_server(pcap_bytes(talk(server_held).segments), tmp_path) as (server, config):
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        monkeypatch.setenv("KUBECTL_DEBUG_CUSTOM_PROFILE", "true")
+        code, out, err = run("watch", "--pod", "shop/web-0", "--image", "has/tcpdump", "--port", "80", "--json")
+    assert code == 0, err
+    report = json.loads(out.splitlines()[-1])
+    assert (report["verdict"], report["stalls"]) == ("STALL", 19)
+    (container,) = server.added
+    assert list(Draft202012Validator(SCHEMA).iter_errors(container)) == []
+    assert container["securityContext"] == RIGHTS["securityContext"] and container["command"][0] == "sleep"
+    (_, probe), (there, record) = server.executed
+    assert probe == ["true"] and there == container["name"]
+    assert record == [*_TCPDUMP, "tcp port 80"]

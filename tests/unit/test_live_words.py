@@ -12,9 +12,10 @@ from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.changed import BOOT, FILE, Entry, changes
 from nagle_lab.live.sockets.diag import Info, Listed
-from nagle_lab.live.sockets.inventory import Found, Inventory, Waits, waits
+from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.processes import Process
+from nagle_lab.live.sockets.waits import Waits, waits
 from nagle_lab.reports.experiments.nodelay import names
 from nagle_lab.reports.screens.sockets import end, owner, show_sockets, sockets_json
 from support.schemas import check

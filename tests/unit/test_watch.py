@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -29,15 +31,16 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.watch.evidence import write_packets
 from nagle_lab.live.watch.findings import Findings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.names import Names
-from nagle_lab.live.watch.periods import Period, Sums
+from nagle_lab.live.watch.periods import Period, Periods, Sums
 from nagle_lab.live.watch.recording import Target
-from nagle_lab.live.watch.ring import PacketRing
-from nagle_lab.live.watch.window import View, look
+from nagle_lab.live.watch.ring import PacketRing, Snapshot
+from nagle_lab.live.watch.window import OTHERS, View, look
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.schemas import check
@@ -437,7 +440,7 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     """A new one is named at once, one that Docker does not know is not asked for at every look."""
     processes = {(("10.0.0.2", 80), ("10.0.0.1", 5)): Process(1, "nginx", 0, 1, "c0ffee")}
     asked: list[dict[str, str]] = [{}, {"c0ffee": "web"}, {"deed": "other"}]
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid: processes)
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(processes, []))
     monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: asked.pop(0))
     names = Names()
     names.look()
@@ -449,6 +452,97 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")
     names.look()
     assert sorted({named.name for named in names._found.values()}) == ["other/redis", "web/nginx"]
+
+
+def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypatch):
+    """The program, its number and the address; nothing where an end is not known."""
+    server, client = ("10.0.0.2", 80), ("10.0.0.1", 40000)
+    found = {(server, client): Process(19980, "nginx", 0, 1, "c0ffee")}
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(found, []))
+    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "web"})
+    names = Names()
+    names.look()
+    view = look(kept(capture).snapshot(), names, 0, lambda _: True)
+    assert view
+    row = next(row for row in view.rows if row.stalls)
+    screen = Screen("all interfaces", 30.0, view=view, opened=identity(row))
+    console = Console(width=120, height=40, file=io.StringIO())
+    console.print(render(screen, 120, 40))
+    (named,) = (one for one in names.processes(view.result.connections) if one.role == "server")
+    facts = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert f"server {named.command} {named.pid} {row.server}" == "server web/nginx 19980 10.0.0.2:80"
+    assert "server web/nginx 19980 10.0.0.2:80" in facts and "client 10.0.0.1" in facts
+
+
+@pytest.mark.parametrize(("count", "shown"), [(60, range(60, 61)), (190, range(70, 100)), (115, range(101, 116))])
+def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch, count, shown):
+    """And the screen says so; what comes after a hundred waits until it is enough to show."""
+    monkeypatch.setattr("nagle_lab.live.watch.window.MOST_CONNECTIONS", 100)
+    monkeypatch.setattr("nagle_lab.diagnosis.analysis.open_capture", partial(open_capture, window_bytes=4_000))
+    path = tmp_path / "x.pcap"
+    path.write_bytes(b"".join(crowd(count)))
+    with Snapshot(iter([path.read_bytes()]), 1) as snapshot:
+        view = look(snapshot, Names(), 0, lambda _: True)
+    assert view and len(view.result.connections) in shown and view.is_cut is (count > 100)
+    console = Console(width=120, height=40, file=io.StringIO())
+    console.print(render(Screen("all interfaces", 30.0, view=view), 120, 40))
+    says = f"of too many connections the last {len(view.result.connections)}" in console.file.getvalue()
+    assert says is view.is_cut
+
+
+def test_of_too_many_servers_the_rest_is_one_row(tmp_path, monkeypatch):
+    """Servers that stall have as many rows again; no stall is lost."""
+    monkeypatch.setattr("nagle_lab.live.watch.window.MOST_ROWS", 2)
+    several = [
+        [
+            replace(segment, ts_ns=segment.ts_ns + i * 10**9)  # at the same time it would be a copy of another one
+            for segment in talk(story, client=("10.0.0.9", 50000 + i), server=("10.0.0.3", 81 + i)).segments
+        ]
+        for i, story in enumerate([nodelay] * 3 + [server_held] * 4)
+    ]
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap_bytes(merge(*several)))
+    view = seen(path)
+    rest = next(row for row in view.rows if row.server == OTHERS)
+    assert len(view.rows) == 4 and len(rest.connections) == 4 and rest.stalls
+    assert sum(row.stalls for row in view.rows) == len(view.result.stalls)
+    assert sum(len(row.connections) for row in view.rows) == len(view.result.connections) == 7
+
+
+def test_a_period_ends_as_soon_as_it_has_too_many_connections(tmp_path, monkeypatch):
+    """However fast they come: it is looked at after each window of the stream."""
+    monkeypatch.setattr("nagle_lab.live.watch.periods.MOST_CONNECTIONS", 100)
+    paths = [tmp_path / str(number) for number in range(4)]
+    for path in paths:
+        path.write_bytes(b"".join(crowd(101)))
+    analysis, periods = Analysis(paths, sha256=False), Periods()
+    assert [periods.look(analysis) for _ in analysis].count(True) == 4
+    assert [period.connections for period in periods.sums.listed] == [101] * 4
+
+
+def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(monkeypatch):
+    """In a container, with its name; outside one, with the number of the process."""
+    held = [Process(7, "nginx", 0, 1, "c0ffee"), Process(8, "nginx", 0, 1, "c0ffee"), Process(9, "server", 0, 2)]
+    looks = [held, [], held[2:], held]
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners({}, looks.pop(0)))
+    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "web"})
+    names, said = Names(), []
+    names._containers = {"c0ffee": "web"}
+    while looks:
+        names.look()
+        said.append([text.rpartition(": ")[2] for text in names.unseen])
+    pid, container = "nagle-lab watch --pid 9", "nagle-lab watch --container web"
+    assert said == [[], [], [pid], [pid, container]]
+    assert names.unseen[1].startswith("web/nginx 8 holds data again and again on its own loopback")
+
+
+def test_who_watches_one_interface_is_told_of_that_alone(monkeypatch):
+    held = [Process(9, "server", 0, 2)]
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners({}, held))
+    names = Names(looks_elsewhere=False)
+    for _ in range(3):
+        names.look()
+    assert not names.unseen
 
 
 def test_the_systemd_unit_is_one():
@@ -478,7 +572,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
         (("127.0.0.1", 81), ("", 0)): process("elsewhere", 1),
         (("0.0.0.0", 82), ("", 0)): process("any", here),
     }
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid: found)
+    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(found, []))
     monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "shop-web"})
     names = Names()
     names.look()

@@ -63,7 +63,11 @@ def command(
         if sums.worst:
             sums.worst = msgspec.structs.replace(sums.worst, processes=names.processes(sums.worst.connections))
     code = _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
-    if not source and not pod and not as_json and sums.worst and (step := nearer(sums.worst, target)):
+    if sys.stdout.isatty() and not as_json:  # the screen is gone that said so
+        for text in names.unseen:
+            tell(text)
+    is_here = not source and not pod and not as_json
+    if is_here and sums.worst and not names.unseen and (step := nearer(sums.worst, target)):
         tell(step)
     return code
 
@@ -119,7 +123,7 @@ def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | in
         return
     recording = Recording(target)
     try:
-        with Names(recording.pid) as names:
+        with Names(recording.pid, looks_elsewhere=not target.interface) as names:
             yield recording, names
     finally:
         recording.close()

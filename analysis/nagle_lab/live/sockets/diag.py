@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from ipaddress import ip_address
+from itertools import islice
 from struct import Struct, pack
 
 import msgspec
@@ -66,10 +67,16 @@ class Listed(msgspec.Struct, frozen=True):
         return max(self.queued - self.unsent, 0)
 
 
-def tcp_sockets() -> list[Listed]:
-    """Those of the network namespace that the calling thread is in. Raises OSError, NagleLabError."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-        return [one for family in (socket.AF_INET, socket.AF_INET6) for one in _listed(kernel, family)]
+def tcp_sockets(most: int | None = None) -> list[Listed]:
+    """Those of the network namespace that the calling thread is in; ``most`` of each family, listening ones first.
+
+    Raises OSError, NagleLabError.
+    """
+    found: list[Listed] = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            found += islice(_listed(kernel, family), most)
+    return found
 
 
 def _listed(kernel: socket.socket, family: int) -> Iterator[Listed]:

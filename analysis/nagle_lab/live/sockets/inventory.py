@@ -1,7 +1,6 @@
 """Every TCP socket of this host with its process, container, options, and whether data waits in it."""
 
 from collections.abc import Collection
-from enum import StrEnum
 
 import msgspec
 
@@ -12,14 +11,7 @@ from nagle_lab.live.sockets.options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, Table, container_names, processes
 from nagle_lab.live.sockets.rights import TODO, missing, needs
-
-
-class Waits(StrEnum):
-    """Why a small segment waits in a socket at this moment."""
-
-    HELD = "held now"  # by Nagle's algorithm: a small one is on its way and not acknowledged
-    MAYBE_HELD = "held?"  # the same, but whether TCP_NODELAY is off may not be read
-    CORKED = "corked"  # TCP_CORK
+from nagle_lab.live.sockets.waits import Waits, waits
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -112,24 +104,6 @@ class _Reader:
         except OSError as error:
             self.refused, self.error = self.refused + 1, error
             return None
-
-
-def waits(one: Listed, options: Options | None) -> Waits | None:
-    """Whether less than a segment waits in it, and why, as Linux decides it (tcp_nagle_check in tcp_output.c).
-
-    Nagle's algorithm holds it only behind a small segment (Minshall's variant): not all in flight are full. Where the
-    congestion window or the other end's window is full, that is why it waits.
-    """
-    info = one.info
-    if info is None or not 0 < info.unsent < info.mss or (options and options.nodelay and not options.cork):
-        return None
-    if options and options.cork:
-        return Waits.CORKED
-    is_small_in_flight = 0 < one.unacknowledged < info.in_flight * info.mss
-    is_window_full = info.window is not None and one.unacknowledged + info.unsent > info.window
-    if not is_small_in_flight or is_window_full or info.in_flight >= info.cwnd:
-        return None
-    return Waits.HELD if options else Waits.MAYBE_HELD
 
 
 _RANK: dict[Waits | None, int] = {Waits.HELD: 0, Waits.MAYBE_HELD: 1, Waits.CORKED: 2, None: 3}

@@ -1,13 +1,18 @@
 """The TCP sockets of every network namespace, and which process has a connection, by its two ends as in packets."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
 
 import msgspec
 
 from nagle_lab.live.sockets.diag import LISTEN, End, Listed, tcp_sockets
 from nagle_lab.live.sockets.namespaces import inside, namespace_of
+from nagle_lab.live.sockets.options import Borrower, GoneError, read
 from nagle_lab.live.sockets.processes import Process, Table, processes
+from nagle_lab.live.sockets.waits import Waits, waits
 
 
 class Namespaces(msgspec.Struct, frozen=True):
@@ -17,8 +22,10 @@ class Namespaces(msgspec.Struct, frozen=True):
     refused: list[int]  # those that may not be looked into
 
 
-def namespaces(table: Table, only: Collection[int | None] | None = None) -> Namespaces:
-    """This network namespace, and those of all processes; or ``only`` some of them."""
+def namespaces(
+    table: Table, only: Collection[int | None] | None = None, look: Callable[[], list[Listed]] = tcp_sockets
+) -> Namespaces:  # fmt: skip
+    """This network namespace, and those of all processes; or ``only`` some of them. ``look`` lists the sockets."""
     by = {process.namespace: process.pid for process in reversed(table.processes.values())}
     here = namespace_of("self")
     by[here] = os.getpid()
@@ -27,7 +34,7 @@ def namespaces(table: Table, only: Collection[int | None] | None = None) -> Name
         if namespace is None or (only is not None and namespace not in only):
             continue
         try:
-            found.sockets[namespace] = inside(pid, tcp_sockets)
+            found.sockets[namespace] = inside(pid, look)
         except FileNotFoundError:
             continue  # its last process has ended
         except OSError:
@@ -35,18 +42,46 @@ def namespaces(table: Table, only: Collection[int | None] | None = None) -> Name
     return found
 
 
-def owners(pid: int | None = None) -> dict[tuple[End, End], Process]:
-    """Local and remote end of each connection → the process that has it, of those that this user may look into.
+class Owners(msgspec.Struct, frozen=True):
+    """Who has which connection.
+
+    Attributes
+    ----------
+    by_ends : local and remote end → the process; listening sockets are under their local end and ("", 0)
+    held_elsewhere : processes in which Nagle's algorithm holds data at this moment on the loopback of a network
+        namespace that is not this one, so that nothing of it passes here
+    """
+
+    by_ends: dict[tuple[End, End], Process]
+    held_elsewhere: list[Process]
+
+
+def owners(pid: int | None = None, most: int | None = None) -> Owners:
+    """The process of each connection, of those that this user may look into.
 
     Of the network namespace of process ``pid`` alone; without it, of all there are, this one's first, for on loopback
     two namespaces may have the same ends. Of a socket that several processes have, the one with the lowest number.
     A connection on this host has two entries, one for each end. Ends are (IP address, port); IPv4 mapped into IPv6 is
-    IPv4. Listening sockets are under their local end and ("", 0).
+    IPv4. Of ``most`` sockets of each namespace and family.
     """
-    table = processes()
-    found: dict[tuple[End, End], Process] = {}
-    for sockets in namespaces(table, None if pid is None else {namespace_of(pid)}).sockets.values():
-        for one in sockets:
-            if those := table.of(one.inode):
-                found.setdefault((one.local, ("", 0) if one.state == LISTEN else one.remote), those[0])
+    table, here = processes(), namespace_of("self")
+    only = None if pid is None else {namespace_of(pid)}
+    found = Owners({}, [])
+    with Borrower() as borrower:
+        for namespace, sockets in namespaces(table, only, partial(tcp_sockets, most)).sockets.items():
+            for one in sockets:
+                if not (those := table.of(one.inode)):
+                    continue
+                ends = (one.local, ("", 0) if one.state == LISTEN else one.remote)
+                found.by_ends.setdefault(ends, those[0])
+                if pid is None and namespace != here and _is_held_on_loopback(one, table, borrower):
+                    found.held_elsewhere.append(those[0])
     return found
+
+
+def _is_held_on_loopback(one: Listed, table: Table, borrower: Borrower) -> bool:
+    if not waits(one, None) or not ip_address(one.local[0]).is_loopback:
+        return False
+    with suppress(OSError, GoneError), borrower.borrow(table.holders[one.inode], one.inode) as copy:
+        return waits(one, read(copy)) is Waits.HELD
+    return False

@@ -17,8 +17,10 @@ from nagle_lab.live.sockets.owners import owners
 from nagle_lab.live.sockets.processes import Process, container_names
 
 EVERY_S = 2.0  # and five times as long as a look took, at least
-MOST = 50_000  # connections whose process is remembered after they have ended
+MOST_SOCKETS = 50_000  # of each namespace and family, that are looked at: listening ones come first
+MOST = 2 * MOST_SOCKETS  # ends whose process is remembered, some after their connection has ended
 CONTAINERS_EVERY_S = 30.0
+HELD_AGAIN, MOST_UNSEEN = 2, 20
 _LISTENS: End = ("", 0)
 _ANY = ("0.0.0.0", "::")
 
@@ -30,14 +32,17 @@ class Named(NamedTuple):
     pid: int
 
 
-_UNKNOWN = Named("", 0)
+UNKNOWN = Named("", 0)
 
 
 class Names:
     """Names the ends of connections that are, or were, this host's; a context manager."""
 
-    def __init__(self, pid: int | None = None) -> None:
+    def __init__(self, pid: int | None = None, *, looks_elsewhere: bool = True) -> None:
         self.pid = pid  # whose network namespace; None: all of this host
+        self._looks_elsewhere = looks_elsewhere  # also at what holds data where no packet is seen
+        self.unseen: list[str] = []  # which programs hold data where no packet is seen, a sentence each
+        self._held: Counter[str] = Counter()  # how often such a one did
         self._found: OrderedDict[tuple[End, End], Named] = OrderedDict()
         self._containers: dict[str, str] = {}
         self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
@@ -47,10 +52,12 @@ class Names:
 
     def look(self) -> None:
         """Look them up."""
-        found = owners(self.pid)
-        self._look_for_containers({process.container for process in found.values()} - {""})
+        found = owners(self.pid, MOST_SOCKETS)
+        self._look_for_containers({process.container for process in found.by_ends.values()} - {""})
+        if self._looks_elsewhere:
+            self._take_unseen(found.held_elsewhere)
         watched = namespace_of("self" if self.pid is None else self.pid)
-        for (local, remote), process in found.items():
+        for (local, remote), process in found.by_ends.items():
             # Every network namespace has these; there may be others elsewhere.
             if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
                 continue
@@ -59,6 +66,18 @@ class Names:
             self._remember((local, _LISTENS), named)
         while len(self._found) > MOST:
             self._found.popitem(last=False)
+
+    def _take_unseen(self, held: Iterable[Process]) -> None:
+        """Note a program at the second look at which it holds data: once may be chance."""
+        for name, process in {self._name(process): process for process in held}.items():
+            self._held[name] += 1
+            if self._held[name] == HELD_AGAIN and len(self.unseen) < MOST_UNSEEN:
+                container = self._containers.get(process.container, process.container)
+                way = f"--container {container}" if container else f"--pid {process.pid}"
+                self.unseen.append(
+                    f"{name} {process.pid} holds data again and again on its own loopback, which is not seen here: "
+                    f"nagle-lab watch {way}"
+                )
 
     def _look_for_containers(self, ids: set[str]) -> None:
         """Names of new ones at once, of all now and then; one that has ended keeps its name."""
@@ -87,7 +106,7 @@ class Names:
 
     def of(self, connection: Connection) -> tuple[str, str]:
         """The programs at its server and at its client; empty where they are not known."""
-        server, client = self._at(connection)
+        server, client = self.ends_of(connection)
         return server.name, client.name
 
     def processes(self, connections: Iterable[Connection]) -> list[EndProcess]:
@@ -95,8 +114,8 @@ class Names:
         stalls: Counter[EndProcess] = Counter()
         often: Counter[EndProcess] = Counter()
         for connection in connections if self._found else ():
-            for end, named in zip((connection.server, connection.client), self._at(connection), strict=True):
-                if named is not _UNKNOWN:
+            for end, named in zip((connection.server, connection.client), self.ends_of(connection), strict=True):
+                if named is not UNKNOWN:
                     port = end.port if end.role == "server" else None
                     one = EndProcess(end.role, end.ip, port, named.pid, named.name, "", 0)
                     stalls[one] += connection.stalls
@@ -104,12 +123,13 @@ class Names:
         most = sorted(often, key=lambda one: (-stalls[one], -often[one]))
         return [replace(one, connections=often[one]) for one in most]
 
-    def _at(self, connection: Connection) -> tuple[Named, Named]:
+    def ends_of(self, connection: Connection) -> tuple[Named, Named]:
+        """The processes at its server and at its client; UNKNOWN where they are not known."""
         server, client = _end(connection.server), _end(connection.client)
         found = self._found.get
         # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
-        there = found((server, client)) or found((server, _LISTENS), _UNKNOWN)
-        return there, found((client, server), _UNKNOWN)
+        there = found((server, client)) or found((server, _LISTENS), UNKNOWN)
+        return there, found((client, server), UNKNOWN)
 
     def _remember(self, ends: tuple[End, End], named: Named) -> None:
         self._found[ends] = named

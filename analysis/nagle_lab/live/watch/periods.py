@@ -12,7 +12,6 @@ LONGEST_S = 3600.0
 MOST_CONNECTIONS = 100_000
 MOST_ROWS = 4_000_000  # of the tables of an analysis
 LISTED = 200  # periods; of earlier ones only the sums are kept
-_LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,12 @@ class Periods:
     def __init__(self, seconds: float = LONGEST_S) -> None:
         self.sums = Sums()
         self._seconds = seconds
-        self._began = self._look_at = time.monotonic()
+        self._began = time.monotonic()
 
     def look(self, analysis: Analysis) -> bool:
         """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
-        now = time.monotonic()
-        if now < self._look_at:
-            return False
-        self._look_at = now + _LOOK_EVERY_S
         is_large = analysis.rows > MOST_ROWS or analysis.connections > MOST_CONNECTIONS
-        if not is_large and now - self._began < self._seconds:
+        if not is_large and time.monotonic() - self._began < self._seconds:
             return False
         self.sums.add(analysis.end_period())
         self._began = time.monotonic()

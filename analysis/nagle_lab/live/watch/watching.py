@@ -68,6 +68,7 @@ class Watcher:
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
         self._window_s, self._metrics = window_s, metrics
         self._findings = Findings()
+        self._unseen = 0  # programs of which that was said
         self._told = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
         self._give_up: float | None = None  # when nothing more is waited for
@@ -158,6 +159,9 @@ class Watcher:
             self.end()
         if self._recording and self._give_up is None and (text := self._recording.look()):
             self._names.pid = self._recording.pid
+            self._spectator.note(text)
+        for text in self._names.unseen[self._unseen :]:
+            self._unseen += 1
             self._spectator.note(text)
         if now >= self._look_at:
             self._look(now)

@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from pathlib import Path
 
-from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.proof.judged import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
-from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.names import UNKNOWN, Named, Names
 from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
+_ROLES: tuple[Role, Role] = ("server", "client")
 CERTAIN = {Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS}
-MOST_ROWS = 1_000
+MOST_ROWS = 1_000  # with stalls, and as many without
+MOST_CONNECTIONS = 100_000  # of more, only the last ones are judged
+MOST_PIDS = 9  # of an end of a row
+OTHERS = "other servers"
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Row:
     verdict: Verdict = Verdict.INCONCLUSIVE
     reason: str = ""
     certain: bool = False  # how sure the stalls are
+    pids: dict[Role, set[int]] = field(default_factory=dict)  # processes at each end, MOST_PIDS of them
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -72,8 +77,12 @@ class Row:
         """In one word; empty without stalls."""
         return ("certain" if self.certain else "likely") if self.stalls else ""
 
-    def add(self, connection: Connection) -> None:
-        """Count a connection."""
+    def add(self, connection: Connection, ends: tuple[Named, Named]) -> None:
+        """Count a connection, with the processes at its server and its client."""
+        for role, end in zip(_ROLES, ends, strict=True):
+            known = self.pids.setdefault(role, set())
+            if end is not UNKNOWN and len(known) < MOST_PIDS:
+                known.add(end.pid)
         self.connections.append(connection.id)
         self.packets += connection.packets
         self.exchanges += connection.exchanges
@@ -95,6 +104,7 @@ class View:
     row_of : the row in ``rows`` of each connection with stalls
     latest : the ladder of the latest stall
     lossy : packets were lost in this window, more than MOST_LOST of them: nothing in it is called clean
+    is_cut : there were too many connections, and only the last ones are in it
     took_s : how long judging took
     """
 
@@ -105,6 +115,7 @@ class View:
     row_of: dict[int, Row]
     latest: Ladder | None
     lossy: bool
+    is_cut: bool
     took_s: float
 
     @property
@@ -141,7 +152,7 @@ def look(
     began = time.monotonic()
     if not snapshot.path.stat().st_size:
         return None
-    result = analyze(snapshot.path, exchanges=exchanges, sha256=False)
+    result, is_cut = _judge_last(snapshot.path, exchanges)
     if not result.source.tcp_packets:
         return None
     lossy = lost > MOST_LOST * (result.source.packets + lost)
@@ -153,11 +164,25 @@ def look(
     latest = _count_stalls(result.stalls, programs.of)
     rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single.rows(result, names)))
     ladder = ladder_of([Path(snapshot.path)], result, latest) if latest else None
-    return View(snapshot, result, rows, single_rows, programs.of, ladder, lossy, time.monotonic() - began)
+    return View(snapshot, result, rows, single_rows, programs.of, ladder, lossy, is_cut, time.monotonic() - began)
+
+
+def _judge_last(path: Path, exchanges: bool) -> tuple[Result, bool]:
+    """The packets of a snapshot, or the last of them where they have too many connections; whether it was so."""
+    analysis, before = Analysis(path, exchanges=exchanges, sha256=False), None
+    for _ in analysis:
+        if analysis.connections > MOST_CONNECTIONS:
+            before = analysis.end_period()
+    result = analysis.result()
+    if before and result.source.packets < before.source.packets / 2:
+        result = before  # what came after it is too little to show
+    return result, before is not None
 
 
 class _Programs:
     """A row for each server; of a server elsewhere, for each program here that uses it.
+
+    Where there are too many, one row has the rest.
 
     Attributes
     ----------
@@ -172,13 +197,15 @@ class _Programs:
 
     def add(self, connection: Connection) -> None:
         """Count a connection."""
-        process, client = self._names.of(connection)
+        ends = self._names.ends_of(connection)
+        process, client = (end.name for end in ends)
         key = (str(connection.server), process, "" if process else client)
         if key not in self._rows:
-            if len(self._rows) >= MOST_ROWS and not connection.stalls:
-                return
-            self._rows[key], self._clients[key] = Row(*key), (set(), set())
-        self._rows[key].add(connection)
+            if len(self._rows) >= (2 if connection.stalls else 1) * MOST_ROWS:
+                key, client = (OTHERS, "", ""), ""
+            if key not in self._rows:
+                self._rows[key], self._clients[key] = Row(*key), (set(), set())
+        self._rows[key].add(connection, ends)
         self._clients[key][0].add(connection.client.ip)
         self._clients[key][1].update([client] if client else [])
         if connection.stalls:
@@ -217,9 +244,10 @@ class _Single:
         """Those, with their waits."""
         for _, _, number in self._most:
             connection = result.connections[number]
-            process, client = names.of(connection)
+            ends = names.ends_of(connection)
+            process, client = (end.name for end in ends)
             row = self.of[number] = Row(str(connection.server), process, client, str(connection.client), client)
-            row.add(connection)
+            row.add(connection, ends)
         _count_stalls(result.stalls, self.of)
         return list(self.of.values())
 
