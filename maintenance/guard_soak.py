@@ -1,23 +1,27 @@
 """How often is the guard wrong? Guarded runs of a stalling and of a clean program, half of them on a busy machine.
 
-    .venv/bin/python maintenance/guard_soak.py 2000 docs/guard-soak.md
+    .venv/bin/python maintenance/guard_soak.py 2000 docs/guard-soak.md ["What else the machine did."]
 
-The busy half runs four at once beside a busy loop on each core.
+The busy half runs four at once beside a busy loop on each core. Half as many tests of one suite follow, with
+`pytest --nagle` and four workers.
 """
 
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from os import cpu_count
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -25,6 +29,21 @@ from support.guarded import GUARD, server
 
 EXCHANGES = "15"
 PROGRAMS = {"two-writes": "STALL", "nodelay": "CLEAN"}
+SUITE = textwrap.dedent("""
+    import subprocess
+
+    import pytest
+    from support.guarded import server
+
+
+    @pytest.mark.nagle(expect="any")
+    @pytest.mark.parametrize("number", range({each}))
+    @pytest.mark.parametrize("how", {programs})
+    def test_it(how, number):
+        subprocess.run(server(how, "{exchanges}"), check=True)
+""")
+PYTEST = "`pytest --nagle -n 4`, busy"
+Verdicts = dict[tuple[str, str], Counter[str]]  # by program and machine
 CODES = {"STALL": 1, "CLEAN": 0, "INCONCLUSIVE": 3, "INVALID": 2}
 
 
@@ -34,14 +53,38 @@ def guarded(how: str) -> tuple[str, float]:
         report = Path(folder) / "report.json"
         started = time.monotonic()
         done = subprocess.run(
-            [*GUARD, f"--json={report}", "--", *server(how, EXCHANGES)], capture_output=True, check=False,
+            [*GUARD, f"--json={report}", f"--keep={folder}/kept", "--", *server(how, EXCHANGES)],
+            capture_output=True, check=False,
             env={"TMPDIR": folder, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         )  # fmt: skip
         took = time.monotonic() - started
         verdict = json.loads(report.read_text())["verdict"] if report.exists() else f"none: {done.stderr[-200:]!r}"
         if CODES.get(verdict) != done.returncode:
             verdict = f"{verdict}, exit code {done.returncode}"
+        if verdict != PROGRAMS[how]:
+            kept = shutil.copytree(folder, tempfile.mkdtemp(prefix="guard-soak-"), dirs_exist_ok=True)
+            print(f"{how}: {verdict}, kept in {kept}", file=sys.stderr, flush=True)
         return verdict, took
+
+
+def tested(runs: int) -> list[tuple[str, str]]:
+    """The program and the verdict of each test of a suite in which each program is tested ``runs`` times."""
+    with tempfile.TemporaryDirectory() as folder:
+        suite, junit = Path(folder) / "test_soak.py", Path(folder) / "junit.xml"
+        suite.write_text(SUITE.format(each=runs, programs=[*PROGRAMS], exchanges=EXCHANGES))
+        command = [sys.executable, "-m", "pytest", "-q", "--nagle", "-n", "4", f"--junitxml={junit}", suite.name]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "tests")}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        print(*done.stdout.splitlines()[-8:], sep="\n", file=sys.stderr)
+        if done.returncode:
+            sys.exit(f"pytest ended with {done.returncode}")
+        outcomes = []
+        for case in ElementTree.parse(junit).iter("testcase"):
+            verdicts = [each.get("value") for each in case.iter("property") if each.get("name") == "nagle.verdict"]
+            how = next((how for how in PROGRAMS if how in case.get("name", "")), "")
+            if how:  # the session has a case of its own
+                outcomes.append((how, (verdicts or ["none"])[0] or "none"))
+        return outcomes
 
 
 def bare(how: str) -> float:
@@ -54,7 +97,7 @@ def bare(how: str) -> float:
 @contextmanager
 def busy_cores() -> Iterator[None]:
     """A busy loop for each."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cpu_count() or 1)]
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
     finally:
@@ -63,55 +106,70 @@ def busy_cores() -> Iterator[None]:
             loop.wait()
 
 
-def main(runs: int, page: Path) -> None:
+def main(runs: int, page: Path, *notes: str) -> None:
     """Run them all, and write the page."""
     quarter = runs // 4
     orders = [how for pair in zip(*([how] * quarter for how in PROGRAMS), strict=True) for how in pair]
     overheads = [guarded("nodelay")[1] - bare("nodelay") for _ in range(min(30, runs))]
-    verdicts: dict[tuple[str, str], Counter[str]] = {}
-    for machine, workers in (("alone", 1), ("busy", 4)):
-        with ThreadPoolExecutor(workers) as pool:
-            if machine == "busy":
-                with busy_cores():
-                    outcomes = list(pool.map(guarded, orders))
-            else:
-                outcomes = list(pool.map(guarded, orders))
-        for how, (verdict, _) in zip(orders, outcomes, strict=True):
-            verdicts.setdefault((how, machine), Counter())[verdict] += 1
-    lines = [*_page(verdicts, overheads)]
+    verdicts: Verdicts = {}
+    with ThreadPoolExecutor(1) as pool:
+        count(verdicts, "alone", zip(orders, pool.map(verdict_of, orders), strict=True))
+    with busy_cores(), ThreadPoolExecutor(4) as pool:
+        count(verdicts, "busy", zip(orders, pool.map(verdict_of, orders), strict=True))
+    with busy_cores():
+        count(verdicts, PYTEST, tested(quarter))
+    lines = [*_page(verdicts, overheads, notes)]
     page.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 
-def _page(verdicts: dict[tuple[str, str], Counter[str]], overheads: list[float]) -> Iterator[str]:
+def verdict_of(how: str) -> str:
+    """Of one run."""
+    return guarded(how)[0]
+
+
+def count(verdicts: Verdicts, machine: str, outcomes: Iterable[tuple[str, str]]) -> None:
+    """Add what was said of each program on such a machine, as it comes."""
+    for how, verdict in outcomes:
+        verdicts.setdefault((how, machine), Counter())[verdict] += 1
+        if verdict != PROGRAMS[how]:
+            print(f"{how}, {machine}: {verdict}", file=sys.stderr, flush=True)
+    print({key: dict(counts) for key, counts in verdicts.items()}, file=sys.stderr, flush=True)
+
+
+def _page(verdicts: Verdicts, overheads: list[float], notes: tuple[str, ...]) -> Iterator[str]:
     total = sum(sum(counts.values()) for counts in verdicts.values())
+    of_tests = sum(sum(counts.values()) for (_, machine), counts in verdicts.items() if machine == PYTEST)
     wrong = sum(
-        count
+        number
         for (how, _), counts in verdicts.items()
-        for verdict, count in counts.items()
+        for verdict, number in counts.items()
         if verdict not in (PROGRAMS[how], "INCONCLUSIVE")
     )
     unsure = sum(counts["INCONCLUSIVE"] for counts in verdicts.values())
     yield "# How often the guard was wrong"
     yield ""
     yield (
-        f"{total:,} guarded runs of {datetime.now(UTC):%Y-%m-%d}: **{wrong} wrong verdicts**, {unsure} INCONCLUSIVE "
-        f"({unsure / total:.2%}). The program under guard answers {EXCHANGES} requests in two writes each, "
-        "with TCP_NODELAY or without it. Half of the runs were one at a time; the others ran four at once beside a "
-        f"busy loop on each of the machine's {cpu_count()} cores."
+        f"{total - of_tests:,} guarded runs and {of_tests:,} tests under `pytest --nagle`, of "
+        f"{datetime.now(UTC):%Y-%m-%d}: **{wrong} wrong verdicts**, {unsure} INCONCLUSIVE ({unsure / total:.2%}). "
+        f"The program under guard answers {EXCHANGES} requests in two writes each, with TCP_NODELAY or without it. "
+        "Half of the runs were one at a time; the others ran four at once, and so did the tests, in four workers of "
+        f"one session, beside a busy loop on each of the machine's {os.cpu_count()} cores."
     )
     yield ""
     yield "| program | machine | runs | verdicts |"
     yield "|---|---|---:|---|"
     for (how, machine), counts in verdicts.items():
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        said = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
         yield f"| {how}, expected {PROGRAMS[how]} | {machine} | {sum(counts.values())} | {said} |"
     yield ""
     yield (
         f"The guard adds to the command's own time: {statistics.median(overheads):.2f} s (median of "
         f"{len(overheads)} pairs). `maintenance/guard_soak.py` runs this again."
     )
+    for note in notes:
+        yield f"\n{note}"
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -17,6 +17,8 @@ from support.command import nagle_lab
 from support.guarded import GUARD, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch):

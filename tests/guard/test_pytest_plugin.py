@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.guard.tracing import trace as tracing
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
+from support.traced import C, line, program
 
+pytestmark = pytest.mark.long
 FORBID = Path(__file__).parents[1] / "support" / "forbid.py"
 
 
@@ -600,7 +603,7 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite):
     said = found.said.splitlines()
     assert found.outcome == "failure" and all(map(re.fullmatch, first, said)), said
     assert said[2].startswith("STALL: ") and f"join net.py:{header} and net.py:{body} in one write" in found.said
-    assert "exchanges stalled there, " in found.said and "A typical stall of the traced run" in found.said
+    assert "exchanges stalled while traced (" in found.said and "A typical stall of the traced run" in found.said
     assert f"net.py:{header} answer ■  sendall 200 B" in found.said
     assert found.properties["nagle.writes"].startswith(said[0]) and found.verdict == "STALL"
     assert re.search(first[0] + "\n" + first[1] + "\nSTALL: ", ended.out.partition("Captured nagle call")[2])
@@ -613,6 +616,27 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite):
     assert len(ended.cases) == 4 and "tests: 3 STALL, 1 CLEAN" in ended.out, "what is run again counts for nothing"
     traced = {f"test_it.py_{name}-traced.pcapng" for name in ("test_stalls", "test_fails_by_itself", "test_hides")}
     assert traced < set(suite.kept()) and len(suite.kept()) == 6, "and no traces"
+
+
+@needs_strace
+@pytest.mark.skipif(not tracing.has_stacks(), reason="this strace prints no stacks")
+@pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+def test_native_code_in_a_test_gets_the_hook_that_guard_trace_gives_it(suite):
+    """The run with native stacks loads the hook that follows what strace's unwinder cannot."""
+    source = program(suite.folder, "server.c", C)
+    subprocess.run(["cc", "-g", "-pthread", "-w", "-o", suite.folder / "server", source], check=True)
+    suite.write("test_it.py", """
+        import os, subprocess
+        def test_stalls():
+            with open("loaded.txt", "a") as file: print(os.environ.get("LD_PRELOAD"), file=file)
+            subprocess.run(["./server"], check=True)
+    """)  # fmt: skip
+    ended = suite.run("--nagle", "--nagle-trace")
+    said = ended.cases["test_stalls"].said
+    first, second = (f"server.c:{line(source, call)} reply" for call in ("send(peer", "write(peer"))
+    assert re.match(rf"\d+ stalls: {first}  sendto 200 B,\nthen {second}  write 600 B", said), said
+    loaded = (suite.folder / "loaded.txt").read_text().splitlines()
+    assert [Path(each).name.split(".")[0] for each in loaded] == ["None", "None", "_native"]
 
 
 @needs_strace

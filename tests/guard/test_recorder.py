@@ -1,9 +1,10 @@
-"""The ring that records, in a real network namespace."""
+"""The ring that records, in a real network namespace, and what its kernel counted."""
 
 import time
 
 import pytest
 
+from nagle_lab.guard.command import namespace
 from nagle_lab.guard.recording.recorder import Ring
 from nagle_lab.live.sockets.namespaces import inside
 from support.living import stalling
@@ -26,3 +27,10 @@ def test_a_ring_that_was_ended_takes_no_more():
         time.sleep(0.2)
         assert ring.take() == b""
         ring.close()
+
+
+def test_retransmissions_are_segments_that_the_kernel_sent(monkeypatch):
+    """OutSegs leaves them out, and every one of them is recorded."""
+    counters = "Ip: Forwarding\nIp: 1\nTcp: InSegs OutSegs RetransSegs\nTcp: 128 126 3\n"
+    monkeypatch.setattr(namespace.Path, "read_text", lambda _: counters)
+    assert namespace.segments_sent() == 129

@@ -14,7 +14,7 @@ from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.strace import read_trace
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
-from support.traced import line, lines, program, traced, writes_of
+from support.traced import C, line, lines, program, traced, writes_of
 
 pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
 
@@ -44,56 +44,6 @@ server.listen(0, "127.0.0.1", () => {
     else { client.end(); server.close(); }
   });
 });
-"""
-C = """
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
-#include <fcntl.h>
-#include <unistd.h>
-
-static char buffer[4096];
-static int file;
-
-static void reply(int peer) {
-    send(peer, buffer, 200, 0);
-#ifdef SENDFILE
-    off_t at = 0;
-    sendfile(peer, file, &at, 600);
-#else
-    write(peer, buffer, 600);
-#endif
-}
-
-static void *serve(void *listener) {
-    int peer = accept(*(int *)listener, 0, 0);
-    while (read(peer, buffer, sizeof buffer) > 0)
-        reply(peer);
-    return 0;
-}
-
-int main(int count, char **name) {
-    struct sockaddr_in at = {AF_INET};
-    socklen_t size = sizeof at;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    file = open(name[0], O_RDONLY);
-    int listener = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0);
-    bind(listener, (void *)&at, size);
-    listen(listener, 5);
-    getsockname(listener, (void *)&at, &size);
-    pthread_t thread;
-    pthread_create(&thread, 0, serve, &listener);
-    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &count, sizeof count);
-    connect(c, (void *)&at, size);
-    for (int i = 0; i < 30; i++) {
-        write(c, buffer + 2048, 100);
-        for (int n = 0; n < 800;)
-            n += read(c, buffer + 2048, 2048);
-    }
-    return 0;
-}
 """
 # A parent that accepts, and a child that answers: the header by one thread, the body by another.
 FORKED = """
@@ -243,6 +193,21 @@ def test_a_c_program_without_debug_information(tmp_path):
     assert held.why_no_line.startswith("server has no debug information")
 
 
+def test_a_stripped_c_program_whose_debug_information_is_in_another_file(tmp_path):
+    if not tracing.has_stacks():
+        pytest.skip("this strace prints no stacks")
+    command = compiled(tmp_path, "-g", "-O2")
+    debug, path = tmp_path / "server.debug", tmp_path / "server.c"
+    for tool in (["objcopy", "--only-keep-debug", *command, debug], ["strip", *command],
+                 ["objcopy", f"--add-gnu-debuglink={debug}", *command]):  # fmt: skip
+        subprocess.run(tool, check=True)
+    writes = writes_of(tmp_path, command)
+    assert lines(writes) == [
+        (line(path, "send(peer"), "reply", "sendto", 200), (line(path, "write(peer"), "reply", "write", 600),
+    ]  # fmt: skip
+    assert writes.groups[0].held.why_no_line == ""
+
+
 def test_on_the_screen_and_in_json(tmp_path):
     path = program(tmp_path, "server.py", SERVER)
     command = [sys.executable, str(path), "two-writes"]
@@ -266,7 +231,7 @@ def test_on_the_screen_and_in_json(tmp_path):
     assert "TCP_NODELAY never set on the socket that held" in text
     assert "ms, from the second write to its release" in text
     writes = ended.report["writes"]
-    assert f"{writes['stalled_exchanges']} of {writes['exchanges']} exchanges stalled there" in text
+    assert f"{writes['stalled_exchanges']} of {writes['exchanges']} exchanges stalled while traced" in text
     assert writes["groups"][0]["held"]["program"] == {"file": str(path), "line": body, "function": "serve"}
     assert len(writes["pairs"]) == writes["named"]
 
@@ -306,7 +271,11 @@ def test_without_strace_the_verdict_is_still_said(tmp_path):
 @pytest.mark.parametrize(
     ("says", "expected"),
     [
-        ("strace: ptrace(PTRACE_TRACEME, ...): Operation not permitted", "ptrace is forbidden here ("),
+        (
+            "strace: some word before\nstrace: ptrace(PTRACE_TRACEME, ...): Operation not permitted\n"
+            "strace: detach: waitpid(15): No child processes",
+            "ptrace is forbidden here (ptrace(PTRACE_TRACEME, ...): Operation not permitted): ",
+        ),
         ("", "ptrace is forbidden here (strace ended with 1)"),
     ],
 )

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import trace as tracing
 
@@ -187,6 +189,47 @@ def test_writes_that_the_kernel_takes_in_part(tmp_path):
     assert found.named >= 0.9 * found.stalls > 0, found.problem
     sizes = {write.bytes for pair in found.pairs for write in (pair.trigger, pair.held)}
     assert sizes & {200, 600}
+
+
+# Drops every eighth segment with data that arrives: requests, triggers and what was held.
+LOSES = """
+table inet lossy {
+  chain in { type filter hook input priority 0; meta length > 130 numgen inc mod 8 == 0 drop; }
+}
+"""
+
+
+def loss_refused() -> str:
+    """Why no segment can be dropped here; empty where that works."""
+    command = ["unshare", "--net", "nft", LOSES]
+    missing = next((name for name in ("unshare", "nft") if not shutil.which(name)), "")
+    if missing:
+        return f"{missing} is not installed"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stderr.strip().splitlines() or ["nft failed"])[0] if done.returncode else ""
+
+
+@pytest.mark.skipif(bool(why := loss_refused()), reason=why)
+def test_segments_that_the_network_loses(tmp_path):
+    """Retransmissions have bytes that were counted already: all stalls are named, by the guard and by --strace."""
+    found = writes(
+        tmp_path,
+        f"""
+        peer, _ = listener.accept()
+        subprocess.run(["nft", {LOSES!r}], check=True)
+        while peer.recv(4096):
+            peer.sendall(bytes(200))
+            peer.sendall(bytes(600))
+        """,
+    )
+    all_named(found, (200, 600))
+    capture, trace = (tmp_path / "recorded" / "traced" / name for name in ("capture.pcapng", "strace.txt"))
+    result = analyze(capture)
+    (connection,) = result.connections
+    sent = {end: connection.sent[end].payload_bytes for end in ("client", "server")}
+    assert sent["client"] > 30 * 100 and sent["server"] >= 30 * 800 + 2 * 200, f"not retransmitted: {sent}"
+    beside = with_recorded([capture], result, trace).writes
+    assert beside and (beside.named, beside.pairs) == (found.named, found.pairs)
 
 
 @pytest.fixture

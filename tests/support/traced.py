@@ -8,6 +8,57 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import Run, Selection, guard
 from nagle_lab.experiments.writes.traced import with_writes
 
+C = """
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static char buffer[4096];
+static int file;
+
+static void reply(int peer) {
+    send(peer, buffer, 200, 0);
+#ifdef SENDFILE
+    off_t at = 0;
+    sendfile(peer, file, &at, 600);
+#else
+    write(peer, buffer, 600);
+#endif
+}
+
+static void *serve(void *listener) {
+    int peer = accept(*(int *)listener, 0, 0);
+    while (read(peer, buffer, sizeof buffer) > 0)
+        reply(peer);
+    return 0;
+}
+
+int main(int count, char **name) {
+    struct sockaddr_in at = {AF_INET};
+    socklen_t size = sizeof at;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    file = open(name[0], O_RDONLY);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&at, size);
+    listen(listener, 5);
+    getsockname(listener, (void *)&at, &size);
+    pthread_t thread;
+    pthread_create(&thread, 0, serve, &listener);
+    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &count, sizeof count);
+    connect(c, (void *)&at, size);
+    for (int i = 0; i < 30; i++) {
+        write(c, buffer + 2048, 100);
+        for (int n = 0; n < 800;)
+            n += read(c, buffer + 2048, 2048);
+    }
+    return 0;
+}
+"""
+
 
 def program(folder: Path, name: str, text: str) -> Path:
     path = folder / name

@@ -24,7 +24,7 @@ def write(program: Place | None, library: Place | None) -> Write:
 
 
 def traced(exhibit: Any, trigger: Write, held: Write) -> Traced:
-    group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2)
+    group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2, [], [])
     writes = Writes("", [], 30, 29, 30, 29, 29, 29, [group], None, "", [], [])
     return Traced(exhibit, None, writes, "", 1.0, 2.0)
 

@@ -3,14 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.writes.attached import writes_beside
+from nagle_lab.experiments.writes.writes import compared
 from nagle_lab.guard.tracing.strace import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run, is_run, judge
@@ -32,18 +30,9 @@ def judged(folder: Path) -> Run:
         return run
     trace = read_trace(run.folder / TRACE, threads=run.folder / THREADS)
     writes = writes_beside([run.capture(run.best)], run.results[run.best], trace, elsewhere=True)
-    return replace(run, writes=msgspec.structs.replace(writes, notes=[*writes.notes, *_less_often(run)]))
-
-
-def _less_often(run: Run) -> list[str]:
-    """That a traced run stalls less often than its variant does without strace; nothing where it does not."""
-    share, least = run.captures[run.best].under_test.stalled_after_first, run.manifest.expected.min_share_after_first
-    if run.verdict is not Verdict.STALL or not least or share >= least:
-        return []
-    return [
-        f"{share:.1%} of the exchanges after a connection's first stalled, where at least {least:.0%} do without "
-        "tracing: the calls hold, but not how often; run it without TRACE for that"
-    ]
+    if before := run.witnesses.untraced:
+        writes = compared(writes, before.exchanges, before.stalled_exchanges)
+    return replace(run, writes=writes)
 
 
 def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:

@@ -11,6 +11,7 @@ from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.lab.session import record
 from nagle_lab.runs.figures import Figures, figures_of
 from nagle_lab.runs.run import Run, store
+from nagle_lab.runs.witnesses import Untraced
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,30 @@ def make_run(
     *,
     trace: bool = False,
 ) -> Run:
-    """Run ``variant`` once (:func:`nagle_lab.lab.session.record`), judge it, and store the result in its folder."""
-    folder = record(scenario, variant, settings, runs, progress, trace=trace)
-    progress("analysing")
-    run = judged(folder)
-    store(run)
-    return run
+    """Run ``variant`` once (:func:`nagle_lab.lab.session.record`), judge it, and store the result in its folder.
+
+    With ``trace`` one that stalls runs once more, under strace, and that run is returned: what strace does to it is
+    told by the run without.
+    """
+
+    def made(untraced: Untraced | None) -> Run:
+        folder = record(scenario, variant, settings, runs, progress, untraced=untraced)
+        progress("analysing")
+        run = judged(folder)
+        store(run)
+        return run
+
+    run = made(None)
+    if not trace or run.verdict is not Verdict.STALL:
+        return run
+    progress("running it again under strace")
+    return made(_without_strace(run))
+
+
+def _without_strace(run: Run) -> Untraced:
+    """What a run came to, for the traced one after it."""
+    s = run.results[run.best].summary
+    return Untraced(run.folder.name, run.verdict, s.exchanges, s.stalled_exchanges, run.contradictions)
 
 
 def outcome_of(run: Run) -> Outcome:

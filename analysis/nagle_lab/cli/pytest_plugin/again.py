@@ -33,7 +33,7 @@ class Order(msgspec.Struct, frozen=True):
 
     test: str  # its node id
     folder: str  # where the capture and the trace go
-    stacks: bool  # whether with native stacks, and without the hooks
+    stacks: bool  # whether with native stacks, and the hook of native code in place of the others
     limit_s: float
 
 
@@ -45,9 +45,7 @@ def order_of(text: str) -> Order:
 def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], float]:
     """The command under strace, what its environment gets, and how many seconds it may take."""
     order = order_of(text)
-    environment = {ORDER: text}
-    if not order.stacks:
-        environment |= hooking.loading(os.environ, stacks=False)
+    environment = {ORDER: text, **hooking.loading(os.environ, stacks=order.stacks)}
     return tracing.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
 
 

@@ -23,7 +23,7 @@ from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
 from nagle_lab.guard.command.processes import ending_by_signals
 from nagle_lab.guard.recording.run import working_folder
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, UNTRACED_S
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
 
@@ -32,7 +32,7 @@ TIMED_OUT = 124  # as timeout(1) has it
 LONGEST_S = 365 * 24 * 3600
 _OPTIONS = {"service": "--compose-service"}  # those that are not called like their parameters
 _RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
-_OURS = {CAPTURE, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
+_OURS = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
 
 
 def command(
@@ -86,6 +86,7 @@ def _record(
     from nagle_lab.guard.recording.attach import attach  # noqa: PLC0415 - only for this
 
     until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
+    until += f", the first {min(UNTRACED_S, (seconds or 4 * UNTRACED_S) / 4):g} s without strace" if trace else ""
     tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
     ports = sorted(selection.ports) if what["interface"] else []
     of = {name: value for name, value in what.items() if value}

@@ -10,14 +10,14 @@ import msgspec
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
-from nagle_lab.experiments.software.guarded import Run
+from nagle_lab.experiments.software.guarded import Run, judge
 from nagle_lab.experiments.writes import writes as joined
 from nagle_lab.experiments.writes.joining import Pair, join
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.experiments.writes.writes import Lines
 from nagle_lab.guard.tracing.native import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
 _NONE = "stacks are written at the beginning of the trace only, and no call like it was made then"
@@ -33,21 +33,29 @@ def recorded_trace(folder: Path) -> Trace:
 
 
 def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
-    """A recording with the two writes of each stall; traced alone it is never CLEAN.
+    """A recording with the two writes of each stall, and the shares before strace was attached and after.
 
     ``elsewhere``: the files of what was traced are not those of this machine.
     """
-    trace = recorded_trace(run.guarded.folder)
+    folder = run.guarded.folder
+    trace = recorded_trace(folder)
     trace.io_uring |= run.guarded.outcome.io_uring
     writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
-    return replace(run, result=of_traced(run.result), writes=writes)
+    before = judge(folder / UNTRACED, "", run.selection, sha256=False)
+    if before.summary.exchanges and writes.exchanges:
+        writes = joined.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
+    return replace(run, result=of_traced(run.result, before), writes=writes)
 
 
-def of_traced(result: Result) -> Result:
-    """The result of a run that was traced, and of which there is none without: CLEAN would say too much."""
-    if result.verdict is not Verdict.CLEAN:
+def of_traced(result: Result, before: Result | None = None) -> Result:
+    """The result of what was traced: CLEAN only where it was CLEAN ``before``, without strace."""
+    if result.verdict is not Verdict.CLEAN or (before and before.verdict is Verdict.CLEAN):
         return result
-    reason = f"{result.reason}; but {TRACED_ONLY}"
+    why = TRACED_ONLY
+    if before and before.summary.stalled_exchanges:
+        counts = f"{before.summary.stalled_exchanges} of {before.summary.exchanges}"
+        why = f"{counts} did before strace was attached, which slowed what it recorded"
+    reason = f"{result.reason}; but {why}"
     return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 

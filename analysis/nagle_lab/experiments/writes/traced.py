@@ -24,7 +24,6 @@ from nagle_lab.guard.tracing.strace import MOST_BYTES, Call, Trace, read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
 _FILE = "strace.txt"
-_POINTS = 0.05  # by which shares with and without tracing may differ without a word
 _SLOWER, _AT_LEAST_S = 20, 60.0  # how much longer than untraced such a run may take
 
 
@@ -114,8 +113,9 @@ def writes_of_traced(
 
     ``stacked`` runs the same once more with native stacks; it is called where lines are missing.
     """
-    empty = no_writes(first, "", result)
-    notes = [*_changed(first, result), *what_is_cut(trace)]
+    s = first.summary
+    empty = joined.compared(no_writes(first, "", result), s.exchanges, s.stalled_exchanges)
+    notes = [*empty.notes, *what_is_cut(trace)]
     if not result.stalls:
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
@@ -169,15 +169,6 @@ def _ended(first: Run, guarded: Guarded) -> list[str]:
     if outcome.status != before.status:
         return [f"the command ended with {outcome.status} when traced, with {before.status} without"]
     return []
-
-
-def _changed(first: Result, result: Result) -> list[str]:
-    """What tracing did to the share of exchanges that stall."""
-    share = result.summary.stalled_share - first.summary.stalled_share
-    if abs(share) <= _POINTS:
-        return []
-    by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
-    return [f"{by}: the lines hold, but not how often each stalls"]
 
 
 def what_is_cut(trace: Trace) -> list[str]:

@@ -19,6 +19,7 @@ from nagle_lab.guard.tracing.native import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held
+_POINTS = 0.05  # by which shares with and without tracing may differ without a word
 MOST_STALLS = 1000  # that are listed one by one
 _BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
@@ -58,6 +59,11 @@ class Lines:
             library=libraries[inner] if inner < len(libraries) else None,
             why_no_line=why,
         )
+
+    def stack(self, call: Call) -> list[Place]:
+        """All its places, the innermost first: of libraries, then of the program."""
+        program, libraries, _ = self._places(call)
+        return [*libraries, *program]
 
     def option(self, call: Call) -> tuple[Write, Place | None]:
         """The call that set an option, and where the program called the function it was made in."""
@@ -101,6 +107,23 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines
         options=options_of(pairs[0], lines.option) if pairs else [],
         pairs=held_writes(pairs, lines),
     )
+
+
+def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
+    """With how many exchanges there were, and stalled, without tracing; a note where that changed the share."""
+    share = _share(writes.stalled_exchanges, writes.exchanges) - _share(stalled, exchanges)
+    by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
+    notes = [f"{by}: the lines hold, but not how often each stalls"] if abs(share) > _POINTS else []
+    return replace(
+        writes,
+        untraced_exchanges=exchanges,
+        untraced_stalled_exchanges=stalled,
+        notes=[*notes, *writes.notes],
+    )
+
+
+def _share(stalled: int, exchanges: int) -> float:
+    return stalled / exchanges if exchanges else 0.0
 
 
 def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
@@ -174,7 +197,7 @@ def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
     for pair in pairs:
         trigger, held = lines.pair(pair)
         members[_key(trigger), _key(held), pair.trigger is pair.held].append((pair, trigger, held))
-    groups = [_group(group) for group in members.values()]
+    groups = [_group(group, lines) for group in members.values()]
     return sorted(groups, key=lambda group: -group.stalls)
 
 
@@ -185,7 +208,7 @@ def _key(write: Write) -> object:
     return write.call, write.command, write.bytes
 
 
-def _group(members: Sequence[_Named]) -> Group:
+def _group(members: Sequence[_Named], lines: Lines) -> Group:
     first, trigger, held = members[0]
     triggers, helds = [one.bytes for _, one, _ in members], [one.bytes for _, _, one in members]
     return Group(
@@ -196,6 +219,8 @@ def _group(members: Sequence[_Named]) -> Group:
         held_bytes=(min(helds), max(helds)),
         one_write=first.trigger is first.held,
         between_ms=round(median(pair.between_ms for pair, _, _ in members), 3),
+        trigger_stack=lines.stack(first.trigger),
+        held_stack=lines.stack(first.held),
     )
 
 

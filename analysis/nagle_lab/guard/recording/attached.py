@@ -15,7 +15,7 @@ from nagle_lab.guard.command import processes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.tracer import STACKS_S, NotTracedError, Tracer, others_here
+from nagle_lab.guard.tracing.tracer import STACKS_S, UNTRACED, UNTRACED_S, NotTracedError, Tracer, others_here
 
 REQUEST, READY = "request.json", "ready"
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
@@ -60,17 +60,16 @@ def _record(request: Request, folder: Path) -> Outcome:
         return Outcome(
             problem=f"there is no interface {request.interface}; there are {', '.join(there)}", is_namespace=False
         )
+    started = time.monotonic()
+    seconds = 10**9 if request.seconds is None else request.seconds
     tracer = None
     if request.trace:
-        if why := tracing.why_none():
-            raise NotTracedError(why)
         tracer = Tracer(partial(_to_trace, request.pid), folder)
+        seconds = _untraced_first(tracer, Recorder(folder / UNTRACED, there, request.ports), seconds)
         tracer.start(stacks=tracing.has_stacks())
-    started = time.monotonic()
     recorder = Recorder(folder / CAPTURE, [request.interface] if request.interface else there, request.ports)
     recorder.start()
     (folder / READY).touch()
-    seconds = 10**9 if request.seconds is None else request.seconds
     if tracer:
         seconds = _stacks_first(tracer, seconds)
     signal.sigtimedwait(_ENDS, seconds)
@@ -93,6 +92,23 @@ def _to_trace(pid: int | None) -> list[int]:
     if found := others_here() if pid is None else [pid, *processes.descendants(pid)]:
         return found
     raise NotTracedError("no process is left in the container: docker ps lists those that run")
+
+
+def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float:
+    """Record a part of the time without strace, which changes how often it stalls; how many seconds are left then.
+
+    Raises NotTracedError where it cannot be traced, or a signal came.
+    """
+    if why := tracing.why_none():
+        raise NotTracedError(why)
+    tracer.check()
+    part = min(UNTRACED_S, seconds / 4)
+    recorder.start()
+    ended = signal.sigtimedwait(_ENDS, part)
+    recorder.stop()
+    if ended:
+        raise NotTracedError(f"it was ended in the first {part:g} s, which are without strace: let it run longer")
+    return seconds - part
 
 
 def _stacks_first(tracer: Tracer, seconds: float) -> float:

@@ -58,7 +58,8 @@ def why_not() -> str:
         done = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=20)
         if done.returncode == 0:
             return ""
-        said = (done.stderr.strip().splitlines() or [f"strace ended with {done.returncode}"])[-1]
+        lines = done.stderr.strip().splitlines() or [f"strace ended with {done.returncode}"]
+        said = next((line for line in lines if "ptrace" in line.lower()), lines[0])
         return f"ptrace is forbidden here ({said.removeprefix('strace: ')}): {_permission()}"
     return "strace could not be started"
 

@@ -12,6 +12,8 @@ from nagle_lab.guard.command import processes
 from nagle_lab.guard.tracing import trace as tracing
 
 STACKS, CALLS, THREADS = "strace-stacks.txt", "strace.txt", "strace-threads.txt"
+UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
+UNTRACED_S = 5.0  # how long that is, at most
 STACKS_S = 2.0  # how long stacks are written: each takes milliseconds, in which a hold passes
 _ATTACHED_S = 10.0
 _SYS_PTRACE = 1 << 19
@@ -33,11 +35,16 @@ class Tracer:
         self._process: subprocess.Popen[str] | None = None
         self.uses_io_uring = False
 
-    def start(self, *, stacks: bool) -> None:
-        """Attach, and return when that is done. Raises NotTracedError."""
+    def check(self) -> list[int]:
+        """Which processes it would attach to. Raises NotTracedError, where one is traced already, say."""
         pids = self._find()
         if why := next(filter(None, map(why_traced_already, pids)), ""):
             raise NotTracedError(why)
+        return pids
+
+    def start(self, *, stacks: bool) -> None:
+        """Attach, and return when that is done. Raises NotTracedError."""
+        pids = self.check()
         self.uses_io_uring |= any(map(_uses_io_uring, pids))
         file = self._folder / (STACKS if stacks else CALLS)
         self._process = subprocess.Popen(

@@ -1,0 +1,140 @@
+"""Addresses in a binary as functions and lines of source, by programs that read its debug information.
+
+Where that is in a file of its own (Debian's -dbgsym packages), they find it by its build ID or .gnu_debuglink;
+eu-addr2line also asks the servers in DEBUGINFOD_URLS, if that is set.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from struct import unpack_from
+
+Place = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
+
+# What finds lines, in the order they are tried: not each reads the debug information of each compiler.
+_OPTIONS = ("-a", "-C", "-f", "-i", "-e")
+_ADDR2LINE = (("addr2line", *_OPTIONS), ("llvm-addr2line", *_OPTIONS), ("eu-addr2line", *_OPTIONS))
+_GO_TOOL = ("go", "tool", "addr2line")
+
+
+def lines(binary: str, addresses: set[int]) -> dict[int, list[Place]]:
+    """Of each address in the file its places, what was inlined first; nothing where nothing is known."""
+    loads = _loads(binary)
+    if not loads:
+        return {}
+    # Where a call returns to is behind it: a byte less is in it.
+    virtual = {_virtual(address, loads) - 1: address for address in addresses}
+    found: dict[int, list[Place]] = {}
+    for command in (*_ADDR2LINE, _GO_TOOL):
+        left = [at for at, address in virtual.items() if not any(line for _, line, _ in found.get(address, ()))]
+        if not left or not shutil.which(command[0]) or (command is _GO_TOOL and not _is_go(binary)):
+            continue
+        for at, places in _asked(command, binary, left).items():
+            if places and (any(line for _, line, _ in places) or virtual[at] not in found):
+                found[virtual[at]] = places
+    return found
+
+
+def can_find() -> bool:
+    """Whether any of these programs is installed."""
+    return any(shutil.which(tool) for tool, *_ in _ADDR2LINE)
+
+
+@cache
+def sizes(binary: str) -> dict[str, int]:
+    """Of a binary's exported functions the lengths in bytes, where nm is installed."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        command = ["nm", "--dynamic", "--print-size", "--defined-only", binary]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=60)
+        rows = (line.split() for line in done.stdout.splitlines())
+        return {row[3].partition("@")[0]: int(row[1], 16) for row in rows if len(row) == 4}
+    return {}
+
+
+def plain(symbol: str) -> str:
+    """A function without the hash that Rust appends."""
+    return re.sub(r"::h[0-9a-f]{16}$", "", symbol)
+
+
+def _without_types(name: str) -> str:
+    """A function of Rust without the types it was made for, which take hundreds of letters: "flush<Box<u8>>"."""
+    depth = 0
+    kept = []
+    for before, letter in zip(f" {name}", name, strict=False):
+        if letter == "<" and (depth or before.isalnum() or before in "_}"):
+            depth += 1
+        elif letter == ">" and depth and before != "-":  # of "->"
+            depth -= 1
+        elif not depth:
+            kept.append(letter)
+    return "".join(kept)
+
+
+def _asked(command: Sequence[str], binary: str, addresses: Sequence[int]) -> dict[int, list[Place]]:
+    """What one of those programs says of addresses."""
+    texts = [hex(address) for address in addresses]
+    asked = [*command, binary] if command is _GO_TOOL else [*command, binary, *texts]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            asked, input="\n".join(texts) + "\n", capture_output=True, text=True, errors="replace", check=False,
+            timeout=120,
+        )  # fmt: skip
+        lines = done.stdout.splitlines()
+        if command is _GO_TOOL:  # a function and a line for each, in order
+            parts = zip(texts, lines[::2], lines[1::2], strict=False)
+            lines = [line for part in parts for line in part]
+        return _places(lines)
+    return {}
+
+
+def _places(lines: Iterable[str]) -> dict[int, list[Place]]:
+    """An address, and then a function and file:line for each frame at it."""
+    found: dict[int, list[Place]] = {}
+    places: list[Place] = []
+    each = iter(lines)
+    for line in each:
+        if re.fullmatch(r"0x[0-9a-f]+", line):
+            places = found.setdefault(int(line, 16), [])
+            continue
+        at = re.match(r"(.+?):(\d+)(:\d+)?( \(discriminator \d+\))?$", next(each, ""))
+        file, number = (at[1], int(at[2])) if at and not at[1].startswith("??") else ("", 0)
+        function = "" if line.startswith("??") else plain(line)
+        function = _without_types(function) if file.endswith(".rs") else function
+        if function or number:
+            places.append((file if number else "", number, function))
+    return found
+
+
+def _is_go(binary: str) -> bool:
+    with suppress(OSError), Path(binary).open("rb") as file:
+        return b"\xff Go buildinf:" in file.read(64_000_000)
+    return False
+
+
+def _loads(binary: str) -> list[tuple[int, int, int]]:
+    """Offset in the file, address, and size of each part of a 64-bit ELF file that is loaded."""
+    loads = []
+    with suppress(OSError, ValueError):
+        if not Path(binary).is_file():
+            return []
+    with suppress(OSError, ValueError), Path(binary).open("rb") as file:
+        head = file.read(64)
+        if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+            return []
+        (start,), (size, count) = unpack_from("<Q", head, 32), unpack_from("<HH", head, 54)
+        file.seek(start)
+        table = file.read(size * count)
+        for at in range(0, len(table) - 55, size):
+            kind, _, offset, address, _, length = unpack_from("<IIQQQQ", table, at)
+            if kind == 1:
+                loads.append((offset, address, length))
+    return loads
+
+
+def _virtual(address: int, loads: Sequence[tuple[int, int, int]]) -> int:
+    """The address of a byte of the file."""
+    return next((at + address - start for start, at, size in loads if start <= address < start + size), address)
