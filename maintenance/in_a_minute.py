@@ -96,7 +96,7 @@ def until_named_by_sockets(container: str, program: str) -> float | None:
 
 
 def until_named_by_watch(container: str, program: str, *options: str) -> float | None:
-    """Seconds until its first finding that names this program in that container, or by the container's id."""
+    """Seconds until its first finding, or note, that names this program in that container or, of it, the id."""
     shown = ["docker", "inspect", "--format={{.Id}}", container]
     number = subprocess.run(shown, capture_output=True, text=True, check=True).stdout[:12]
     names = {f"{container}/{program}", f"{number}/{program}"}
@@ -107,7 +107,9 @@ def until_named_by_watch(container: str, program: str, *options: str) -> float |
         named = None
         for line in watch.stdout:
             event = json.loads(line)
-            if event["event"] == "finding" and names & {event["process"], event["peer"].split(" ")[0]}:
+            said = {event["process"], event["peer"].split(" ")[0]} if event["event"] == "finding" else set()
+            said |= {event["text"].split(" ")[0]} if event["event"] == "note" else set()  # that it holds data
+            if names & said:
                 named = time.monotonic() - began
                 break
         watch.send_signal(signal.SIGINT)

@@ -34,7 +34,7 @@ fi
 wheel=("$scratch"/built/*-py3-none-*.whl)
 [[ ${wheel[0]} != *-any.whl ]] || { echo "wheels.sh: the engine was not compiled: install a C compiler" >&2; exit 1; }
 if [[ $(uname) == Linux ]]; then # what it needs of the C library becomes its name; more than this is an error
-  auditwheel repair --strip --plat "manylinux_2_17_$(uname -m)" --wheel-dir "$scratch/repaired" "${wheel[0]}"
+  auditwheel repair --strip --plat "manylinux_2_34_$(uname -m)" --wheel-dir "$scratch/repaired" "${wheel[0]}"
   wheel=("$scratch"/repaired/*.whl)
 fi
 cp "${wheel[0]}" "$scratch"/built/*.tar.gz "$into"

@@ -16,6 +16,7 @@ from nagle_lab.cli import main as cli
 from support.engines import ENGINES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
+pytest.register_assert_rewrite("lab.recording")  # its assertions say what they compared, as those of tests do
 
 # What is imported is compiled once, whatever the environment says: not in every worker and every program they start.
 sys.dont_write_bytecode = False

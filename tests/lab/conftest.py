@@ -19,17 +19,21 @@ LOCKS = Path(__file__).parents[2] / ".cache"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the file that builds all images, and others that mostly wait; last those that keep others from running.
+    """First what takes long and leaves a processor to others; last what others would disturb.
 
-    Of the quiet ones, which all workers do together at the end, first those with most tests.
+    That is the one test that is `alone`, and the file that builds all images; then what computes, which is fast; of
+    lab and guard the files that are `long`, so that none of them is left over at the end, then the others, those with
+    most tests first; then the `quiet` ones.
     """
-    order = ("builds", "waits", "", "quiet", "alone")
+    order = ("alone", "builds", "", "long", "lab", "guard", "quiet")  # quiet ones wait for the lab's, not the guard's
     tests = Counter(item.path for item in items)
 
     def turn(item: pytest.Item) -> tuple[int, int]:
         module = item.getparent(pytest.Module)
         kind = next((name for name in order if name and module.get_closest_marker(name)), "")
-        return order.index(kind), -tests[item.path] if kind == "quiet" else 0
+        if not kind and item.path.parent.name in ("guard", "lab"):
+            kind = item.path.parent.name
+        return order.index(kind), -tests[item.path] if order.index(kind) > order.index("") else 0
 
     items.sort(key=turn)
 
@@ -39,8 +43,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Let a test run when all that it may not run beside have ended.
 
     Ordinary tests run beside each other, and so do `quiet` ones; `alone` runs beside none. Each kind has a lock that
-    its tests share; `alone` holds both, and every test waits for the other kind's.
+    its tests share; `alone` holds both, and every test waits for the other kind's. What is marked `builds` measures
+    nothing, and waits for nobody.
     """
+    if item.get_closest_marker("builds"):
+        return (yield)
     LOCKS.mkdir(exist_ok=True)
     kind = next((name for name in ("alone", "quiet") if item.get_closest_marker(name)), "")
     with (

@@ -1,5 +1,6 @@
 """Helpers of the lab's tests: recordings in a process of their own, and what is left of them on the engine."""
 
+import json
 import os
 import shlex
 import shutil
@@ -9,13 +10,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from nagle_lab.errors import Exit
+from nagle_lab.experiments.opened import judged
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import image_names, image_tag
 from nagle_lab.lab.scenarios.scenario import Lab
+from nagle_lab.runs.manifest import Expected
+from nagle_lab.runs.run import Run
+from support.schemas import check
 
 REPOSITORY = Path(__file__).parents[2]
+NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 DRIVER = Path(__file__).with_name("driver.py")
 
 
@@ -141,6 +148,56 @@ def remove_images(lab: Lab, *bases: str) -> None:
     tag = image_tag(lab, {name: image["Id"] for name, image in zip(bases, image_details(bases), strict=True)})
     for name in image_names(lab, tag):
         subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
+
+
+def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[int, str, Run, dict[str, Any]]:
+    """Run that variant with --trace; gives exit code, stderr, the run in the folder ``runs``, and its JSON."""
+    command = [NAGLE_LAB, "run", scenario, variant, "--trace", "--json", "--runs", runs, "--html", runs / "page.html"]
+    done = subprocess.run(
+        command, env=os.environ | parameters, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout)
+    check("run", result)
+    run = judged((runs / f"latest-{scenario}-{variant}").resolve())
+    if run.manifest.traced:
+        compared_with_the_run_before(run, result["writes"])
+    return done.returncode, done.stderr, run, result
+
+
+def compared_with_the_run_before(run: Run, writes: dict[str, Any]) -> None:
+    """The same without strace: a complete run beside it, whose counts the traced one has."""
+    before = run.witnesses.untraced
+    assert before
+    without = judged(run.folder.parent / before.run)
+    summary = without.results[without.best].summary
+    assert (without.manifest.traced, without.verdict) == (None, before.verdict) == (None, "STALL")
+    assert without.contradictions == before.contradictions
+    counts = (writes["untraced_exchanges"], writes["untraced_stalled_exchanges"])
+    assert counts == (summary.exchanges, summary.stalled_exchanges) == (before.exchanges, before.stalled_exchanges)
+    changed = writes["stalled_exchanges"] / writes["exchanges"] - summary.stalled_exchanges / summary.exchanges
+    assert (abs(changed) > 0.05) == any("tracing changed the share" in note for note in writes["notes"])
+
+
+def assert_its_story(result: dict[str, Any], expected: Expected) -> None:
+    """Verdict, who held and who delayed, and the share on the connections under test; every witness agrees.
+
+    ``result`` is what ``nagle-lab run --json`` prints.
+    """
+    assert (result["verdict"], result["contradictions"]) == (expected.verdict, [])
+    assert [c["name"] for c in result["checks"] if not c["ok"]] == []
+    captures = result["captures"].values()
+    sure = [
+        capture for capture in captures if capture["under_test"]["stalls"] or not capture["quality"]["unresolved"]
+    ]
+    totals = [capture["under_test"] for capture in sure if capture["under_test"]["connections"]]
+    assert totals
+    for total in totals:
+        assert (total["held_by"], total["delayed_by"]) == (expected.held_by, expected.delayed_by)
+        assert bool(total["stalls"]) is (expected.verdict == "STALL")
+    stalled = max(total["stalled_exchanges"] / (total["repeat_exchanges"] or 1) for total in totals)
+    assert stalled >= (expected.min_share_after_first or 0)  # of the best capture; the other may see fewer
+    assert all(not capture["others"]["stalls"] for capture in captures)
 
 
 def assert_never_wrong(verdict: str | None, code: int, expected: str) -> None:

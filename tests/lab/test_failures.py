@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.lab import live
-from nagle_lab.lab.containers.images import BASE
+from nagle_lab.lab.containers.compose import ComposeSearch
+from nagle_lab.lab.containers.images import BASE, image_names, ready_images
 from nagle_lab.lab.scenarios.scenario import (
     CapturePoint,
     ChoiceParameter,
@@ -27,6 +28,7 @@ from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge
 from support.rights import AS_ROOT, mount_refused
 
+pytestmark = pytest.mark.long
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 
 
@@ -149,10 +151,11 @@ def test_one_capture_of_two_interfaces_and_no_option(nginx: Scenario, runs_dir: 
     assert [c.name for c in run.checks if not c.ok] == []
 
 
-def nginx_image(scenario: Scenario, runs_dir: Path) -> str:
-    """Return the name of the lab's own server image."""
-    folder = record(scenario, scenario.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
-    return str(json.loads((folder / "manifest.json").read_text())["images"]["server"]["name"])
+def nginx_image(scenario: Scenario) -> str:
+    """Return the name of the lab's own server image, which is there."""
+    lab = scenario.labs["bridge"]
+    tag, _ = ready_images(lab, ComposeSearch().result(), {}, print)
+    return next(name for name in image_names(lab, tag) if name.startswith("nagle-lab/nginx:"))
 
 
 def test_a_reader_of_the_progress_who_goes_away_does_not_stop_the_run(nginx: Scenario, runs_dir: Path):
@@ -193,7 +196,7 @@ def test_a_disk_that_is_full_from_the_start(nginx: Scenario, small_disk: Path):
 
 def test_another_server_image_is_used_as_it_is(nginx: Scenario, runs_dir: Path, monkeypatch):
     """SERVER_IMAGE brings nginx and envsubst: nothing is installed into it."""
-    with_nginx = nginx_image(nginx, runs_dir.parent / "first")
+    with_nginx = nginx_image(nginx)
     monkeypatch.setenv("SERVER_IMAGE", with_nginx)
     folder = record(nginx, nginx.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -218,9 +221,9 @@ def test_an_image_that_cannot_be_built_is_told_in_the_builders_words(runs_dir: P
     remove_images(find_scenario("nginx-static", folder).labs["bridge"], BASE)
 
 
-def test_the_images_own_check_of_its_settings(nginx: Scenario, tmp_path: Path):
+def test_the_images_own_check_of_its_settings(nginx: Scenario):
     """Compose by hand, without nagle-lab's checks: the server says in one line what is wrong, and ends."""
-    image = nginx_image(nginx, tmp_path)
+    image = nginx_image(nginx)
     for setting, told in {
         "TCP_NODELAY=maybe": "TCP_NODELAY is 'maybe': set it to on or off",
         "TCP_NOPUSH=maybe": "TCP_NOPUSH is 'maybe': set it to on or off",

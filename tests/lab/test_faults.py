@@ -31,6 +31,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
 
+pytestmark = pytest.mark.long
 LOAD = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # 40 s where it stalls: the fault comes first
 SMALL = {"CONCURRENCY": "5", "REQUESTS": "20"}
 

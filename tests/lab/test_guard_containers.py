@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from lab.recording import within
 
 from nagle_lab.guard.recording.ways import EMPTY_IMAGE, docker_with_folders
 from support import forbid
@@ -30,14 +31,26 @@ def container(tmp_path):
     subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
 
 
+def sidecars_of(container: str) -> list[str]:
+    """The guard's containers that share the network of that one."""
+    rows = subprocess.run(
+        ["docker", "ps", "--quiet", "--filter", f"ancestor={EMPTY_IMAGE}"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    form = "{{.Id}} {{.HostConfig.NetworkMode}}"
+    said = subprocess.run(
+        ["docker", "inspect", "--format", form, container, *rows], capture_output=True, text=True, check=False
+    ).stdout.splitlines()  # one of somebody else's may have ended meanwhile
+    of = f"container:{said[0].split()[0]}"
+    return [row for row in said if row.endswith(of)]
+
+
 def test_a_container(container):
     """By a sidecar in its network namespace, which is gone afterwards."""
     code, err = recorded(f"--container={container}", "--seconds=3")
     assert code == 1, err
     assert " exchanges waited for a delayed ACK: the server (127.0.0.1:8080)" in err
     assert "a capture sidecar beside the container" in err
-    sidecars = ["docker", "ps", "--quiet", "--filter", f"ancestor={EMPTY_IMAGE}"]
-    assert subprocess.run(sidecars, capture_output=True, check=True).stdout == b""
+    assert sidecars_of(container) == []
 
 
 def test_the_calls_of_a_container_that_runs(container):
@@ -57,11 +70,13 @@ def test_the_calls_of_a_container_that_runs(container):
 
 def test_ctrl_c_ends_the_sidecar_and_reports(container):
     process = subprocess.Popen([*GUARD, f"--container={container}"], stderr=subprocess.PIPE, text=True)
-    time.sleep(5)
+    assert within(60, lambda: len(sidecars_of(container)) == 1)
+    time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     assert " exchanges waited for a delayed ACK" in err
+    assert sidecars_of(container) == []
 
 
 def test_a_service_of_compose(tmp_path):

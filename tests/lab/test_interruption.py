@@ -21,6 +21,7 @@ from lab.recording import (
 from nagle_lab.lab.containers.images import BASE
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 
+pytestmark = pytest.mark.long
 LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted
 
 

@@ -13,7 +13,7 @@ from support.in_docker import compose_project
 from support.rights import AS_ROOT
 from support.schemas import check
 
-pytestmark = pytest.mark.waits
+pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch", "--json"]

@@ -32,10 +32,10 @@ class slow(ThreadPoolExecutor):  # noqa: N801 - it is called
 def _lay_mine() -> None:
     read, marked = stretch._read, os.environ["FRAGILE"]
 
-    def read_or_die(file, known, engine):
+    def read_or_die(file, known, engine, part):
         if file.path.endswith(marked) and _again():
             os.kill(os.getpid(), signal.SIGKILL)
-        return read(file, known, engine)
+        return read(file, known, engine, part)
 
     stretch._read = read_or_die
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-_MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist")
+# But __pycache__: what Python compiled, which knows its source by size and time.
+_MADE = shutil.ignore_patterns("*.egg-info", "build", "dist")
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:

@@ -8,9 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
+from nagle_lab.reports.screens.terminal import console
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
@@ -230,3 +232,16 @@ def test_the_list_of_commands_is_not_cut_off(run):
     _, out, _ = run("--help")
     commands = out.partition("Commands:\n")[2].splitlines()
     assert len(commands) > 10 and not [line for line in commands if line.endswith("...")]
+
+
+@pytest.mark.parametrize(("is_terminal", "ends"), [(False, ["a", "b"]), (True, ["a   ", "b   "])])
+def test_lines_end_where_their_text_does_but_on_a_terminal(capsys, monkeypatch, is_terminal, ends):
+    """There rich fills them up."""
+    monkeypatch.setenv("FORCE_COLOR", "1" if is_terminal else "")
+    monkeypatch.setenv("NO_COLOR", "1")
+    table = Table(box=None, show_header=False, padding=0)
+    table.add_column(width=4)
+    for word in ("a", "b"):
+        table.add_row(word)
+    console().print(table)
+    assert capsys.readouterr().out.splitlines() == ends

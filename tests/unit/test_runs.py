@@ -3,29 +3,35 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace as replace_fields
+from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments import trials
 from nagle_lab.experiments.opened import judged
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from nagle_lab.reports.screens.run import show_run
 from nagle_lab.runs import noise
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.runs.manifest import CaptureRecord, Expected, Manifest, NamespaceRecord
 from nagle_lab.runs.noise import Handshakes, Noise, Timers
 from nagle_lab.runs.result import json_schema
-from nagle_lab.runs.run import judge, store
+from nagle_lab.runs.run import Run, judge, store
 from nagle_lab.runs.under_test import RunCapture, part, totals_of
-from nagle_lab.runs.witnesses import Counters
+from nagle_lab.runs.witnesses import Counters, Untraced
 from support.run_folders import change, reseal
-from support.stories import SECOND, server_held, talk, thinks_then_one_write
+from support.stories import SECOND, nodelay, server_held, talk, thinks_then_one_write
 from support.synthetic import MS, Conversation, merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -201,13 +207,17 @@ def test_only_connections_to_the_port_are_under_test():
     assert part(story, 80).other_ports == [81]
 
 
+@cache
+def some_result() -> Result:
+    return analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
+
+
 def stalled_result(connections: list[Connection]) -> Result:
     """A result that holds those connections and, for each of their stalls, one held by the client."""
     stalls = [
         Stall(c.id, 2, c.client, c.server, 1, 2, 3, 43.0, 20.0, 30, 30) for c in connections for _ in range(c.stalls)
     ]
-    result = analyze(REFERENCE / "nginx-static-nodelay-off" / "client.pcap")
-    return replace_fields(result, connections=connections, stalls=ListedStalls(stalls))
+    return replace_fields(some_result(), connections=connections, stalls=ListedStalls(stalls))
 
 
 class ListedStalls(list[Stall]):
@@ -455,31 +465,98 @@ def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, mon
     assert run.contradictions == [f"expected STALL, found {verdict}"]
 
 
-def test_a_traced_run_that_stalls_less_often_is_no_contradiction_and_says_so(stalled, monkeypatch):
-    """strace slows what it traces: that it stalls holds, and how often is for the run without."""
+def screen(run: Run) -> str:
+    """All its words, at 100 columns."""
+    said = StringIO()
+    show_run(run, None, Console(file=said, width=100, highlight=False, markup=False, emoji=False), run.contradictions)
+    return said.getvalue()
 
-    def now_and_then(c: Conversation, number: int) -> None:
-        if number % 2:
-            server_held(c, number)
-        else:
-            c.client_sends(84)
-            c.server_sends(800)
 
+BEFORE = {"run": "without", "verdict": "STALL", "exchanges": 101, "stalled_exchanges": 100, "contradictions": []}
+
+
+def now_and_then(c: Conversation, number: int) -> None:
+    """Every other exchange stalls."""
+    if number % 2:
+        server_held(c, number)
+    else:
+        c.client_sends(84)
+        c.server_sends(800)
+
+
+@pytest.fixture
+def traced(stalled, monkeypatch) -> Path:
+    """A run that stalls half as often as the one without strace, which its witnesses name."""
     replace_captures(stalled, pcap_bytes(talk(now_and_then, 101, server=("10.0.0.2", 8080)).segments))
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     for name in ("strace.txt", "strace-threads.txt"):
         (stalled / name).write_text("")
         reseal(stalled, name)
     change(stalled, "manifest.json", lambda m: m.update(traced="server"))
-    run = judged(stalled)
+    change(stalled, "witnesses.json", lambda w: w.update(untraced=BEFORE))
+    return stalled
+
+
+def test_a_traced_run_that_stalls_less_often_is_no_contradiction_and_says_so(traced):
+    """strace slows what it traces: that it stalls holds, and how often is for the run without."""
+    run = judged(traced)
     assert (run.verdict, run.exit_code(), run.contradictions) == (Verdict.STALL, Exit.OK, [])
-    assert run.writes
+    assert run.writes and (run.writes.untraced_exchanges, run.writes.untraced_stalled_exchanges) == (101, 100)
     assert run.writes.notes == [
-        "50.0% of the exchanges after a connection's first stalled, where at least 90% do without tracing: the calls "
-        "hold, but not how often; run it without TRACE for that"
+        "tracing changed the share of stalled exchanges by -50 points: the lines hold, but not how often each stalls"
     ]
-    change(stalled, "manifest.json", lambda m: m.update(traced=None))
-    assert judged(stalled).exit_code() is Exit.CONTRADICTED
+    shown = screen(run)
+    assert "50 of 101 exchanges stalled while traced (50%), 100 of 101 without tracing (99%)" in " ".join(
+        shown.split()
+    )
+    assert str(traced.parent / "without") in "".join(shown.split())
+    change(traced, "manifest.json", lambda m: m.update(traced=None))
+    change(traced, "witnesses.json", lambda w: w.update(untraced=None))
+    assert judged(traced).exit_code() is Exit.CONTRADICTED
+
+
+def test_what_the_run_without_strace_contradicts_the_traced_one_does_too(traced):
+    change(traced, "witnesses.json", lambda w: w["untraced"].update(contradictions=["too few stalled"]))
+    run = judged(traced)
+    assert (run.verdict, run.exit_code()) == (Verdict.STALL, Exit.CONTRADICTED)
+    assert run.contradictions == ["without tracing: too few stalled"]
+
+
+def test_a_stall_that_strace_hides_is_not_called_clean(traced):
+    replace_captures(traced, pcap_bytes(talk(nodelay, 40, server=("10.0.0.2", 8080)).segments))
+    run = judged(traced)
+    assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
+    assert run.reason.endswith("; but 100 of 101 did without tracing (without): strace slowed what it recorded")
+
+
+def test_a_traced_run_needs_the_one_without(traced):
+    change(traced, "witnesses.json", lambda w: w.pop("untraced"))
+    with pytest.raises(NagleLabError, match="untraced is missing, and the run was traced"):
+        judge(traced)
+    change(traced, "witnesses.json", lambda w: w.update(untraced={**BEFORE, "run": "../elsewhere"}))
+    with pytest.raises(NagleLabError, match=r"untraced\.run"):
+        judge(traced)
+
+
+@pytest.mark.parametrize(("trace", "slow_ack", "recorded"), [(True, True, 2), (True, False, 1), (False, True, 1)])
+def test_what_stalls_without_strace_runs_again_under_it(stalled, monkeypatch, tmp_path, trace, slow_ack, recorded):
+    """And the first run's counts are given to the second."""
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    if not slow_ack:
+        replace_captures(stalled, pcap_bytes(talk(nodelay, 40, server=("10.0.0.2", 8080)).segments))
+    given = []
+
+    def record(*_: object, untraced: Untraced | None) -> Path:
+        given.append(untraced)
+        return stalled
+
+    monkeypatch.setattr(trials, "record", record)
+    scenario = find_scenario("nginx-static")
+    trials.make_run(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, trace=trace)
+    assert len(given) == recorded and given[0] is None
+    if recorded == 2:
+        s = judged(stalled).results["server"].summary
+        assert given[1] == Untraced(stalled.name, Verdict.STALL, s.exchanges, s.stalled_exchanges, [])
 
 
 def replace_captures(run: Path, content: bytes) -> None:

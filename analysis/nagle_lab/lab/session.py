@@ -35,7 +35,7 @@ from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.lab.tracer import traced_service, with_tracer
 from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 from nagle_lab.runs.manifest import BaseImage
-from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses
+from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses, Untraced
 
 Stop = Literal["lossless", "naive"]
 
@@ -53,19 +53,20 @@ def record(
     progress: Callable[[str], None],
     *,
     stop: Stop = "lossless",
-    trace: bool = False,
+    untraced: Untraced | None = None,
 ) -> Path:
     """Run ``variant`` once, record every capture of its lab, and return the complete run folder under ``runs_dir``.
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
     line per stage. ``stop="naive"`` stops tcpdump right after the load, as a person would, and loses packets: it
-    is there to show that the loss is detected. With ``trace`` strace runs beside the service that holds.
+    is there to show that the loss is detected. With ``untraced``, what the same run without strace came to,
+    strace runs beside the service that holds.
 
     Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
     KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
     the run is finished first. No container and no network is left in any case.
     """
-    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop, trace=trace)
+    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop, untraced)
     with deferred():
         return session.run(runs_dir.absolute())  # its path goes into labels that other runs read
 
@@ -80,14 +81,13 @@ class _Session:
         values: dict[str, str],
         progress: Callable[[str], None],
         stop: Stop,
-        *,
-        trace: bool,
+        untraced: Untraced | None,
     ) -> None:
         self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
-        self._progress, self._stop = progress, stop
+        self._progress, self._stop, self._untraced = progress, stop, untraced
         self._manifest = new_manifest(scenario, variant, values)
         self._variables = dict(values)  # of the Compose files
-        if trace:
+        if untraced:
             service = self._manifest.traced = traced_service(scenario, variant)
             self._lab, self._variables = with_tracer(self._lab, service), {**values, **tracer.variables(service)}
         self._recorders: dict[str, Recorder] = {}  # by capture
@@ -203,7 +203,7 @@ class _Session:
             captures = {name: recorder.stop() for name, recorder in self._recorders.items()}
         # From here on nothing waits for a signal: all captures are complete, so the run is finished.
         counters = {name: Counters(before[name], after[name]) for name in before}
-        write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late))
+        write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late, self._untraced))
         if load.exit_code != 0:
             lines = [line.strip() for line in (folder / "load.txt").read_text(encoding="utf-8").splitlines()]
             last = next(filter(None, reversed(lines)), "no message")

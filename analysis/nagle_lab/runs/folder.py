@@ -73,6 +73,8 @@ def read_witnesses(folder: Path, manifest: Manifest) -> Witnesses:
     _require(file, "captures", manifest.captures, witnesses.captures)
     _require(file, "counters", manifest.namespaces, witnesses.counters)
     _require(folder / MANIFEST, "namespaces", witnesses.counters, manifest.namespaces)
+    if manifest.traced and not witnesses.untraced:
+        raise _malformed(file, "untraced is missing, and the run was traced")
     if witnesses.option:
         _require(folder / MANIFEST, "files", [witnesses.option.file], manifest.files)
     return witnesses

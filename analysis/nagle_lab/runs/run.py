@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict, decide, exit_code
+from nagle_lab.diagnosis.result.verdict import Verdict, decide, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -29,7 +29,7 @@ from nagle_lab.runs.noise import Noise, measured
 from nagle_lab.runs.noise import check as noise_check
 from nagle_lab.runs.result import RESULT, SCHEMA, CaptureResult, RunResult
 from nagle_lab.runs.under_test import RunCapture, part
-from nagle_lab.runs.witnesses import Witnesses
+from nagle_lab.runs.witnesses import Untraced, Witnesses
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,19 @@ def judge(folder: Path) -> Run:
         checks.append(checked)
         if not checked.ok:
             verdict, reason = checked.verdict, f"{checked.name}: {checked.detail}"
-    if manifest.traced and verdict is Verdict.CLEAN:
-        verdict, reason = Verdict.INCONCLUSIVE, f"{reason}; but {TRACED_ONLY}"
     unlike = contradictions(expected, verdict, captures, best)
+    if (untraced := witnesses.untraced) is not None:
+        verdict, reason = _beside(untraced, verdict, reason)
+        unlike = [*unlike, *(f"without tracing: {each}" for each in untraced.contradictions)]
     return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, unlike)
+
+
+def _beside(untraced: Untraced, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+    """A traced run's verdict: a stall is proved whoever looks on, but strace may hide one, so it is never CLEAN."""
+    if verdict is not Verdict.CLEAN:
+        return verdict, reason
+    before = f"{untraced.stalled_exchanges} of {untraced.exchanges} did without tracing ({untraced.run})"
+    return Verdict.INCONCLUSIVE, f"{reason}; but {before}: strace slowed what it recorded"
 
 
 def _analyzed(folder: Path, manifest: Manifest, name: str) -> Result:

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import LARGEST, Count
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.runs.record import Number, Record
 
 WITNESSES = "witnesses.json"
@@ -92,11 +93,25 @@ class Lateness(Record):
     max_us: Count
 
 
+class Untraced(Record):
+    """The run without strace right before one with it: its folder's name, and what came of it.
+
+    The counts are those of the capture that it shows; ``contradictions`` say what differed from what its variant
+    expects.
+    """
+
+    run: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    verdict: Verdict
+    exchanges: Count
+    stalled_exchanges: Count
+    contradictions: list[str]
+
+
 class RecordedWitnesses(Record):
     """The witnesses as the lab writes them, also where the load tool failed.
 
     ``option`` is None where the lab has no setting to prove. ``timers`` is None in runs recorded before the lab
-    measured them: nothing in their files could stand in for that.
+    measured them: nothing in their files could stand in for that. ``untraced`` is there in a traced run alone.
     """
 
     captures: dict[str, CaptureNumbers]
@@ -104,6 +119,7 @@ class RecordedWitnesses(Record):
     load: LoadRun
     option: OptionRecord | None
     timers: Lateness | None
+    untraced: Untraced | None = None
 
 
 class Witnesses(RecordedWitnesses):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.cli.shared.report import report
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.experiments.trials import make_run
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -33,6 +33,8 @@ def command(
         with screen.status("starting") as status:
             progress = status.update if screen.is_terminal else lambda stage: screen.print(f"… {stage}")
             made = make_run(of, chosen, parsed_settings(settings), runs, progress, trace=trace)
+        if trace and not made.manifest.traced:
+            tell(f"--trace: there was nothing to trace, because without strace the run is {made.verdict}")
         return report(made, as_json, exports)
 
 
