@@ -1,5 +1,7 @@
 """The ring that records, in a real network namespace, and what its kernel counted."""
 
+import sys
+import textwrap
 import time
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from nagle_lab.guard.command import namespace
 from nagle_lab.guard.recording.recorder import Ring
 from nagle_lab.live.sockets.namespaces import inside
+from support.guarded import guard, server
 from support.living import stalling
 from support.rights import AS_ROOT, mount_refused
 
@@ -34,3 +37,41 @@ def test_retransmissions_are_segments_that_the_kernel_sent(monkeypatch):
     counters = "Ip: Forwarding\nIp: 1\nTcp: InSegs OutSegs RetransSegs\nTcp: 128 126 3\n"
     monkeypatch.setattr(namespace.Path, "read_text", lambda _: counters)
     assert namespace.segments_sent() == 129
+
+
+# Its second write waits until the first is acknowledged, and asks for that without sleeping.
+WAITS_FOR_THE_ACK = textwrap.dedent("""
+    import fcntl, socket, termios, threading
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        peer, _ = listener.accept()
+        while peer.recv(4096):
+            peer.sendall(b"h" * 200)
+            while any(fcntl.ioctl(peer, termios.TIOCOUTQ, bytes(4))):
+                pass
+            peer.sendall(b"b" * 600)
+
+    threading.Thread(target=serve, daemon=True).start()
+    with socket.create_connection(listener.getsockname()) as s:
+        for _ in range(40):
+            s.sendall(b"q" * 100)
+            got = 0
+            while got < 800:
+                got += len(s.recv(4096))
+""")
+
+
+def test_the_kernel_says_that_the_data_waited(tmp_path):
+    """However late a busy machine lets it go."""
+    ended = guard(tmp_path, command=server("two-writes"))
+    grounds, hold = (ended.report["result"]["summary"][name] for name in ("grounds", "hold_ms"))
+    assert grounds["seen_waiting"] >= 20, grounds
+    assert hold["low"] > 10
+
+
+def test_a_program_that_waits_for_the_ack_itself_is_not_accused_though_it_never_sleeps(tmp_path):
+    ended = guard(tmp_path, command=[sys.executable, "-c", WAITS_FOR_THE_ACK])
+    assert (ended.report["verdict"], ended.code) == ("CLEAN", 0), ended.err
+    assert ended.report["result"]["summary"]["delayed_acks"] > 30
+    assert ended.report["result"]["quality"]["rejected"]["later_release"] > 30

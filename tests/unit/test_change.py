@@ -2,9 +2,9 @@
 
 import pytest
 
+from nagle_lab.guard.recording.diag import LISTEN, Listed
 from nagle_lab.live.sockets import change, changed
 from nagle_lab.live.sockets.change import Program, to_take_back, turn_back, turn_on, without
-from nagle_lab.live.sockets.diag import LISTEN, Listed
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.live.sockets.options import Options
 

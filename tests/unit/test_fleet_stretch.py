@@ -24,7 +24,9 @@ from nagle_lab.fleet.judge import judge, whole
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import carry_name, follow, stretches
 from support.engines import ENGINES
+from support.recorded import recorded, slow_release, told
 from support.stalls import stalled
+from support.stories import talk
 from support.synthetic import MS, SECOND, merge, pcap_bytes, pcapng_bytes
 
 T0 = 1_700_000_000 * SECOND
@@ -165,6 +167,16 @@ def test_one_large_file_is_read_in_parts_unless_it_is_compressed(tmp_path, write
     assert (file["packets"], file["bytes"], file["first_frame"]) == (len(PACKETS), series.size, 1)
     stalls = pq.read_table(f"{out.path}/stalls", partitioning="hive").to_pylist()
     assert stalls and all(stall["frame"] == stall["release_frame"] for stall in stalls)
+
+
+def test_what_the_kernel_said_while_it_was_recorded_goes_from_stretch_to_stretch(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_stretch, "LEAST_PART", 100)
+    (tmp_path / "web-1").mkdir()
+    segments = talk(slow_release).segments
+    path = recorded(tmp_path / "web-1" / "eth0_00001.pcapng", segments, told(segments, lambda _: 20 * MS))
+    whole_file = analyze(path, exchanges=False, sha256=False)
+    assert whole_file.summary.grounds == {"seen_waiting": 19}
+    assert said(in_stretches(tmp_path, path.stat().st_size // 5)) == said(whole_file)
 
 
 def test_added_files_and_only_they_are_new_work(tmp_path):

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
+from nagle_lab.guard.recording.diag import Info, Listed
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.changed import BOOT, FILE, Entry, changes
-from nagle_lab.live.sockets.diag import Info, Listed
 from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.processes import Process

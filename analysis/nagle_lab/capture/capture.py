@@ -203,7 +203,7 @@ class Capture(CaptureSoFar):
     def begin_period(self) -> None:
         """From here on packets and trouble are counted anew; after :meth:`end_period`."""
         self._packets_before = self.facts.packets
-        self.facts.trouble = []
+        self.facts.trouble, self.facts.waiting = [], []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have every record taken, in file order; yields after each window. Frames go on from file to file."""

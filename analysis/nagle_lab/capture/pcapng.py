@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from nagle_lab.capture.clock import MOST_INTERFACES
 from nagle_lab.capture.records import Facts, Interface, Position, RecordTaker, Section, StoppedError, TroubleKind
+from nagle_lab.capture.waiting import MOST as MOST_WAITING
+from nagle_lab.capture.waiting import read as read_waiting
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -25,7 +27,7 @@ PACKET_HEADER = 28  # of both kinds with a time stamp
 SHORTEST_BLOCK, LONGEST_BLOCK = 12, 1 << 24
 MOST_TURNS = 1000  # changes of byte order
 
-END_OF_OPTIONS, IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP = 0, 9, 14, 5
+END_OF_OPTIONS, COMMENT, IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP = 0, 1, 9, 14, 5
 MICROSECONDS = 6  # the resolution where if_tsresol is absent
 FARTHEST_OFFSET_S = 1 << 31
 FARTHEST_NS = 1 << 62  # so that the difference of two times is an int64, too
@@ -105,11 +107,7 @@ class PcapngReader:
         elif block.type == INTERFACE:
             self._add_interface(block)
         elif block.type == STATISTICS:
-            (interface,) = unpack_from(self._order + "I", self._window.raw, block.at + 8)
-            if interface < len(self._interfaces):
-                dropped, before = self._told_dropped(block), self._dropped[interface]
-                self._dropped[interface] = dropped
-                self._facts.dropped += dropped - before
+            self._take_statistics(block)
         elif block.type == SIMPLE_PACKET:
             taker.frames += 1
             self._facts.untimed += 1
@@ -129,12 +127,21 @@ class PcapngReader:
         self._dropped.append(0)
         self._facts.add_interface(link_type, unit_ns(resolution), snaplen)
 
-    def _told_dropped(self, block: "Block") -> int:
-        """What an interface statistics block says was lost since the capture began."""
+    def _take_statistics(self, block: "Block") -> None:
+        """What an interface is said to have lost since the capture began, and data that waited in a socket."""
+        number, high, low = unpack_from(self._order + "III", self._window.raw, block.at + 8)
+        if number >= len(self._interfaces):
+            return
+        facts = self._facts
         for code, value in self._options(block.at + 20, block.end):
             if code == ISB_IFDROP and len(value) == 8:
-                return int(unpack(self._order + "Q", value)[0])
-        return 0
+                (dropped,) = unpack(self._order + "Q", value)
+                facts.dropped += dropped - self._dropped[number]
+                self._dropped[number] = dropped
+            elif code == COMMENT and len(facts.waiting) < MOST_WAITING:
+                at = nanoseconds(high << 32 | low, self._interfaces[number])
+                if waiting := read_waiting(value.decode(errors="replace"), at):
+                    facts.waiting.append(waiting)
 
     def _options(self, at: int, end: int) -> Iterator[tuple[int, bytes]]:
         return options(self._window.raw, self._order, at, end)

@@ -3,7 +3,8 @@
 from struct import Struct, pack
 from typing import BinaryIO
 
-from nagle_lab.capture.pcapng import BYTE_ORDER_MAGIC, INTERFACE, ISB_IFDROP, PACKET, SECTION, STATISTICS
+from nagle_lab.capture.pcapng import BYTE_ORDER_MAGIC, COMMENT, INTERFACE, ISB_IFDROP, PACKET, SECTION, STATISTICS
+from nagle_lab.capture.waiting import Waiting, comment
 
 ETHERNET = 1  # LINKTYPE_ETHERNET
 _IF_NAME, _IF_TSRESOL, _END = 2, 9, 0
@@ -33,6 +34,12 @@ class Pcapng:
         """Say how many packets of an interface were lost since it was described."""
         options = _option(ISB_IFDROP, pack("<Q", packets)) + _option(_END, b"")
         self._file.write(_block(STATISTICS, pack("<III", interface, 0, 0) + options))
+
+    def add_waiting(self, interface: int, waiting: Waiting) -> None:
+        """Say what data waited in a socket then: a comment on the interface."""
+        options = _option(COMMENT, comment(waiting).encode()) + _option(_END, b"")
+        time = pack("<III", interface, waiting.at >> 32, waiting.at & 0xFFFFFFFF)
+        self._file.write(_block(STATISTICS, time + options))
 
 
 def _block(kind: int, body: bytes) -> bytes:

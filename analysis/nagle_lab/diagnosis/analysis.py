@@ -123,5 +123,6 @@ class Analysis:
         listed = engine.tables.exchange if engine.lists_exchanges else None
         totals = engine.totals()
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
-        findings = Findings(engine.tables, totals.step, self._only, copied=copied)
+        told = self._capture.facts.waiting
+        findings = Findings(engine.tables, totals.step, self._only, copied=copied, told=told)
         return summarize(self._capture, totals, findings, listed)

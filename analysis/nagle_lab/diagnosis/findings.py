@@ -6,16 +6,16 @@ it waits for acknowledgements at all. Every step takes a chunk of rows, so memor
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from nagle_lab.capture.waiting import Waiting
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.proof import idle
 from nagle_lab.diagnosis.proof.candidates import by_program
 from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.delayed_acks import is_before_timer, is_late
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.passed_on import set_aside_passed_on
 from nagle_lab.diagnosis.proof.population import (
@@ -40,7 +40,8 @@ from nagle_lab.diagnosis.proof.population import (
 )
 from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.diagnosis.proof.proof import prove
-from nagle_lab.diagnosis.proof.timing import Setting
+from nagle_lab.diagnosis.proof.shown import Shown
+from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
@@ -77,7 +78,15 @@ class Findings:
     sums : over all connections
     """
 
-    def __init__(self, tables: Tables, step: int = 1, only: Wanted | None = None, *, copied: bool = False) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        step: int = 1,
+        only: Wanted | None = None,
+        *,
+        copied: bool = False,
+        told: Sequence[Waiting] = (),
+    ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
         self._kept = 0
@@ -103,11 +112,12 @@ class Findings:
             _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        setting = Setting(step, self.astray, copied=copied, views=views)
+        setting, shown = Setting(step, self.astray, copied=copied, views=views), Shown(told, tables.connection)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
-            self._prove(candidates, packed, programs, replace(setting, part=len(candidates) / count))
+            of_these = replace(setting, part=len(candidates) / count, told=shown.of(candidates))
+            self._prove(candidates, packed, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)

@@ -13,8 +13,8 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge, lost
 from nagle_lab.guard.recording.attach import attach
+from nagle_lab.guard.recording.diag import LISTEN, End
 from nagle_lab.live.sockets.change import Program, living, sockets, without
-from nagle_lab.live.sockets.diag import LISTEN, End
 from nagle_lab.live.sockets.inventory import Found
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came

@@ -75,7 +75,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
-    findings = Findings(tables, totals.step)
+    findings = Findings(tables, totals.step, told=known.facts.waiting)
     result = _said(summarize(known, totals, findings, None), known)
     return Whole(result, findings, totals, closing, joined(reads))
 

@@ -18,6 +18,7 @@ import zstandard
 
 from nagle_lab.capture.capture import Capture, CaptureSoFar, Part
 from nagle_lab.capture.records import Facts, Position, Trouble, TroubleKind
+from nagle_lab.capture.waiting import Waiting
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
@@ -28,7 +29,7 @@ from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.snapshot import heading, restore, save
 
 LEAST_PART = WINDOW_BYTES  # of a file
-FORMAT = 2  # of events and carry
+FORMAT = 3  # of events and carry
 EVENTS = ("candidate", "unheld", "reaction", "late_ack", "idle_gap", "connection")  # tables of the engine
 EXCHANGES, FILES = len(EVENTS), len(EVENTS) + 1
 _FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compressed
@@ -156,7 +157,8 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
     restore(engine, carry.engine, name)
     trouble = [Trouble(TroubleKind(kind), text) for kind, text in carry.facts["trouble"]]
-    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble})), carry.position
+    waiting = msgspec.convert(carry.facts["waiting"], list[Waiting])
+    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble, "waiting": waiting})), carry.position
 
 
 def _read(file: File, known: CaptureSoFar, engine: Engine, part: Part) -> tuple[CaptureSoFar, Read, Position | None]:

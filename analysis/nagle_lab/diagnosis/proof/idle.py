@@ -10,7 +10,6 @@ proof of the whole capture.
 from enum import StrEnum
 from typing import Any
 
-from nagle_lab.diagnosis.proof.delayed_acks import LONGEST_TIMER, is_late
 from nagle_lab.diagnosis.proof.population import (
     Column,
     Columns,
@@ -24,6 +23,7 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )
+from nagle_lab.diagnosis.proof.timing import LONGEST_TIMER, is_late
 from nagle_lab.tcp.events import IDLE, LATE, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms

@@ -23,6 +23,7 @@ class Rejected(StrEnum):
 class Ground(StrEnum):
     """What a program's stalls are proved by."""
 
+    SEEN_WAITING = "seen_waiting"  # while it was recorded, the kernel said that the data waited, before the ACK came
     REPETITION_AT_SENDER = "repetition_at_sender"  # so soon behind the ACK as only a kernel is, again and again
     PROMPTNESS = "promptness"  # the same, a few times
     REPETITION_ON_PATH = "repetition_on_path"  # a round trip behind the ACK, again and again

@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.duplex import judge_ridden
 from nagle_lab.diagnosis.proof.far import SLACK, held_far
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.near import COARSE, held_near
+from nagle_lab.diagnosis.proof.near import COARSE, PAUSE, held_near
 from nagle_lab.diagnosis.proof.population import (
     among,
     chosen,
@@ -76,6 +76,44 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         judged.leave(unseen.only(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
         return
     usual = percentile(late.wait, 50)
+    shown, rest = _seen_waiting(late, known, judged)
+    if len(rest):
+        _judge_by_timing(rest, shown, c, unseen, known, judged)
+    else:
+        _judge_unseen(unseen, shown, known, judged, usual)
+
+
+def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candidates, Candidates]:
+    """Judge those of which the kernel said whether data waited before the ACK came; the held ones, and the rest.
+
+    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too; and where it
+    never said that something waited, however late it was asked, nothing did.
+    """
+    waited, unwritten = known.setting.told.waited, known.setting.told.unwritten
+    shown = late.only(among(late.row, sorted(waited))) if waited else late.picked([])
+    if not len(shown):
+        asked = [unwritten[int(row)] for row in late.row if int(row) in unwritten] if unwritten else []
+        if len(asked) < MANY or 2 * len(asked) < len(late) or min(asked) > percentile(late.wait, 50) / 8:
+            return shown, late
+        judged.reject(len(late), Rejected.LATER_RELEASE)
+        return shown, shown
+    varies = any(int(row) in unwritten for row in shown.row)  # else what was seen of some holds for all
+    at_least = percentile([waited[int(row)] for row in shown.row], 50 if varies else 90)
+    if 2 * len(shown) >= len(late):
+        latest = min(highest(shown.release), max(PAUSE, percentile(shown.release, 90)))
+        is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), late.release, late.echo)
+        shown = late.only(among(late.row, in_order([shown.row, late.only(is_alike).row])))
+    rest = late.only(each(lambda is_shown: is_shown < 1, among(late.row, shown.row)))
+    hold = _hold(shown, late, known)
+    judged.accept(shown, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
+    return shown, rest
+
+
+def _judge_by_timing(
+    late: Candidates, shown: Candidates, c: Candidates, unseen: Candidates, known: Known, judged: Judged
+) -> None:
+    """Judge the late candidates of which the kernel said nothing; ``c`` are all, ``shown`` those it spoke of."""
+    program, usual = known.program, percentile(late.wait, 50)
     unheld = program.sent_unheld(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
     late = _without_nagle_off(late, unheld, judged)
     if not len(late):
@@ -91,6 +129,8 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
+    if len(shown):
+        held = c.only(among(c.row, in_order([held.row, shown.row])))
     _judge_unseen(unseen, held, known, judged, usual)
     judge_ridden(ridden, held, c, known, judged)
 

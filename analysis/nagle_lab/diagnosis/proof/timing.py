@@ -1,14 +1,16 @@
 """What the timing of a program's segments shows: how fast each end reacts here, and which ACKs a timer delayed."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
+from typing import Any
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.diagnosis.proof.shown import Told
+from nagle_lab.tcp.events import LATE, MS, Echo
 
 US = 1_000  # ns
 
@@ -21,6 +23,14 @@ LONGEST_WAIT = 600 * MS
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
+
+# No delayed-ACK timer of Linux fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is
+# late and came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
+SOONEST_TIMER = 30 * MS
+
+# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
+# network, the capturing machine, or its clock, which was set.
+LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
 
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 
@@ -44,6 +54,7 @@ class Setting:
     part: float = 1.0  # share of its candidates that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
     views: Collection[int] = ()  # connections that are others, seen before or after NAT
+    told: Told = field(default_factory=Told)  # what the kernel said of the candidates
 
 
 @dataclass(frozen=True)
@@ -279,3 +290,19 @@ def is_paced(c: Candidates) -> bool:
 def middle_half(times: Column) -> float:
     """The range of the middle half."""
     return percentile(times, 75) - percentile(times, 25)
+
+
+# Which pure ACKs are counted as delayed: the capture's side of the kernel's own count (TcpExtDelayedACKs) ----------
+
+
+def is_late(wait: Any, reaction: Any) -> Any:
+    """Whether an ACK took longer than its sender's fastest, its ``reaction``, by what a delayed-ACK timer adds.
+
+    At this capture point, ns; at least :data:`LATE`, and less than :data:`LONGEST_TIMER`.
+    """
+    return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
+
+
+def is_before_timer(wait: Any, reaction: Any) -> Any:
+    """Whether a late ACK came sooner than a delayed-ACK timer can fire: something else sent it."""
+    return wait - reaction < SOONEST_TIMER

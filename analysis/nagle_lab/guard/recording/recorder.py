@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from io import BufferedWriter
 from itertools import chain
 from pathlib import Path
+from random import uniform
 from struct import Struct, pack, unpack
 from typing import NamedTuple
 
 from nagle_lab.capture.writer import Pcapng
+from nagle_lab.guard.recording.waiting import Asked
 
 SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
 EVERY_S = 0.02  # how often the ring is emptied
@@ -166,6 +168,7 @@ class Recorder(threading.Thread):
         self._ending, self._wake = threading.Event(), threading.Event()
         self._cuts: list[tuple[Path, threading.Event]] = []
         self._waiting: deque[list[bytes]] = deque()  # frames of each ring
+        self._asked = Asked(ports)
         try:
             for number, interface in enumerate(interfaces):
                 self._rings.append(Ring(interface, ports))
@@ -180,10 +183,12 @@ class Recorder(threading.Thread):
         try:
             while not self._ending.is_set():
                 if not self._waiting:
-                    self._wake.wait(EVERY_S)
+                    self._wake.wait(EVERY_S * uniform(0.5, 1))  # the kernel is to be asked in any part of a wait
                     self._wake.clear()
                 self._empty()
                 self._write_some()
+                for waiting in self._asked.waiting():
+                    self._writer.add_waiting(0, waiting)
                 while self._cuts:
                     path, done = self._cuts.pop(0)
                     self._write_all()  # what came before this one was asked for

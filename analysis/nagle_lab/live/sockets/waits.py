@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from nagle_lab.live.sockets.diag import Listed
+from nagle_lab.guard.recording.diag import Listed
 from nagle_lab.live.sockets.options import Options
 
 
@@ -15,18 +15,15 @@ class Waits(StrEnum):
 
 
 def waits(one: Listed, options: Options | None) -> Waits | None:
-    """Whether less than a segment waits in it, and why, as Linux decides it (tcp_nagle_check in tcp_output.c).
+    """Whether less than a segment waits in it, and why, as Linux decides it (Listed.holds_small).
 
-    Nagle's algorithm holds it only behind a small segment (Minshall's variant): not all in flight are full. Where the
-    congestion window or the other end's window is full, that is why it waits.
+    Where the congestion window or the other end's window is full, that is why it waits.
     """
     info = one.info
     if info is None or not 0 < info.unsent < info.mss or (options and options.nodelay and not options.cork):
         return None
     if options and options.cork:
         return Waits.CORKED
-    is_small_in_flight = 0 < one.unacknowledged < info.in_flight * info.mss
-    is_window_full = info.window is not None and one.unacknowledged + info.unsent > info.window
-    if not is_small_in_flight or is_window_full or info.in_flight >= info.cwnd:
+    if not one.holds_small:
         return None
     return Waits.HELD if options else Waits.MAYBE_HELD

@@ -18,7 +18,7 @@ from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
 _ROLES: tuple[Role, Role] = ("server", "client")
-CERTAIN = {Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS}
+CERTAIN = {Ground.SEEN_WAITING, Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS}
 MOST_ROWS = 1_000  # with stalls, and as many without
 MOST_CONNECTIONS = 100_000  # of more, only the last ones are judged
 MOST_PIDS = 9  # of an end of a row

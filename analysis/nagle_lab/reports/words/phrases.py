@@ -6,6 +6,7 @@ from nagle_lab.diagnosis.proof.judged import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
 
 GROUNDS = {
+    Ground.SEEN_WAITING: "certain: asked before the ACK came, the kernel said that the data waited in the socket",
     Ground.REPETITION_AT_SENDER: (
         "certain: each time the data left right after the ACK, sooner than a program wakes up"
     ),

@@ -25,7 +25,8 @@ _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 _NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
-_ALL_STATES = 0xFFF << 1
+ALL_STATES = 0xFFF << 1
+OPEN_STATES = 1 << 1 | 1 << 8  # ESTABLISHED, CLOSE-WAIT: data may be written
 _MESSAGE = Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 _SOCKET = Struct("=BBBB2s2s16s16sIQIIIII")  # struct inet_diag_msg
 _TCP_INFO = Struct("=16xI4xI52xI60xI")  # of struct tcp_info: snd_mss, unacked, snd_cwnd, notsent_bytes
@@ -66,23 +67,43 @@ class Listed(msgspec.Struct, frozen=True):
         """Bytes that were sent and are not acknowledged."""
         return max(self.queued - self.unsent, 0)
 
+    @property
+    def waits_for_small(self) -> bool:
+        """Whether a small segment is not acknowledged, and there is room for less than a segment more.
 
-def tcp_sockets(most: int | None = None) -> list[Listed]:
+        Then Nagle's algorithm lets what is written wait (Minshall's variant, tcp_nagle_check in tcp_output.c), and so
+        does TCP_CORK; nothing else does.
+        """
+        info = self.info
+        if info is None or info.unsent >= info.mss or info.in_flight >= info.cwnd:
+            return False
+        is_window_full = info.window is not None and self.unacknowledged + info.unsent > info.window
+        return not is_window_full and 0 < self.unacknowledged < info.in_flight * info.mss
+
+    @property
+    def holds_small(self) -> bool:
+        """Whether something waits so."""
+        return self.unsent > 0 and self.waits_for_small
+
+
+def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Listed]:
     """Those of the network namespace that the calling thread is in; ``most`` of each family, listening ones first.
+
+    ``states`` are bits, by the numbers of STATES.
 
     Raises OSError, NagleLabError.
     """
     found: list[Listed] = []
     for family in (socket.AF_INET, socket.AF_INET6):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-            found += islice(_listed(kernel, family), most)
+            found += islice(_listed(kernel, family, states), most)
     return found
 
 
-def _listed(kernel: socket.socket, family: int) -> Iterator[Listed]:
+def _listed(kernel: socket.socket, family: int, states: int) -> Iterator[Listed]:
     """All of a family; a kernel without IPv6 has none of that."""
     extensions = 1 << _INET_DIAG_INFO - 1
-    request = pack("=BBBBI48x", family, socket.IPPROTO_TCP, extensions, 0, _ALL_STATES)
+    request = pack("=BBBBI48x", family, socket.IPPROTO_TCP, extensions, 0, states)
     flags = _NLM_F_REQUEST | _NLM_F_DUMP
     kernel.send(_MESSAGE.pack(_MESSAGE.size + len(request), _SOCK_DIAG_BY_FAMILY, flags, 0, 0) + request)
     while True:

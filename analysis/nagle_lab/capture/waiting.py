@@ -1,0 +1,40 @@
+"""What the kernel said while a capture was recorded: whether data waited in a socket whose last segment was small.
+
+It stands in the capture itself, as comments of interface statistics blocks (draft-ietf-opsawg-pcapng §4.6), so that
+it goes where the capture goes. Other readers pass over it.
+"""
+
+import re
+from typing import NamedTuple
+
+MOST = 100_000  # of a capture: of more than that the memory would be felt
+_TEXT = "nagle-lab: {unsent} bytes wait in {sender} for {receiver}, behind a small segment that is not acknowledged"
+_COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+):(\d{1,5}) for (\S+):(\d{1,5}), ", re.ASCII)
+
+End = tuple[str, int]  # IP address and port
+
+
+class Waiting(NamedTuple):
+    """Data that waited in a socket, as Nagle's algorithm lets it, or that none did.
+
+    A small segment was not acknowledged, and the windows had room for more.
+    """
+
+    at: int  # ns since 1970, when the kernel had said so
+    sender: End
+    receiver: End
+    unsent: int  # bytes; 0: nothing waited, so what came later was not written yet
+
+
+def comment(waiting: Waiting) -> str:
+    """As it is written into a capture."""
+    sender, receiver = (f"{address}:{port}" for address, port in (waiting.sender, waiting.receiver))
+    return _TEXT.format(unsent=waiting.unsent, sender=sender, receiver=receiver)
+
+
+def read(text: str, at: int) -> Waiting | None:
+    """From a comment; None if it is another one."""
+    if found := _COMMENT.match(text):
+        unsent, sender, sender_port, receiver, receiver_port = found.groups()
+        return Waiting(at, (sender, int(sender_port)), (receiver, int(receiver_port)), int(unsent))
+    return None

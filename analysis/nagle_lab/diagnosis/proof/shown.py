@@ -1,0 +1,73 @@
+"""What the kernel said while the capture was recorded: whether data waited in the socket before the ACK came.
+
+What had been written before the ACK came was not written because of it; and what had not was not held. So no timing
+is needed where the kernel has spoken.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from nagle_lab.capture.waiting import End, Waiting
+from nagle_lab.diagnosis.proof.population import Columns
+from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.tables import Table
+
+ASKED = 5 * MS  # so long before it answered was the kernel asked, at most (guard/recording/waiting.py)
+SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host leaves sooner
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the kernel said of candidates, by row; how long before the ACK, ns.
+
+    Attributes
+    ----------
+    waited : their data waited; when it said so first
+    unwritten : nothing waited yet; when it said so last
+    """
+
+    waited: dict[int, int] = field(default_factory=dict)
+    unwritten: dict[int, int] = field(default_factory=dict)
+
+
+class Shown:
+    """When data waited in sockets, by the connections of a capture."""
+
+    def __init__(self, told: Iterable[Waiting], connections: Table) -> None:
+        by_ends: dict[tuple[End, End], list[Waiting]] = {}
+        for waiting in sorted(told, key=attrgetter("at")):
+            by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
+        self._told: dict[tuple[int, int], list[Waiting]] = {}  # by connection and side
+        if not by_ends:
+            return
+        columns = connections.layout.columns
+        for row in connections.rows():
+            addresses, ports = row[columns["address"]], (row[columns["port", 0]], row[columns["port", 1]])
+            one, other = ((address_text(addresses[16 * side :][:16]), ports[side]) for side in (0, 1))
+            for side, ends in enumerate(((one, other), (other, one))):
+                if ends in by_ends:
+                    self._told[row[columns["number"]], side] = by_ends[ends]
+
+    def of(self, candidates: Columns) -> Told:
+        """What it said of candidates after the trigger and before the ACK."""
+        found = Told()
+        if not self._told:
+            return found
+        names = ("connection", "side", "at", "release", "wait", "released_bytes")
+        for row, (connection, side, at, release, wait, released) in enumerate(
+            zip(*(candidates[name] for name in names), strict=True)
+        ):
+            told = self._told.get((int(connection), int(side)))
+            if not told:
+                continue
+            ack = int(at) - int(release)
+            first = bisect_left(told, ack - int(wait) + ASKED, key=attrgetter("at"))
+            for one in told[first : bisect_left(told, ack - SURELY, key=attrgetter("at"))]:
+                if one.unsent == 0:
+                    found.unwritten[row] = ack - one.at
+                elif one.unsent <= released:
+                    found.waited.setdefault(row, ack - one.at)
+        return found

@@ -1,0 +1,56 @@
+"""Captures as guard's recorder writes them, with what the kernel said of sockets meanwhile."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.writer import Pcapng
+from support.stories import BODY, HEADER, LATE, REQUEST
+from support.synthetic import MS, US, Conversation, Segment, packet_bytes
+
+
+def slow_release(c: Conversation, number: int) -> None:
+    """A kernel of a busy machine, or a program that waits for the ACK: the packets are the same."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + number % 5 * MS)
+    c.server_sends(BODY, after_ns=(130 + number % 7 * 10) * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def prompt_release(c: Conversation, number: int) -> None:
+    """The same, by a program that asks for the ACK again and again without sleeping, or by a kernel."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + number % 5 * MS)
+    c.server_sends(BODY, after_ns=12 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def recorded(path: Path, segments: Iterable[Segment], told: Iterable[Waiting]) -> Path:
+    """A capture as the recorder writes it."""
+    with path.open("wb") as file:
+        writer = Pcapng(file)
+        writer.add_interface("lo")
+        for one in segments:
+            packet = packet_bytes(one)
+            writer.add(one.ts_ns, 0, len(packet), packet)
+        for waiting in told:
+            writer.add_waiting(0, waiting)
+        writer.add_dropped(0, 0)
+    return path
+
+
+def headers(segments: Iterable[Segment]) -> list[Segment]:
+    """Those that trigger a wait."""
+    return [one for one in segments if one.length == HEADER][1:]  # the first is acknowledged at once
+
+
+def told(segments: list[Segment], after: Callable[[int], int], unsent: int = BODY, every: int = 1) -> list[Waiting]:
+    """What the kernel says ``after`` each header, ns."""
+    ends = [((one.src, one.sport), (one.dst, one.dport)) for one in headers(segments)]
+    return [
+        Waiting(one.ts_ns + after(number), *ends[number], unsent)
+        for number, one in enumerate(headers(segments))
+        if number % every == 0
+    ]
