@@ -39,7 +39,8 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     Raises NagleLabError where a process that is named alone cannot be inspected.
     """
     table = processes(only)
-    looked = namespaces(table, None if only is None else {one.namespace for one in table.processes.values()})
+    of = {one.pid: one.namespace for one in table.processes.values()}
+    looked = namespaces(of, None if only is None else set(of.values()))
     if only is not None:
         _require(table, looked)
     reader = _Reader(table)

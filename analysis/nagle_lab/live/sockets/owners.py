@@ -1,7 +1,7 @@
 """The TCP sockets of every network namespace, and which process has a connection, by its two ends as in packets."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ import msgspec
 from nagle_lab.guard.recording.diag import LISTEN, End, Listed, tcp_sockets
 from nagle_lab.live.sockets.namespaces import inside, namespace_of
 from nagle_lab.live.sockets.options import Borrower, GoneError, read
-from nagle_lab.live.sockets.processes import Process, Table, processes
+from nagle_lab.live.sockets.processes import Process, Table, every_pid, processes
 from nagle_lab.live.sockets.waits import Waits, waits
 
 
@@ -23,10 +23,12 @@ class Namespaces(msgspec.Struct, frozen=True):
 
 
 def namespaces(
-    table: Table, only: Collection[int | None] | None = None, look: Callable[[], list[Listed]] = tcp_sockets
-) -> Namespaces:  # fmt: skip
-    """This network namespace, and those of all processes; or ``only`` some of them. ``look`` lists the sockets."""
-    by = {process.namespace: process.pid for process in reversed(table.processes.values())}
+    of: Mapping[int, int | None],
+    only: Collection[int | None] | None = None,
+    look: Callable[[], list[Listed]] = tcp_sockets,
+) -> Namespaces:
+    """This network namespace, and those ``of`` some processes; or ``only`` some. ``look`` lists the sockets."""
+    by = {namespace: pid for pid, namespace in sorted(of.items(), reverse=True)}
     here = namespace_of("self")
     by[here] = os.getpid()
     found = Namespaces({}, [])
@@ -64,11 +66,13 @@ def owners(pid: int | None = None, most: int | None = None) -> Owners:
     A connection on this host has two entries, one for each end. Ends are (IP address, port); IPv4 mapped into IPv6 is
     IPv4. Of ``most`` sockets of each namespace and family.
     """
-    table, here = processes(), namespace_of("self")
-    only = None if pid is None else {namespace_of(pid)}
+    here, only = namespace_of("self"), None if pid is None else {namespace_of(pid)}
+    of = {number: namespace_of(number) for number in every_pid()}
+    listed = namespaces(of, only, partial(tcp_sockets, most)).sockets
+    table = processes(wanted={one.inode for sockets in listed.values() for one in sockets})
     found = Owners({}, [])
     with Borrower() as borrower:
-        for namespace, sockets in namespaces(table, only, partial(tcp_sockets, most)).sockets.items():
+        for namespace, sockets in listed.items():
             for one in sockets:
                 if not (those := table.of(one.inode)):
                     continue

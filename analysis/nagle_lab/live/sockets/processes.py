@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,13 +44,16 @@ class Table(msgspec.Struct, frozen=True):
         return [self.processes[pid] for pid in dict.fromkeys(pid for pid, _ in self.holders.get(inode, ()))]
 
 
-def processes(only: Iterable[int] | None = None) -> Table:
-    """All of them, or some, that this user may look into. One that ends meanwhile is left out."""
+def processes(only: Iterable[int] | None = None, wanted: Container[int] | None = None) -> Table:
+    """All of them, or some, that this user may look into. One that ends meanwhile is left out.
+
+    With the inodes ``wanted``, those that have one of these sockets, and only these.
+    """
     every = sorted(every_pid() if only is None else only)
     table = Table({}, defaultdict(list), [])
     for pid in every:
         try:
-            sockets = _sockets(pid)
+            sockets = _sockets(pid, wanted)
         except PermissionError:
             table.unreadable.append(pid)
             continue
@@ -69,16 +72,19 @@ def every_pid() -> list[int]:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
-def _sockets(pid: int) -> list[tuple[int, int]]:
+def _sockets(pid: int, wanted: Container[int] | None) -> list[tuple[int, int]]:
     """Inode and file descriptor of each socket. Raises OSError."""
     found = []
     folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for fd in os.listdir(folder):  # noqa: PTH208 - tens of thousands of them, by descriptor
-            with suppress(FileNotFoundError):
-                target = os.readlink(fd, dir_fd=folder)
-                if target.startswith(_SOCKET):
-                    found.append((int(target[len(_SOCKET) : -1]), int(fd)))
+        with os.scandir(folder) as descriptors:  # there may be hundreds of thousands of them
+            for fd in descriptors:
+                with suppress(FileNotFoundError):
+                    target = os.readlink(fd.name, dir_fd=folder)
+                    if target.startswith(_SOCKET):
+                        inode = int(target[len(_SOCKET) : -1])
+                        if wanted is None or inode in wanted:
+                            found.append((inode, int(fd.name)))
     finally:
         os.close(folder)
     return found
