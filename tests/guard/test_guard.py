@@ -137,6 +137,43 @@ def _as_nobody(folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+MANY_CONNECTIONS = """
+import socket, struct, sys, threading
+listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+
+def serve():
+    while True:
+        peer, _ = listener.accept()
+        with peer:
+            try:
+                while peer.recv(100):
+                    peer.sendall(b"h" * 57)
+                    peer.sendall(b"b" * 40)
+            except ConnectionResetError:
+                pass
+
+threading.Thread(target=serve, daemon=True).start()
+for number in range(1_000):
+    with socket.create_connection(listener.getsockname()) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # else the ports run out
+        for _ in range(1 + (number % 100 == 0)):
+            s.sendall(b"q" * 20)
+            got = 0
+            while got < 97:
+                got += len(s.recv(100))
+"""
+
+
+def test_the_few_stalls_of_a_thousand_connections_are_found(tmp_path):
+    """Only the second exchange of a connection stalls, and ten have one; a busy machine may acknowledge one early."""
+    ended = guard(tmp_path, command=[sys.executable, "-c", MANY_CONNECTIONS])
+    summary, recorded = ended.report["result"]["summary"], ended.report["recorded"]
+    assert (summary["connections"], summary["exchanges"]) == (1_000, 1_010)
+    assert ended.code == 1
+    assert 8 <= summary["stalled_exchanges"] <= 10, ended.err
+    assert (recorded["captured"], recorded["dropped"]) == (recorded["sent_by_kernel"], 0)
+
+
 def test_which_connections_are_judged(tmp_path):
     """Two servers in one namespace; one of them stalls, and is allowed to, or is on another port."""
     script = """
