@@ -17,6 +17,7 @@ from nagle_lab.tcp.layout import LAYOUTS, Layout
 IN_MEMORY = 8 << 20  # bytes of one table
 GROWTH = 8 << 20  # bytes of a file, at least
 CHUNK = 1 << 16  # rows looked at at once
+CHUNK_BYTES = 7 << 20  # and of these, at most
 
 
 class Table:
@@ -107,8 +108,9 @@ class Table:
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """Numbers of the first row and of the one after the last, of one chunk after the other."""
-        for begin in range(0, self._count, CHUNK):
-            yield begin, min(begin + CHUNK, self._count)
+        rows = max(min(CHUNK, CHUNK_BYTES // self._row_bytes), 1)
+        for begin in range(0, self._count, rows):
+            yield begin, min(begin + rows, self._count)
 
     def part(self, first: int, last: int) -> memoryview:
         """The packed rows from ``first`` to ``last``, to look into at random and to change in place.
