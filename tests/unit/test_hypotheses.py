@@ -416,6 +416,27 @@ def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(dia
     assert sum(result.quality.unresolved.values()) < 0.04 * 120
 
 
+def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
+    """The trigger is lost beyond the capture, so it stays unacknowledged; the probe sends the next segment."""
+
+    def probed(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.server_sends(BODY, after_ns=204 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    def corked(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=204 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    for story, cause in ((probed, "retransmission"), (corked, "cork")):
+        counts = {name: silence.count for name, silence in diagnose(talk(story).segments).silences.items()}
+        assert {name: count for name, count in counts.items() if count} == {cause: 19}
+
+
 @pytest.mark.parametrize(
     ("late", "cause"), [((204, 208), "likely_cork"), ((200.4, 200.4), "server_think"), ((204, 260), "server_think")]
 )

@@ -220,7 +220,12 @@ static int64_t acknowledged(flow *f, int side, const segment *s)
     return unwrapped(s->ack, x->ack >= 0 ? x->ack : y->seq);
 }
 
-static int ended_by(const flow *f, int side, const segment *s, int64_t start, int64_t ack)
+static int echoes_unseen(const half *y, const segment *s)
+{
+    return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
+}
+
+static int ended_by(const flow *f, int side, const segment *s, int64_t start, int64_t ack, int64_t idle)
 {
     const half *x = &f->halves[side], *y = &f->halves[1 - side];
     if (!s->length) {
@@ -232,7 +237,10 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
         return WINDOW;
     if (start < x->snd_nxt)
         return RETRANSMISSION;
-    return x->data.number > y->data.number ? CONTINUATION : ANSWER;
+    if (x->data.number <= y->data.number)
+        return ANSWER;
+    int is_probe = idle >= PROBE && 0 < y->acked && y->acked < x->data.end && !echoes_unseen(y, s);
+    return is_probe ? RETRANSMISSION : CONTINUATION;
 }
 
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
@@ -283,11 +291,6 @@ static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
 static uint8_t is_announced(const sent *trigger, const segment *s)
 {
     return trigger->flags & PSH && !(s->flags & PSH);
-}
-
-static int echoes_unseen(const half *y, const segment *s)
-{
-    return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
 }
 
 static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
@@ -421,7 +424,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
     int64_t idle = ts - f->last_ts;
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
-        idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack),
+        idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack, idle),
                         length % f->full_size != 0, f->sender != side};
         if (table_add(&m->tables[IDLE_GAP], &row, sizeof row))
             return -1;

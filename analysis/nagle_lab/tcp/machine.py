@@ -135,7 +135,7 @@ class Machine:
         idle = ts - connection.last_ts
         if idle >= IDLE and connection.latest_data is not None and (length or not flags & CONTROL):
             small, reply = length % connection.full_size != 0, connection.sender is not x
-            self.tables.idle_gap.add(idle, connection.number, x.side, ended_by(x, s, start, ack), small, reply)
+            self.tables.idle_gap.add(idle, connection.number, x.side, ended_by(x, s, start, ack, idle), small, reply)
         number = connection.packets
         exchange = -1
         if length:
@@ -488,8 +488,11 @@ def is_announced(trigger: Sent, s: Segment) -> bool:
     return bool(trigger.flags & PSH) and not s.flags & PSH
 
 
-def ended_by(x: Half, s: Segment, start: int, ack: int) -> EndedBy:
-    """What a segment is that ``x`` sent after an idle gap."""
+def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
+    """What a segment is that ``x`` sent after an idle gap, ns.
+
+    While data is unacknowledged, what goes on after PROBE is a loss probe, which sends what was held or comes next.
+    """
     y = x.peer
     if not s.length:
         if x.ack >= 0 and x.window == 0:
@@ -499,4 +502,7 @@ def ended_by(x: Half, s: Segment, start: int, ack: int) -> EndedBy:
         return EndedBy.WINDOW  # there was no room for one more byte
     if start < x.snd_nxt:
         return EndedBy.RETRANSMISSION
-    return EndedBy.CONTINUATION if x.data.number > y.data.number else EndedBy.ANSWER
+    if x.data.number <= y.data.number:
+        return EndedBy.ANSWER
+    is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_unseen(y, s)
+    return EndedBy.RETRANSMISSION if is_probe else EndedBy.CONTINUATION
