@@ -116,3 +116,31 @@ def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
     assert (analyzer.returncode, err) == (0, "")
     assert " of 100 exchanges waited for a delayed ACK" in out
     assert "damage" not in out
+
+
+LOSES_THE_FIRST = """
+trap '' TERM
+echo begun
+sleep 1
+trap 'exit 5' TERM
+while :; do sleep 0.05; done
+"""
+WAITS = """
+import os, sys
+from nagle_lab.guard.command.processes import Child
+child = Child(["sh", "-c", sys.argv[1]], os.environ, "/", os.setsid)
+child.start()
+sys.exit(child.wait_or_end().status)
+"""
+
+
+def test_a_signal_that_is_lost_is_sent_again():
+    """docker's client loses one that comes before its container runs, and then records for ever."""
+    command = [sys.executable, "-c", WAITS, LOSES_THE_FIRST]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(30) == 5
+        finally:
+            process.kill()

@@ -16,6 +16,7 @@ _FROM_KERNEL = 128  # SI_KERNEL: the terminal sends its signals to every process
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 TAKEN = {signal.SIGCHLD, *FORWARDED}
 GRACE_S = 5.0  # from SIGTERM to SIGKILL
+AGAIN_S = 1.0  # from SIGTERM to the next
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -114,16 +115,19 @@ class Child:
                 self._signal(info.si_signo)
 
     def wait_or_end(self) -> Ended:
-        """Until it has ended by itself, or after the first signal. It has a session of its own: none reaches it."""
-        asked = 0.0
+        """Until it has ended by itself, or after the first signal. It has a session of its own: none reaches it.
+
+        It is asked to end until it does: docker's client loses what comes before its container runs.
+        """
+        is_asked = False
         while True:
             status = self._reap()
             if status is not None:
                 return Ended(status)
-            info = signal.sigtimedwait(TAKEN, 60.0)
-            if info and info.si_signo != signal.SIGCHLD and time.monotonic() - asked > GRACE_S:
+            info = signal.sigtimedwait(TAKEN, AGAIN_S if is_asked else 60.0)
+            if is_asked or (info and info.si_signo != signal.SIGCHLD):
                 self._signal(signal.SIGTERM)
-                asked = time.monotonic()
+                is_asked = True
 
     def unblock(self) -> None:
         """Signals are for this process again."""
