@@ -1,6 +1,8 @@
 """What the kernel says of sockets while a capture is recorded: how it is written, read, and believed."""
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.passing import Passing
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.guard.recording import waiting as recording
-from nagle_lab.guard.recording.diag import Info, Listed
+from nagle_lab.guard.recording.diag import OPEN_STATES, End, Info, Listed, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -143,12 +145,21 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
 
 # ------------------------------------------------------------------------------------- asking the kernel
 
-SMALL = Info(mss=1000, in_flight=1, unsent=57, cwnd=10, window=65535)
+SMALL = Info(mss=1000, in_flight=1, unsent=57, cwnd=10, window=65535, silent_ms=recording.SILENT_MS)
 
 
 def listed(info: Info | None, queued: int = 157) -> Listed:
     """A socket of which so many bytes are not acknowledged or not sent."""
     return Listed("ESTABLISHED", CLIENT, SERVER, 0, 1, 1, queued, info)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that have passed; nothing takes processor time."""
+    now = [100.0]
+    monkeypatch.setattr(recording.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(recording.time, "thread_time", lambda: 0.0)
+    return now
 
 
 @pytest.mark.parametrize(
@@ -162,17 +173,18 @@ def listed(info: Info | None, queued: int = 157) -> Listed:
         pytest.param({"cwnd": 1}, 157, [], id="the congestion window is full"),
         pytest.param({"window": 150}, 157, [], id="the other end's window is full"),
         pytest.param({"window": None}, 157, [57], id="a kernel that does not say that window"),
+        pytest.param({"silent_ms": 0}, 157, [], id="sent just now"),
     ],
 )
-def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, changed, queued, unsent):
+def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, clock, changed, queued, unsent):
     info = msgspec.structs.replace(SMALL, **changed)
-    monkeypatch.setattr(recording, "tcp_sockets", lambda states: [listed(info, queued)])
+    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(info, queued)]]))
     assert [one.unsent for one in recording.Asked().waiting()] == unsent
 
 
-def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch):
+def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch, clock):
     held, empty = listed(SMALL), listed(msgspec.structs.replace(SMALL, unsent=0), 100)
-    monkeypatch.setattr(recording, "tcp_sockets", lambda states: [*[empty] * recording.AT_ONCE, held])
+    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[empty] * recording.AT_ONCE, [held]]))
     told = recording.Asked().waiting()
     assert [one.unsent for one in told] == [57] + [0] * (recording.AT_ONCE - 1)
     assert [one.unsent for one in recording.Asked([80]).waiting()] == [one.unsent for one in told]
@@ -186,16 +198,70 @@ def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
         asked.append(states)
         raise PermissionError
 
-    monkeypatch.setattr(recording, "tcp_sockets", refuse)
+    monkeypatch.setattr(recording, "busy_sockets", refuse)
     kernel = recording.Asked()
     assert kernel.waiting() == kernel.waiting() == []
     assert len(asked) == 1
 
 
-def test_no_more_is_told_than_is_read(monkeypatch):
-    monkeypatch.setattr(recording, "MOST", 3)
-    monkeypatch.setattr(recording, "LEAST_S", 0)
-    monkeypatch.setattr(recording, "SHARE", float("inf"))
-    monkeypatch.setattr(recording, "tcp_sockets", lambda states: [listed(SMALL)] * 2)
-    kernel = recording.Asked()
-    assert [len(kernel.waiting()) for _ in range(4)] == [2, 1, 0, 0]
+def test_it_is_told_for_ever_but_no_more_than_so_much_a_second(monkeypatch, clock):
+    monkeypatch.setattr(recording, "AT_FIRST", 3)
+    monkeypatch.setattr(recording, "PER_S", 2)
+    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(SMALL)] * 5]))
+    kernel, told = recording.Asked(), []
+    for _ in range(10):
+        told.append(len(kernel.waiting()))
+        clock[0] += 0.5
+    assert told == [3, *[1] * 9]
+    clock[0] += 1_000
+    assert len(kernel.waiting()) == 3, "it saves no more than it had at first"
+
+
+def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_left_out(monkeypatch, clock):
+    """The kernel makes a part of its answer when the one before is taken: what comes after a break is old."""
+    made = [[msgspec.structs.replace(listed(SMALL), remote=(SERVER[0], port))] for port in range(8)]
+    asked = []
+
+    def slowly(states: int) -> Iterator[list[Listed]]:
+        asked.append(states)
+        for part in made:
+            clock[0] += recording.AT_A_TIME_S * 0.6
+            yield part
+
+    monkeypatch.setattr(recording, "busy_sockets", slowly)
+    kernel, told = recording.Asked(), []
+    for _ in range(6):
+        told.append([one.receiver[1] for one in kernel.waiting()])
+        clock[0] += recording.LEAST_S
+    assert told == [[0, 1], [3], [5], [7], [], [0, 1]]
+    assert len(asked) == 2
+
+
+def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
+    def late(states: int) -> Iterator[list[Listed]]:
+        clock[0] += 2 * recording.LONGEST_S
+        yield [listed(SMALL)]
+
+    monkeypatch.setattr(recording, "busy_sockets", late)
+    assert recording.Asked().waiting() == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_kernel_lists_who_has_data_under_way_and_nobody_else(address):
+    """Here of a receiver that does not read."""
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
+        s = socket.create_connection(listener.getsockname()[:2])
+        peer, _ = listener.accept()
+    ours = s.getsockname()[:2], s.getpeername()[:2]
+
+    def busy() -> list[tuple[End, End]]:
+        found = [(one.local, one.remote) for part in busy_sockets(OPEN_STATES) for one in part]
+        return [ends for ends in found if ends in (ours, ours[::-1])]
+
+    with s, peer:
+        assert busy() == []
+        s.setblocking(False)
+        with suppress(BlockingIOError):
+            while s.send(bytes(1 << 16)):
+                pass
+        assert busy() == [ours]

@@ -5,11 +5,12 @@ it goes where the capture goes. Other readers pass over it.
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
-MOST = 100_000  # of a capture: of more than that the memory would be felt
+MOST = 200_000  # of a capture: of more than that the memory would be felt
 _TEXT = "nagle-lab: {unsent} bytes wait in {sender} for {receiver}, behind a small segment that is not acknowledged"
-_COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+):(\d{1,5}) for (\S+):(\d{1,5}), ", re.ASCII)
+_COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+:\d{1,5}) for (\S+:\d{1,5}), ", re.ASCII)
 
 End = tuple[str, int]  # IP address and port
 
@@ -35,6 +36,13 @@ def comment(waiting: Waiting) -> str:
 def read(text: str, at: int) -> Waiting | None:
     """From a comment; None if it is another one."""
     if found := _COMMENT.match(text):
-        unsent, sender, sender_port, receiver, receiver_port = found.groups()
-        return Waiting(at, (sender, int(sender_port)), (receiver, int(receiver_port)), int(unsent))
+        unsent, sender, receiver = found.groups()
+        return Waiting(at, _end(sender), _end(receiver), int(unsent))
     return None
+
+
+@lru_cache(1 << 14)
+def _end(text: str) -> End:
+    """Of the same text the same object: they are kept by the hundred thousand."""
+    address, _, port = text.rpartition(":")
+    return address, int(port)

@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from ipaddress import ip_address
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct, pack
 
 import msgspec
@@ -21,15 +21,18 @@ STATES = {
 }  # fmt: skip
 LISTEN = "LISTEN"
 
-_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+_NETLINK_SOCK_DIAG, _TCPDIAG_GETSOCK, _SOCK_DIAG_BY_FAMILY = 4, 18, 20
 _NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
+_EXTENSIONS = 1 << _INET_DIAG_INFO - 1
 ALL_STATES = 0xFFF << 1
 OPEN_STATES = 1 << 1 | 1 << 8  # ESTABLISHED, CLOSE-WAIT: data may be written
 _MESSAGE = Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 _SOCKET = Struct("=BBBB2s2s16s16sIQIIIII")  # struct inet_diag_msg
-_TCP_INFO = Struct("=16xI4xI52xI60xI")  # of struct tcp_info: snd_mss, unacked, snd_cwnd, notsent_bytes
+_QUEUED, _QUEUED_AT = Struct("=I"), 60  # its idiag_wqueue
+# Of struct tcp_info: snd_mss, unacked, last_data_sent, snd_cwnd, notsent_bytes.
+_TCP_INFO = Struct("=16xI4xI16xI32xI60xI")
 _SND_WND, _SND_WND_AT = Struct("=I"), 228
 _PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
 _AT_ONCE = 1 << 18  # bytes of an answer
@@ -43,6 +46,7 @@ class Info(msgspec.Struct, frozen=True):
     unsent: int  # bytes that wait to be sent
     cwnd: int  # segments
     window: int | None  # of the other end, bytes; None: this kernel does not say
+    silent_ms: int = 0  # since data was sent last, in the kernel's ticks of up to 10 ms
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -95,31 +99,56 @@ def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Liste
     """
     found: list[Listed] = []
     for family in (socket.AF_INET, socket.AF_INET6):
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-            found += islice(_listed(kernel, family, states), most)
+        messages = chain.from_iterable(_messages(family, states))
+        found += map(read_socket, islice(messages, most))
     return found
 
 
-def _listed(kernel: socket.socket, family: int, states: int) -> Iterator[Listed]:
-    """All of a family; a kernel without IPv6 has none of that."""
-    extensions = 1 << _INET_DIAG_INFO - 1
-    request = pack("=BBBBI48x", family, socket.IPPROTO_TCP, extensions, 0, states)
-    flags = _NLM_F_REQUEST | _NLM_F_DUMP
-    kernel.send(_MESSAGE.pack(_MESSAGE.size + len(request), _SOCK_DIAG_BY_FAMILY, flags, 0, 0) + request)
-    while True:
-        answer, at = kernel.recv(_AT_ONCE), 0
-        while at < len(answer):
-            length, kind, *_ = _MESSAGE.unpack_from(answer, at)
-            if kind == _NLMSG_DONE:
-                return
-            if kind == _NLMSG_ERROR:
-                number = -int.from_bytes(answer[at + _MESSAGE.size :][:4], sys.byteorder, signed=True)
-                if family == socket.AF_INET6 and number in (errno.ENOENT, errno.EAFNOSUPPORT):
-                    return
-                why = os.strerror(number)
-                raise NagleLabError(f"the kernel does not list its TCP sockets ({why}): try modprobe tcp_diag")
-            yield read_socket(answer[at + _MESSAGE.size : at + length])
-            at += length + 3 & ~3
+def busy_sockets(states: int) -> Iterator[list[Listed]]:
+    """Those with data that is not acknowledged or not sent, in parts, as the kernel lists them.
+
+    It makes each part, of some hundred sockets, when the one before is taken.
+
+    Raises OSError, NagleLabError.
+    """
+    for messages in _messages(socket.AF_UNSPEC, states):
+        yield [read_socket(one) for one in messages if _QUEUED.unpack_from(one, _QUEUED_AT)[0]]
+
+
+def _messages(family: int, states: int) -> Iterator[list[bytes]]:
+    """All sockets of a family, or of both (AF_UNSPEC), in parts, each a struct inet_diag_msg and more.
+
+    Of both by the older request: the kernel goes through its table once for it, whose size is most of the cost.
+    """
+    kind, request = _SOCK_DIAG_BY_FAMILY, pack("=BBBBI48x", family, socket.IPPROTO_TCP, _EXTENSIONS, 0, states)
+    if family == socket.AF_UNSPEC:
+        kind, request = _TCPDIAG_GETSOCK, pack("=BBBB48xII", family, 0, 0, _EXTENSIONS, states, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        flags = _NLM_F_REQUEST | _NLM_F_DUMP
+        kernel.send(_MESSAGE.pack(_MESSAGE.size + len(request), kind, flags, 0, 0) + request)
+        is_over = False
+        while not is_over:
+            messages, is_over = _read_part(kernel.recv(_AT_ONCE), family)
+            yield messages
+
+
+def _read_part(answer: bytes, family: int) -> tuple[list[bytes], bool]:
+    """The sockets in a part of the kernel's answer, and whether it was the last one; a kernel may lack IPv6."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(answer):
+        length, kind, *_ = _MESSAGE.unpack_from(answer, at)
+        if kind == _NLMSG_DONE:
+            return found, True
+        if kind == _NLMSG_ERROR:
+            number = -int.from_bytes(answer[at + _MESSAGE.size :][:4], sys.byteorder, signed=True)
+            if family == socket.AF_INET6 and number in (errno.ENOENT, errno.EAFNOSUPPORT):
+                return found, True
+            why = os.strerror(number)
+            raise NagleLabError(f"the kernel does not list its TCP sockets ({why}): try modprobe tcp_diag")
+        found.append(answer[at + _MESSAGE.size : at + length])
+        at += length + 3 & ~3
+    return found, False
 
 
 def read_socket(message: bytes) -> Listed:
@@ -157,6 +186,6 @@ def read_info(tcp_info: bytes) -> Info | None:
     """From the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
     if len(tcp_info) < _TCP_INFO.size:
         return None
-    mss, in_flight, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)
+    mss, in_flight, silent_ms, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)
     (window,) = _SND_WND.unpack_from(tcp_info, _SND_WND_AT) if len(tcp_info) >= _SND_WND_AT + 4 else (None,)
-    return Info(mss, in_flight, unsent, cwnd, window)
+    return Info(mss, in_flight, unsent, cwnd, window, silent_ms)

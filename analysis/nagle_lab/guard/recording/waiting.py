@@ -5,16 +5,19 @@ one that is kept waiting, however busy the machine.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from nagle_lab.capture.waiting import MOST, Waiting
+from nagle_lab.capture.waiting import Waiting
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording.diag import OPEN_STATES, tcp_sockets
+from nagle_lab.guard.recording.diag import OPEN_STATES, Listed, busy_sockets
 
-LEAST_S = 0.008  # from one answer to the next
-SHARE = 0.05  # of a processor, at most, that asking may take
+LEAST_S = 0.008  # from one question to the next
+SHARE = 0.03  # of a processor, at most, that asking may take
+AT_A_TIME_S = 0.003  # of a long answer, the rest of which waits: packets must not
 LONGEST_S = 0.005  # an answer that took longer says too little of when: see diagnosis/proof/shown.py
+SILENT_MS = 4  # sooner behind the last segment an answer is not believed: likewise
 AT_ONCE = 20  # sockets of one answer
+AT_FIRST, PER_S = 100_000, 200  # sockets of all answers: so many at once, and so many a second for ever
 
 
 class Asked:
@@ -22,19 +25,23 @@ class Asked:
 
     def __init__(self, ports: Sequence[int] = ()) -> None:
         self._ports = frozenset(ports)
+        self._parts: Iterator[list[Listed]] | None = None  # of an answer that has not ended
         self._next = 0.0
-        self._left = MOST
+        self._left, self._counted_at = float(AT_FIRST), time.monotonic()
 
     def waiting(self) -> list[Waiting]:
         """Of those whose last segment is small and not acknowledged, what waits in the first few; none in the others.
 
-        Those in which something waits come first. Nothing where it was asked just before, or does not say.
+        Those in which something waits come first. Nothing where it was asked just before, or does not say; of very
+        many sockets it says something of some, and of others the next time.
         """
         began, used = time.monotonic(), time.thread_time()
-        if began < self._next or not self._left:
+        self._left = min(self._left + PER_S * (began - self._counted_at), AT_FIRST)
+        self._counted_at = began
+        if began < self._next or self._left < 1:
             return []
         try:
-            sockets = tcp_sockets(states=OPEN_STATES)
+            sockets = self._take(began + AT_A_TIME_S)
         except (OSError, NagleLabError):
             self._next = float("inf")
             return []
@@ -42,11 +49,25 @@ class Asked:
         self._next = began + max(LEAST_S, (time.thread_time() - used) / SHARE)
         if took > LONGEST_S:
             return []
-        of_small = [one for one in sockets if one.waits_for_small and self._is_wanted(one.local[1], one.remote[1])]
-        of_small.sort(key=lambda one: one.unsent == 0)
-        first = of_small[: min(AT_ONCE, self._left)]
+        first = sorted(filter(self._is_wanted, sockets), key=lambda one: one.unsent == 0)
+        first = first[: min(AT_ONCE, int(self._left))]
         self._left -= len(first)
         return [Waiting(now, one.local, one.remote, one.unsent) for one in first]
 
-    def _is_wanted(self, *ports: int) -> bool:
-        return not self._ports or not self._ports.isdisjoint(ports)
+    def _take(self, until: float) -> list[Listed]:
+        """The answer, or what of it comes until then."""
+        is_old = self._parts is not None  # the kernel made the next part when the one before it was taken
+        parts = self._parts = self._parts or busy_sockets(OPEN_STATES)
+        found: list[Listed] = []
+        for part in parts:
+            found += [] if is_old else part
+            is_old = False
+            if time.monotonic() >= until:
+                return found
+        self._parts = None
+        return found
+
+    def _is_wanted(self, one: Listed) -> bool:
+        if not one.waits_for_small or not one.info or one.info.silent_ms < SILENT_MS:
+            return False
+        return not self._ports or not self._ports.isdisjoint((one.local[1], one.remote[1]))
