@@ -24,9 +24,10 @@ from support.schemas import check
 
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch"]
 PORT = 18082
-# A server that is asked, by another process, until it is ended; "nodelay" never stalls, and is asked without a pause.
+# A server that is asked, by another process, until it is ended; "nodelay" never stalls, and is asked without a pause;
+# "polls" waits for the ACK itself before it writes again, and never sleeps.
 ASKED = textwrap.dedent("""
-    import os, socket, sys
+    import fcntl, os, socket, sys, termios
     how, port, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     listener = socket.create_server(("127.0.0.1", port))
     if os.fork() == 0:
@@ -36,6 +37,8 @@ ASKED = textwrap.dedent("""
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while peer.recv(4096):
                 peer.sendall(bytes(200))
+                while how == "polls" and any(fcntl.ioctl(peer, termios.TIOCOUTQ, bytes(4))):
+                    pass
                 peer.sendall(bytes(600))
     print("ready", flush=True)
     input()
@@ -131,6 +134,18 @@ def test_a_server_that_stalls_is_named_while_it_runs(asked):
     assert report["stalls"] >= finding["stalls"] > 0
 
 
+def test_a_program_that_waits_for_the_ack_itself_is_not_shown_as_a_stall(asked):
+    """It never sleeps: its data follows as soon as a kernel's, and only the kernel knows when it was written."""
+    pair = asked("polls")
+    pair.go()
+    command = [*COMMAND, f"--pid={pair.pid}", "--seconds=8", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["report"], done.stdout
+    assert (events[0]["verdict"], events[0]["stalls"]) == ("CLEAN", 0)
+    assert events[0]["exchanges"] > 50
+
+
 def test_the_report_names_the_program_that_holds(asked):
     """Seconds after the screen did: its name and number, its setting, and lines for it on this host."""
     pair = asked("stalls")
@@ -184,6 +199,7 @@ def test_the_report_is_that_of_analyze_of_the_same_packets(asked, tmp_path):
     whole = analyze(copy)
     assert (report["verdict"], report["reason"]) == (whole.verdict, whole.reason) and whole.verdict == "STALL"
     summary = whole.summary
+    assert summary.grounds["seen_waiting"] > 20, "the kernel's answers are among the packets"
     assert [report[name] for name in ("stalls", "exchanges", "stalled_exchanges")] == [
         summary.stalls, summary.exchanges, summary.stalled_exchanges,
     ]  # fmt: skip
@@ -329,6 +345,7 @@ def test_the_screen_its_keys_and_another_size(asked, tmp_path):
     ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     os.kill(pid, signal.SIGWINCH)
     until("how sure")
+    until("certain")
     press(b"q", " exchanges waited for a delayed ACK")
     while True:
         try:
@@ -340,6 +357,7 @@ def test_the_screen_its_keys_and_another_size(asked, tmp_path):
     os.close(fd)
     (written,) = tmp_path.glob("nagle-lab-watch-*.pcapng")
     assert analyze(written).verdict == "STALL"
+    assert analyze(written).summary.grounds["seen_waiting"] > 0
 
 
 def peaks_kb(connections: int) -> tuple[int, int]:

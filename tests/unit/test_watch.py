@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -24,12 +25,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.records import Interface
+from nagle_lab.capture.waiting import Waiting
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import passing
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.guard.recording import streamed
+from nagle_lab.guard.recording.recorder import Packet
 from nagle_lab.live.sockets.namespaces import namespace_of
 from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
@@ -43,9 +48,10 @@ from nagle_lab.live.watch.ring import PacketRing, Snapshot
 from nagle_lab.live.watch.window import OTHERS, View, look
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
+from support.recorded import headers, prompt_release, recorded, slow_release, told
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
-from support.synthetic import merge, pcap_bytes, pcapng_bytes
+from support.synthetic import MS, Segment, merge, pcap_bytes, pcapng_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
@@ -180,6 +186,138 @@ def test_programs_and_connections_each_have_their_own_verdict(capture):
     assert [row.stalls for row in view.connections] == [whole.summary.stalls, 0]
     assert view.rows[0].lost_ms == pytest.approx(whole.summary.lost_ms_total, abs=0.01)
     assert view.latest and view.latest.stall == whole.stalls[-1]
+
+
+def busy_host(tmp_path: Path, waiting: list[Waiting]) -> Path:
+    """A server whose held data leaves late, and one that waits for the ACK itself and is as quick as a kernel."""
+    others = talk(prompt_release, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments
+    path = recorded(tmp_path / "busy.pcapng", merge(talk(slow_release).segments, others), waiting)
+    assert [row.verdict for row in seen(recorded(tmp_path / "x", others, [])).rows] == [Verdict.STALL]
+    return path
+
+
+def what_the_kernel_said() -> list[Waiting]:
+    others = talk(prompt_release, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments
+    held = told(talk(slow_release).segments, lambda _: 20 * MS)
+    return held + told(others, lambda number: (6 + 2 * number) * MS, unsent=0)
+
+
+def test_the_last_packets_are_judged_by_what_the_kernel_said(tmp_path):
+    """And so are the packets behind a finding, in a file: one server was kept waiting, the other waits itself."""
+    view = seen(busy_host(tmp_path, what_the_kernel_said()))
+    by_server = {row.server: row for row in view.rows}
+    held, waits = by_server["10.0.0.2:80"], by_server["10.0.0.3:81"]
+    assert (held.verdict, held.sure, held.stalls) == (Verdict.STALL, "certain", 19)
+    assert (waits.verdict, waits.stalls) == (Verdict.CLEAN, 0)
+    for row, grounds in ((held, {"seen_waiting": 19}), (waits, {})):
+        out = tmp_path / f"{row.process}{row.server}.pcapng"
+        assert write_packets(view.snapshot.path, view.connections_of(row), out) == row.packets
+        again = analyze(out)
+        assert (again.verdict, again.summary.grounds) == (row.verdict, grounds)
+        with open_capture(out) as capture:
+            for _ in capture.read(_Counting()):  # type: ignore[arg-type]
+                pass
+            assert len(capture.facts.waiting) == 19, "and what it said of others is not in it"
+
+
+def in_two(tmp_path: Path, segments: list[Segment]) -> list[Path]:
+    """Sections of a stream, each with what the kernel said of its packets."""
+    half = headers(segments)[9].ts_ns
+    waiting = told(segments, lambda _: 20 * MS)
+    parts = [one for one in segments if one.ts_ns < half], [one for one in segments if one.ts_ns >= half]
+    of_each = [one for one in waiting if one.at < half], [one for one in waiting if one.at >= half]
+    return [
+        recorded(tmp_path / str(number), part, said)
+        for number, (part, said) in enumerate(zip(parts, of_each, strict=True))
+    ]
+
+
+def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_said_of_them(tmp_path):
+    """Each period is judged by what was said in it; the ring has both."""
+    paths = in_two(tmp_path, talk(slow_release).segments)
+    ring, results, counts = PacketRing(60), [], []
+    analysis = Analysis(paths, sha256=False, seen=ring)
+    for _ in analysis:
+        counts.append(analysis.told)
+        if len(counts) == 2:
+            results.append(analysis.end_period())
+    results.append(analysis.result())
+    assert (counts[1], counts[2], counts[-1]) == (9, 0, 10), "the first period forgot its own"
+    assert [result.summary.grounds for result in results] == [{"seen_waiting": 9}, {"seen_waiting": 10}]
+    with ring.snapshot() as snapshot:
+        assert analyze(snapshot.path).summary.grounds == {"seen_waiting": 19}
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("resolution", [6, 9, 0x80 | 30, 127])
+@pytest.mark.parametrize("offset_s", [0, 3, -(1 << 31)])
+def test_what_was_said_is_kept_in_the_stream_s_own_byte_order_and_time(tmp_path, order, resolution, offset_s):
+    """To the microsecond, where its time stamps can have it; others do no harm."""
+    one = Waiting(1_700_000_000_123_456_000, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
+    ring, interfaces = PacketRing(60), [Interface(0, 1, resolution, offset_s * 10**9)]
+    packet = struct.pack(order + "IIIIIIII", 6, 32, 0, 0, 0, 0, 0, 32)
+    ring.pcapng(memoryview(packet), 1, 1, order, interfaces)
+    ring.waiting([one])
+    with ring.snapshot() as snapshot, open_capture(snapshot.path) as capture:
+        for _ in capture.read(_Counting()):  # type: ignore[arg-type]
+            pass
+        (told,) = capture.facts.waiting
+    assert told[1:] == one[1:] and capture.trouble == []
+    assert resolution == 127 or 0 <= one.at - told.at < 1_000
+
+
+def test_a_ring_forgets_what_was_said_with_the_packets_of_which_it_was_said(tmp_path):
+    path = recorded(tmp_path / "x", talk(slow_release).segments, told(talk(slow_release).segments, lambda _: 20 * MS))
+    whole = kept(path)
+    ring = kept(path, room=whole.size - 1)
+    with ring.snapshot() as snapshot:
+        assert (ring.size, snapshot.path.stat().st_size) == (0, 0)
+    ring.waiting(what_the_kernel_said())
+    assert ring.size == 0
+
+
+def test_a_period_ends_before_there_is_no_room_for_what_the_kernel_says(tmp_path, monkeypatch):
+    monkeypatch.setattr("nagle_lab.live.watch.periods.MOST_TOLD", 8)
+    paths = in_two(tmp_path, talk(slow_release).segments)
+    analysis, periods = Analysis(paths, sha256=False), Periods()
+    assert [periods.look(analysis) for _ in analysis].count(True) == 2
+    assert [period.verdict for period in periods.sums.listed] == [Verdict.STALL] * 2
+
+
+class _Frames:
+    """A ring that has a packet the first two times."""
+
+    def __init__(self) -> None:
+        self._left = 2
+
+    def take(self) -> bytes:
+        self._left -= 1
+        return b"one" if self._left >= 0 else b""
+
+    def packets(self, frames: bytes) -> Iterator[Packet]:
+        if frames:
+            yield Packet(10**18, 1, 60, bytes(54))
+
+    def dropped(self) -> int:
+        return 0
+
+
+def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
+    """And its answers are in the stream; before there is an interface, nothing is."""
+    clock, one = [100.0], what_the_kernel_said()[0]
+    monkeypatch.setattr(streamed.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(streamed.Asked, "waiting", lambda self: [one])
+    with (tmp_path / "x").open("wb") as out:
+        stream = streamed._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
+        stream.tell_waiting()
+        for _ in range(10):
+            stream.pass_on()
+            stream.tell_waiting()
+            clock[0] += streamed.QUIET_S / 4
+    with open_capture(tmp_path / "x") as capture:
+        for _ in capture.read(_Counting()):  # type: ignore[arg-type]
+            pass
+        assert capture.facts.waiting == [one] * 5
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(0, Verdict.CLEAN), (1000, Verdict.INCONCLUSIVE)])

@@ -266,3 +266,9 @@ def nanoseconds(ticks: int, interface: Interface) -> int:
     else:
         ns = ticks // 10 ** (exponent - 9)
     return max(-FARTHEST_NS, min(ns + interface.offset_ns, FARTHEST_NS))
+
+
+def ticks(ns: int, interface: Interface) -> int:
+    """The time stamp of that interface at that time: the last one that is not later, and fits into 64 bits."""
+    per_s: int = (2 if interface.resolution & 0x80 else 10) ** (interface.resolution & 0x7F)
+    return max(0, min((ns - interface.offset_ns) * per_s // 10**9, (1 << 64) - 1))

@@ -51,7 +51,7 @@ class Analysis:
         print(analysis.result().verdict)
 
     Parameters, and what is raised: see :func:`analyze`; besides, ``path`` may be a file that is open already, and
-    ``seen`` is given all records as they are.
+    ``seen`` is given all records as they are, and what the kernel said.
     """
 
     def __init__(
@@ -66,11 +66,15 @@ class Analysis:
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
         self._records = Passing(make_engine(exchanges=exchanges), seen)
+        self._seen, self._passed_on = seen, 0  # how much of what the kernel said in this period
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:
         for _ in self._capture.read(self._records):
             self._records.engine.drain()
+            if self._seen and self.told > self._passed_on:
+                self._seen.waiting(self._capture.facts.waiting[self._passed_on :])
+                self._passed_on = self.told
             yield self._records.frames
 
     @property
@@ -93,6 +97,11 @@ class Analysis:
         """How much has been noted so far in this period, in rows of tables: what memory and disk grow with."""
         return self._records.engine.tables.rows
 
+    @property
+    def told(self) -> int:
+        """How often the kernel said so far in this period whether data waits in a socket."""
+        return len(self._capture.facts.waiting)
+
     def was_interrupted(self) -> None:
         """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
         self._capture.was_interrupted()
@@ -108,6 +117,7 @@ class Analysis:
             self._records.engine.frames = ended.frames
             result = self._summarize(ended)
         self._capture.begin_period()
+        self._passed_on = 0
         return result
 
     def result(self) -> Result:

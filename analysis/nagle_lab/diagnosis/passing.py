@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nagle_lab.capture.records import ClockState, Interface, PcapFraming
+from nagle_lab.capture.waiting import Waiting
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.engine import Engine
 
@@ -18,6 +19,9 @@ class Seen(Protocol):
         self, records: memoryview, first: int, count: int, order: str, interfaces: Sequence[Interface]
     ) -> None:
         """Complete packet blocks of interfaces that were described."""
+
+    def waiting(self, told: Sequence[Waiting]) -> None:
+        """What the kernel said meanwhile of data that waits in sockets."""
 
 
 class Passing:

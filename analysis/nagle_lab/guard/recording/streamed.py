@@ -8,7 +8,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from random import uniform
 from typing import BinaryIO
 
 import msgspec
@@ -17,11 +19,13 @@ from nagle_lab.capture.writer import Pcapng
 from nagle_lab.guard.command import processes
 from nagle_lab.guard.recording.attached import Request, enter
 from nagle_lab.guard.recording.recorder import AT_ONCE, EVERY_S, FRAME_BYTES, RING_BYTES, SNAPLEN, Ring, interfaces
+from nagle_lab.guard.recording.waiting import Asked
 
 GONE = 7  # the exit code when the interface is
 WHOLE = 1 << 20  # bytes
 MOST_INTERFACES = 10_000  # of a section: those that come and go get new numbers
 DROPS_EVERY_S = 1.0
+QUIET_S = 0.6  # after the last packet nothing can wait for a delayed ACK any longer
 
 
 def main(request: str) -> None:
@@ -42,18 +46,20 @@ def main(request: str) -> None:
     except OSError as error:
         sys.exit((error.strerror or str(error)).lower())
     with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=WHOLE) as out:
-        sys.exit(_stream(ring, out, asked.interface, index))
+        sys.exit(_stream(_Streamed(ring, out, asked.ports), out, asked.interface, index))
 
 
-def _stream(ring: Ring, out: BinaryIO, interface: str, index: int) -> int:
+def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) -> int:
     """Until a signal comes, or the interface is gone: then GONE."""
-    streamed, look_at = _Streamed(ring, out), 0.0
+    look_at = 0.0
     ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     out.flush()
     ended = None
     while ended is None:
         taken = streamed.pass_on()
-        ended = signal.sigtimedwait(ends, 0 if taken else EVERY_S)
+        streamed.tell_waiting()
+        wait_s = EVERY_S * uniform(0.5, 1)  # the kernel is to be asked in any part of a wait
+        ended = signal.sigtimedwait(ends, 0 if taken else wait_s)
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + DROPS_EVERY_S
             streamed.tell_dropped()
@@ -75,8 +81,9 @@ def _is_there(interface: str, index: int) -> bool:
 class _Streamed:
     """The packets of a ring as pcapng; an interface is described when its first packet comes."""
 
-    def __init__(self, ring: Ring, out: BinaryIO) -> None:
+    def __init__(self, ring: Ring, out: BinaryIO, ports: Sequence[int]) -> None:
         self._ring, self._out = ring, out
+        self._asked, self._quiet_at = Asked(ports), 0.0
         self._numbers: dict[int, int] = {}  # in the section, by the kernel's index
         self._dropped = self._told = 0  # likewise
         self._writer = Pcapng(out)
@@ -91,7 +98,17 @@ class _Streamed:
             self._writer.add(ts, number, length, kept)
         if frames:
             self._out.flush()
+            self._quiet_at = time.monotonic() + QUIET_S
         return bool(frames)
+
+    def tell_waiting(self) -> None:
+        """Write what the kernel says of data that waits in sockets, while packets come."""
+        if time.monotonic() >= self._quiet_at:
+            return
+        if waiting := self._asked.waiting():
+            for one in waiting:
+                self._writer.add_waiting(0, one)
+            self._out.flush()
 
     def tell_dropped(self) -> None:
         """Write how many packets the kernel had no room for; they are counted at the first interface."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Taker
+from nagle_lab.capture.waiting import End
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.segments import Ends, segments
@@ -14,6 +15,8 @@ from nagle_lab.evidence.segments import Ends, segments
 
 def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -> int:
     """Write the packets of some connections of a capture to ``out``, a new file; how many they are.
+
+    What the kernel said of their data goes with them.
 
     Raises OSError; FileExistsError where ``out`` is there.
     """
@@ -35,7 +38,15 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
         with open_capture(capture, sha256=False) as opened:
             for _ in opened.read(Taker(take)):
                 pass
+            wanted = {_pair(one.client, one.server) for one in connections}
+            for told in opened.facts.waiting if numbers else ():
+                if frozenset((told.sender, told.receiver)) in wanted:
+                    writer.add_waiting(0, told)
     return len(frames)
+
+
+def _pair(*ends: Endpoint) -> frozenset[End]:
+    return frozenset((one.ip, one.port) for one in ends)
 
 
 def _end(endpoint: Endpoint) -> tuple[bytes, int]:

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from nagle_lab.capture.waiting import MOST as MOST_WAITING
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED, Verdict
@@ -11,6 +12,7 @@ from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED
 LONGEST_S = 3600.0
 MOST_CONNECTIONS = 100_000
 MOST_ROWS = 4_000_000  # of the tables of an analysis
+MOST_TOLD = MOST_WAITING * 3 // 4  # answers of the kernel; one window more has room
 LISTED = 200  # periods; of earlier ones only the sums are kept
 
 
@@ -111,7 +113,7 @@ class Periods:
 
     def look(self, analysis: Analysis) -> bool:
         """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
-        is_large = analysis.rows > MOST_ROWS or analysis.connections > MOST_CONNECTIONS
+        is_large = analysis.rows > MOST_ROWS or analysis.connections > MOST_CONNECTIONS or analysis.told > MOST_TOLD
         if not is_large and time.monotonic() - self._began < self._seconds:
             return False
         self.sums.add(analysis.end_period())

@@ -12,8 +12,18 @@ from types import TracebackType
 from typing import IO, Self
 
 from nagle_lab.capture import pcap
-from nagle_lab.capture.pcapng import BYTE_ORDER_MAGIC, IF_TSOFFSET, IF_TSRESOL, INTERFACE, SECTION
+from nagle_lab.capture.pcapng import (
+    BYTE_ORDER_MAGIC,
+    COMMENT,
+    IF_TSOFFSET,
+    IF_TSRESOL,
+    INTERFACE,
+    SECTION,
+    STATISTICS,
+    ticks,
+)
 from nagle_lab.capture.records import Interface, PcapFraming
+from nagle_lab.capture.waiting import Waiting, comment
 
 ROOM = 64 << 20  # bytes of records
 PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
@@ -54,6 +64,13 @@ class _Section:
         body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
         return self._block(SECTION, body) + b"".join(map(self._described, self.interfaces))
 
+    def said(self, waiting: Waiting) -> bytes:
+        """A block that says it, as Pcapng.add_waiting does; of the first interface."""
+        order, text = self.order, comment(waiting).encode()
+        at = ticks(waiting.at, self.interfaces[0])
+        option = pack(order + "HH", COMMENT, len(text)) + text + bytes(-len(text) % 4) + bytes(4)
+        return self._block(STATISTICS, pack(order + "III", 0, at >> 32, at & 0xFFFFFFFF) + option)
+
     def _described(self, interface: Interface) -> bytes:
         order, (_, link_type, resolution, offset_ns) = self.order, interface
         options = pack(order + "HHB3x", IF_TSRESOL, 1, resolution)
@@ -93,6 +110,14 @@ class PacketRing:
         last = self._pieces[-1].head if self._pieces else None
         is_same = isinstance(last, _Section) and last.interfaces is interfaces
         self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
+
+    def waiting(self, told: Sequence[Waiting]) -> None:
+        """Keep what the kernel said with the last records, and as long."""
+        if self._pieces and isinstance(self._pieces[-1].head, _Section):
+            piece, head = self._pieces[-1], self._pieces[-1].head
+            blocks = b"".join(map(head.said, told))
+            piece.records += blocks
+            self.size += len(blocks)
 
     def snapshot(self) -> "Snapshot":
         """A copy of the records that are kept, as a capture."""
