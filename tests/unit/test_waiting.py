@@ -18,8 +18,8 @@ from nagle_lab.guard.recording.diag import OPEN_STATES, End, Info, Listed, busy_
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told
-from support.stories import BODY, LATE, nodelay, talk
-from support.synthetic import MS, Segment
+from support.stories import BODY, HEADER, LATE, REQUEST, nodelay, prompt, talk
+from support.synthetic import MS, US, Conversation, Segment, merge
 
 CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 80)
 
@@ -102,6 +102,62 @@ def test_one_that_was_seen_to_wait_outweighs_those_that_were_not_yet_written(dia
     late = told(segments, lambda _: 36 * MS, every=2)
     result = diagnose(segments, [*early, *late])
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+def uncorked_later(c: Conversation, number: int) -> None:
+    """The body is written at once behind TCP_CORK, which the program takes away after the ACK."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE)
+    c.server_sends(BODY, after_ns=8 * MS + number % 7 * 100 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def test_what_a_cork_kept_waiting_was_not_held(diagnose):
+    segments = talk(uncorked_later).segments
+    result = diagnose(segments, told(segments, lambda _: 20 * MS))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_a_corked_connection_does_not_clear_one_that_holds(diagnose):
+    corked, held = talk(uncorked_later).segments, talk(prompt_release, client=("10.0.0.1", 40001)).segments
+    waiting = [*told(corked, lambda _: 20 * MS), *told(held, lambda _: 20 * MS)]
+    result = diagnose(merge(corked, held), waiting)
+    assert (result.verdict, result.summary.stalls, result.summary.grounds["seen_waiting"]) == ("STALL", 19, 19)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_connections_that_had_not_written_are_not_accused_beside_one_that_holds(diagnose, every):
+    spinning, held = talk(prompt_release).segments, talk(prompt_release, client=("10.0.0.1", 40001)).segments
+    unwritten = told(spinning, lambda number: (6 + 2 * number) * MS, unsent=0)
+    result = diagnose(merge(spinning, held), [*unwritten, *told(held, lambda _: 20 * MS, every=every)])
+    assert (result.verdict, result.summary.stalls, result.quality.rejected["later_release"]) == ("STALL", 19, 19)
+
+
+def test_what_was_not_written_when_others_waited_was_not_seen_to_wait(diagnose):
+    """Every third exchange waits for the ACK itself."""
+    segments = talk(prompt_release).segments
+    waiting = [
+        one._replace(at=one.at + 15 * MS, unsent=0) if number % 3 == 0 else one
+        for number, one in enumerate(told(segments, lambda _: 20 * MS))
+    ]
+    result = diagnose(segments, waiting)
+    assert (result.verdict, result.summary.grounds["seen_waiting"]) == ("STALL", 12)
+
+
+def test_most_was_held_no_longer_than_the_kernel_says(diagnose):
+    """It writes at once behind early ACKs, and in every third exchange; in the others 35 ms late."""
+    segments = talk(lambda c, number: (prompt if number < 6 else prompt_release)(c, number), 36).segments
+    before = diagnose(segments, []).summary.hold_ms
+    assert before is not None
+    assert before.low > 35
+    at_once = told(segments, lambda _: 10 * MS, every=3)
+    others = [*told(segments, lambda _: 30 * MS, unsent=0), *told(segments, lambda _: 36 * MS)]
+    wrote_at_once = {one.at - 10 * MS for one in at_once}
+    late = [one for one in others if one.at - (36 if one.unsent else 30) * MS not in wrote_at_once]
+    hold = diagnose(segments, [*at_once, *late]).summary.hold_ms
+    assert hold is not None
+    assert hold.low < 9 < hold.high
 
 
 def test_where_nothing_waits_the_kernel_s_word_changes_nothing(diagnose):

@@ -40,8 +40,10 @@ from nagle_lab.diagnosis.proof.population import (
     where,
 )  # fmt: skip
 from nagle_lab.diagnosis.proof.programs import Program
+from nagle_lab.diagnosis.proof.shown import ASKED, Told
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
+    FEW_LATE,
     LATE_NEAR,
     MANY,
     MOST_LOOKED_AT,
@@ -86,27 +88,82 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
 def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candidates, Candidates]:
     """Judge those of which the kernel said whether data waited before the ACK came; the held ones, and the rest.
 
-    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too; and where it
-    never said that something waited, however late it was asked, nothing did.
+    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too, unless it was
+    not written when that of the others was; and where it never said that something waited, however late it was asked,
+    nothing did.
     """
-    waited, unwritten = known.setting.told.waited, known.setting.told.unwritten
-    shown = late.only(among(late.row, sorted(waited))) if waited else late.picked([])
+    told, usual = known.setting.told, percentile(late.wait, 50)
+    shown = late.only(among(late.row, sorted(told.waited))) if told.waited else late.picked([])
+    shown = _without_corked_later(shown, known)
     if not len(shown):
-        asked = [unwritten[int(row)] for row in late.row if int(row) in unwritten] if unwritten else []
-        if len(asked) < MANY or 2 * len(asked) < len(late) or min(asked) > percentile(late.wait, 50) / 8:
+        if not _had_not_written(late, told, usual):
             return shown, late
         judged.reject(len(late), Rejected.LATER_RELEASE)
         return shown, shown
-    varies = any(int(row) in unwritten for row in shown.row)  # else what was seen of some holds for all
-    at_least = percentile([waited[int(row)] for row in shown.row], 50 if varies else 90)
-    if 2 * len(shown) >= len(late):
+    others = _without_unwritten(late, set(map(int, distinct(shown.connection))), told, usual, judged)
+    waited = [told.waited[int(row)] for row in shown.row]
+    if 2 * len(shown) >= len(others):
         latest = min(highest(shown.release), max(PAUSE, percentile(shown.release, 90)))
-        is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), late.release, late.echo)
-        shown = late.only(among(late.row, in_order([shown.row, late.only(is_alike).row])))
-    rest = late.only(each(lambda is_shown: is_shown < 1, among(late.row, shown.row)))
-    hold = _hold(shown, late, known)
+        is_alike = each(
+            lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo
+        )
+        typical = percentile(waited, 50)
+        alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, told)]
+        shown = late.only(among(late.row, in_order([shown.row, alike])))
+    hold, at_least = _hold(shown, others, known), _waited_at_least(others, waited, told)
     judged.accept(shown, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
-    return shown, rest
+    return shown, others.only(each(lambda is_shown: is_shown < 1, among(others.row, shown.row)))
+
+
+def _without_corked_later(shown: Candidates, known: Known) -> Candidates:
+    """Without connections on which more than a few left later than a kernel lets go what Nagle's algorithm held.
+
+    TCP_CORK keeps data waiting, too, and the ACK does not end that: the program does.
+    """
+    latest = PAUSE + (known.own or 0 if known.is_far else 0)
+    connections, releases = shown.connection, shown.release
+    prompt = [
+        group
+        for group in groups(connections)
+        if sum(int(releases[place]) > latest for place in group) <= FEW_LATE * len(group)
+    ]
+    return shown.picked(in_order(prompt) if prompt else [])
+
+
+def _without_unwritten(late: Candidates, holding: set[int], told: Told, usual: float, judged: Judged) -> Candidates:
+    """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
+    connections = late.connection
+    waits = [
+        int(connections[group[0]])
+        for group in groups(connections)
+        if int(connections[group[0]]) not in holding and _had_not_written(late.picked(group), told, usual)
+    ]
+    others = late.only(each(lambda waits: waits < 1, among(connections, sorted(waits))))
+    judged.reject(len(late) - len(others), Rejected.LATER_RELEASE)
+    return others
+
+
+def _had_not_written(late: Candidates, told: Told, usual: float) -> bool:
+    """Whether nothing waited in most of them, up to just before the ACK, and never something."""
+    rows = list(map(int, late.row)) if told.unwritten else []
+    asked = [told.unwritten[row] for row in rows if row in told.unwritten]
+    if len(asked) < MANY or any(row in told.waited for row in rows):
+        return False
+    return 2 * len(asked) >= len(late) and min(asked) <= usual / 8
+
+
+def _may_have_waited(row: int, long: float, told: Told) -> bool:
+    """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
+    return row not in told.unwritten or row in told.waited or told.unwritten[row] + ASKED >= long
+
+
+def _waited_at_least(late: Candidates, waited: list[int], told: Told) -> float:
+    """How long data waited in the median one that left soon behind the ACK; ``waited`` are the longest seen."""
+    prompt = late.only(each(lambda release: release <= PAUSE, late.release))
+    if not any(int(row) in told.unwritten for row in prompt.row):
+        return percentile(waited, 90)  # what was seen of some holds for all
+    asked = [int(row) for row in prompt.row if int(row) in told.waited or int(row) in told.unwritten]
+    return percentile([told.waited.get(row, 0) for row in asked], 50)
 
 
 def _judge_by_timing(
@@ -204,6 +261,20 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     that data would not have been held. Where waits differ much, it had been written by the end of the shorter ones,
     too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
+    hold = _hold_in_packets(held, late, known)
+    return replace(hold, low=0) if _is_denied(hold.low, held, known.setting.told) else hold
+
+
+def _is_denied(low: float, held: Candidates, told: Told) -> bool:
+    """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
+    rows = list(map(int, held.row)) if told.unwritten else []
+    asked = [row for row in rows if row in told.unwritten or row in told.waited]
+    denied = [row for row in asked if told.unwritten.get(row, low) + ASKED < low]
+    return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)
+
+
+def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
+    """By what the packets show of when data was written."""
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
