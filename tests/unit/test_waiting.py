@@ -95,6 +95,15 @@ def test_a_kernel_that_was_asked_too_early_or_too_seldom_acquits_nobody(diagnose
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
 
 
+def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):
+    """No more is told than is read."""
+    segments = talk(prompt_release, 60).segments
+    beginning = told(segments, lambda number: (6 + 2 * number) * MS, unsent=0)[:18]
+    result = diagnose(segments, beginning)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert (result.quality.rejected["later_release"], result.quality.unresolved["own_pace"]) == (18, 41)
+
+
 def test_one_that_was_seen_to_wait_outweighs_those_that_were_not_yet_written(diagnose):
     """The program writes 25 ms late: before that nothing waits."""
     segments = talk(prompt_release).segments

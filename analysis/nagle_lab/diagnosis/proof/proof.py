@@ -98,7 +98,7 @@ def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candi
     if not len(shown):
         if not _had_not_written(late, told, usual):
             return shown, late
-        judged.reject(len(late), Rejected.LATER_RELEASE)
+        _acquit(late, told, judged)
         return shown, shown
     others = _without_unwritten(late, set(map(int, distinct(shown.connection))), told, usual, judged)
     waited = [told.waited[int(row)] for row in shown.row]
@@ -138,18 +138,29 @@ def _without_unwritten(late: Candidates, holding: set[int], told: Told, usual: f
         for group in groups(connections)
         if int(connections[group[0]]) not in holding and _had_not_written(late.picked(group), told, usual)
     ]
-    others = late.only(each(lambda waits: waits < 1, among(connections, sorted(waits))))
-    judged.reject(len(late) - len(others), Rejected.LATER_RELEASE)
-    return others
+    is_waiting = among(connections, sorted(waits))
+    _acquit(late.only(is_waiting), told, judged)
+    return late.only(each(lambda waits: waits < 1, is_waiting))
+
+
+def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
+    """They had not been written; where it spoke of the beginning of a recording only, the rest is left open."""
+    later = late.only(each(lambda at, since: at - since > told.until, late.at, late.since))
+    if len(later) > FEW_LATE * len(late):
+        judged.leave(later, Obstacle.OWN_PACE)
+        judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
+    else:
+        judged.reject(len(late), Rejected.LATER_RELEASE)
 
 
 def _had_not_written(late: Candidates, told: Told, usual: float) -> bool:
-    """Whether nothing waited in most of them, up to just before the ACK, and never something."""
+    """Whether nothing waited in most of those it spoke of, up to just before the ACK, and never something."""
     rows = list(map(int, late.row)) if told.unwritten else []
     asked = [told.unwritten[row] for row in rows if row in told.unwritten]
     if len(asked) < MANY or any(row in told.waited for row in rows):
         return False
-    return 2 * len(asked) >= len(late) and min(asked) <= usual / 8
+    count = total(each(lambda at, since: at - since <= told.until, late.at, late.since))  # while it spoke
+    return 2 * len(asked) >= count and min(asked) <= usual / 8
 
 
 def _may_have_waited(row: int, long: float, told: Told) -> bool:

@@ -27,10 +27,12 @@ class Told:
     ----------
     waited : their data waited; when it said so first
     unwritten : nothing waited yet; when it said so last
+    until : when it spoke last, ns since 1970: it says no more than capture/waiting.py reads
     """
 
     waited: dict[int, int] = field(default_factory=dict)
     unwritten: dict[int, int] = field(default_factory=dict)
+    until: int = 0
 
 
 class Shown:
@@ -41,6 +43,7 @@ class Shown:
         for waiting in sorted(told, key=attrgetter("at")):
             by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
         self._told: dict[tuple[int, int], list[Waiting]] = {}  # by connection and side
+        self._until = max((one[-1].at for one in by_ends.values()), default=0)
         if not by_ends:
             return
         columns = connections.layout.columns
@@ -53,7 +56,7 @@ class Shown:
 
     def of(self, candidates: Columns) -> Told:
         """What it said of candidates after the trigger and before the ACK."""
-        found = Told()
+        found = Told(until=self._until)
         if not self._told:
             return found
         names = ("connection", "side", "at", "release", "wait", "released_bytes")
