@@ -95,6 +95,13 @@ def test_a_kernel_that_was_asked_too_early_or_too_seldom_acquits_nobody(diagnose
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
 
 
+def test_a_busy_machine_s_kernel_leaves_open_what_it_seldom_says(diagnose):
+    segments = talk(prompt_release, 60).segments
+    seldom = told(segments, lambda number: (7 + number % 33) * MS, unsent=0, every=4)
+    result = diagnose(segments, seldom)
+    assert (result.verdict, result.summary.stalls, result.quality.unresolved["own_pace"]) == ("INCONCLUSIVE", 0, 59)
+
+
 def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):
     """No more is told than is read."""
     segments = talk(prompt_release, 60).segments

@@ -96,8 +96,8 @@ def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candi
     shown = late.only(among(late.row, sorted(told.waited))) if told.waited else late.picked([])
     shown = _without_corked_later(shown, known)
     if not len(shown):
-        if not _had_not_written(late, told, usual):
-            return shown, late
+        if not _had_not_written(late, told, usual) or _is_seldom(late, told):
+            return shown, _without_unwritten(late, set(), told, usual, judged)
         _acquit(late, told, judged)
         return shown, shown
     others = _without_unwritten(late, set(map(int, distinct(shown.connection))), told, usual, judged)
@@ -132,15 +132,18 @@ def _without_corked_later(shown: Candidates, known: Known) -> Candidates:
 
 def _without_unwritten(late: Candidates, holding: set[int], told: Told, usual: float, judged: Judged) -> Candidates:
     """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
+    if not told.unwritten:
+        return late
     connections = late.connection
-    waits = [
-        int(connections[group[0]])
-        for group in groups(connections)
-        if int(connections[group[0]]) not in holding and _had_not_written(late.picked(group), told, usual)
-    ]
-    is_waiting = among(connections, sorted(waits))
-    _acquit(late.only(is_waiting), told, judged)
-    return late.only(each(lambda waits: waits < 1, is_waiting))
+    acquitted: list[int] = []
+    unsure: list[int] = []
+    for group in groups(connections):
+        number, its_own = int(connections[group[0]]), late.picked(group)
+        if number not in holding and _had_not_written(its_own, told, usual):
+            (unsure if _is_seldom(its_own, told) else acquitted).append(number)
+    judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
+    _acquit(late.only(among(connections, sorted(acquitted))), told, judged)
+    return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
 
 
 def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
@@ -154,13 +157,16 @@ def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
 
 
 def _had_not_written(late: Candidates, told: Told, usual: float) -> bool:
-    """Whether nothing waited in most of those it spoke of, up to just before the ACK, and never something."""
+    """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
     rows = list(map(int, late.row)) if told.unwritten else []
     asked = [told.unwritten[row] for row in rows if row in told.unwritten]
-    if len(asked) < MANY or any(row in told.waited for row in rows):
-        return False
-    count = total(each(lambda at, since: at - since <= told.until, late.at, late.since))  # while it spoke
-    return 2 * len(asked) >= count and min(asked) <= usual / 8
+    return len(asked) >= MANY and min(asked) <= usual / 8 and not any(row in told.waited for row in rows)
+
+
+def _is_seldom(late: Candidates, told: Told) -> bool:
+    """Whether it spoke of less than half of them, while it spoke."""
+    asked = sum(int(row) in told.unwritten for row in late.row)
+    return 2 * asked < total(each(lambda at, since: at - since <= told.until, late.at, late.since))
 
 
 def _may_have_waited(row: int, long: float, told: Told) -> bool:
