@@ -150,6 +150,15 @@ def test_connections_that_had_not_written_are_not_accused_beside_one_that_holds(
     assert (result.verdict, result.summary.stalls, result.quality.rejected["later_release"]) == ("STALL", 19, 19)
 
 
+def test_a_connection_that_was_never_caught_holding_for_little_is_one_of_its_program(diagnose):
+    """It writes 4 ms before the ACK: what is asked 5 ms before it tells nothing else."""
+    one, other = talk(prompt_release).segments, talk(prompt_release, client=("10.0.0.1", 40001)).segments
+    unwritten = told(one, lambda number: LATE + (number + 1) % 5 * MS - 5 * MS, unsent=0)
+    waiting = told(other, lambda number: LATE + (number + 1) % 5 * MS - 3 * MS)
+    result = diagnose(merge(one, other), [*unwritten, *waiting])
+    assert (result.verdict, result.summary.stalls) == ("STALL", 38)
+
+
 def test_what_was_not_written_when_others_waited_was_not_seen_to_wait(diagnose):
     """Every third exchange waits for the ACK itself."""
     segments = talk(prompt_release).segments
@@ -218,6 +227,11 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
 # ------------------------------------------------------------------------------------- asking the kernel
 
 SMALL = Info(mss=1000, in_flight=1, unsent=57, cwnd=10, window=65535, silent_ms=recording.SILENT_MS)
+
+
+@pytest.fixture(autouse=True)
+def _any_answer_is_in_time(monkeypatch):
+    monkeypatch.setattr(recording, "LONGEST_S", float("inf"))  # a busy machine's tests may be slow
 
 
 def listed(info: Info | None, queued: int = 157) -> Listed:

@@ -92,22 +92,22 @@ def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candi
     not written when that of the others was; and where it never said that something waited, however late it was asked,
     nothing did.
     """
-    told, usual = known.setting.told, percentile(late.wait, 50)
+    told, just_before = known.setting.told, percentile(late.wait, 50) / 8
     shown = late.only(among(late.row, sorted(told.waited))) if told.waited else late.picked([])
     shown = _without_corked_later(shown, known)
     if not len(shown):
-        if not _had_not_written(late, told, usual) or _is_seldom(late, told):
-            return shown, _without_unwritten(late, set(), told, usual, judged)
+        if not _had_not_written(late, told, just_before) or _is_seldom(late, told):
+            return shown, _without_unwritten(late, set(), told, just_before, judged)
         _acquit(late, told, judged)
         return shown, shown
-    others = _without_unwritten(late, set(map(int, distinct(shown.connection))), told, usual, judged)
-    waited = [told.waited[int(row)] for row in shown.row]
+    waited, holding = [told.waited[int(row)] for row in shown.row], set(map(int, distinct(shown.connection)))
+    typical = percentile(waited, 50)
+    others = _without_unwritten(late, holding, told, min(just_before, typical), judged)
     if 2 * len(shown) >= len(others):
         latest = min(highest(shown.release), max(PAUSE, percentile(shown.release, 90)))
         is_alike = each(
             lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo
         )
-        typical = percentile(waited, 50)
         alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, told)]
         shown = late.only(among(late.row, in_order([shown.row, alike])))
     hold, at_least = _hold(shown, others, known), _waited_at_least(others, waited, told)
@@ -130,7 +130,9 @@ def _without_corked_later(shown: Candidates, known: Known) -> Candidates:
     return shown.picked(in_order(prompt) if prompt else [])
 
 
-def _without_unwritten(late: Candidates, holding: set[int], told: Told, usual: float, judged: Judged) -> Candidates:
+def _without_unwritten(
+    late: Candidates, holding: set[int], told: Told, just_before: float, judged: Judged
+) -> Candidates:  # fmt: skip
     """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
     if not told.unwritten:
         return late
@@ -139,7 +141,7 @@ def _without_unwritten(late: Candidates, holding: set[int], told: Told, usual: f
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, told, usual):
+        if number not in holding and _had_not_written(its_own, told, just_before):
             (unsure if _is_seldom(its_own, told) else acquitted).append(number)
     judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
     _acquit(late.only(among(connections, sorted(acquitted))), told, judged)
@@ -156,11 +158,11 @@ def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
         judged.reject(len(late), Rejected.LATER_RELEASE)
 
 
-def _had_not_written(late: Candidates, told: Told, usual: float) -> bool:
+def _had_not_written(late: Candidates, told: Told, just_before: float) -> bool:
     """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
     rows = list(map(int, late.row)) if told.unwritten else []
     asked = [told.unwritten[row] for row in rows if row in told.unwritten]
-    return len(asked) >= MANY and min(asked) <= usual / 8 and not any(row in told.waited for row in rows)
+    return len(asked) >= MANY and min(asked) <= just_before and not any(row in told.waited for row in rows)
 
 
 def _is_seldom(late: Candidates, told: Told) -> bool:
