@@ -325,9 +325,10 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
 
 def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
     def late(states: int) -> Iterator[list[Listed]]:
-        clock[0] += 2 * recording.LONGEST_S
+        clock[0] += 0.006
         yield [listed(SMALL)]
 
+    monkeypatch.setattr(recording, "LONGEST_S", 0.005)
     monkeypatch.setattr(recording, "busy_sockets", late)
     assert recording.Asked().waiting() == []
 

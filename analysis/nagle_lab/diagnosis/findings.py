@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.waiting import Waiting
+from nagle_lab.diagnosis.answers import Answers
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.proof import idle
 from nagle_lab.diagnosis.proof.candidates import by_program
@@ -40,7 +41,6 @@ from nagle_lab.diagnosis.proof.population import (
 )
 from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.diagnosis.proof.proof import prove
-from nagle_lab.diagnosis.proof.shown import Shown
 from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
@@ -112,11 +112,11 @@ class Findings:
             _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        setting, shown = Setting(step, self.astray, copied=copied, views=views), Shown(told, tables.connection)
+        setting, answers = Setting(step, self.astray, copied=copied, views=views), Answers(told, tables.connection)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
-            of_these = replace(setting, part=len(candidates) / count, told=shown.of(candidates))
+            of_these = replace(setting, part=len(candidates) / count, told=answers.of(candidates))
             self._prove(candidates, packed, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)

@@ -1,6 +1,7 @@
 """The candidates of one program, as the proof looks at them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nagle_lab.diagnosis.proof.connections import Involved
@@ -119,3 +120,22 @@ def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:
 def _pace(ahead: Any, clock: Any) -> Any:
     """How much later than at its fastest, by the timestamps of both ends (RFC 7323)."""
     return chosen((ahead >= 0) & (clock >= 0), (ahead - clock) & 0xFFFFFFFF, -1)
+
+
+ASKED = 5 * MS  # so long before it answered was the kernel asked, at most (guard/recording/waiting.py)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the kernel said of candidates, by row; how long before the ACK, ns.
+
+    Attributes
+    ----------
+    waited : their data waited; when it said so first
+    unwritten : nothing waited yet; when it said so last
+    until : when it spoke last, ns since 1970: it says no more than capture/waiting.py reads
+    """
+
+    waited: dict[int, int] = field(default_factory=dict)
+    unwritten: dict[int, int] = field(default_factory=dict)
+    until: int = 0

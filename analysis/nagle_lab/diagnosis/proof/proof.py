@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.duplex import judge_ridden
 from nagle_lab.diagnosis.proof.far import SLACK, held_far
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.near import COARSE, PAUSE, held_near
+from nagle_lab.diagnosis.proof.near import COARSE, held_near
 from nagle_lab.diagnosis.proof.population import (
     among,
     chosen,
@@ -40,10 +40,9 @@ from nagle_lab.diagnosis.proof.population import (
     where,
 )  # fmt: skip
 from nagle_lab.diagnosis.proof.programs import Program
-from nagle_lab.diagnosis.proof.shown import ASKED, Told
+from nagle_lab.diagnosis.proof.shown import is_denied, seen_waiting
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
-    FEW_LATE,
     LATE_NEAR,
     MANY,
     MOST_LOOKED_AT,
@@ -78,111 +77,14 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         judged.leave(unseen.only(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
         return
     usual = percentile(late.wait, 50)
-    shown, rest = _seen_waiting(late, known, judged)
+    waiting, at_least, rest = seen_waiting(late, known, judged)
+    if len(waiting):
+        hold = _hold(waiting, late.only(among(late.row, in_order([waiting.row, rest.row]))), known)
+        judged.accept(waiting, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
     if len(rest):
-        _judge_by_timing(rest, shown, c, unseen, known, judged)
+        _judge_by_timing(rest, waiting, c, unseen, known, judged)
     else:
-        _judge_unseen(unseen, shown, known, judged, usual)
-
-
-def _seen_waiting(late: Candidates, known: Known, judged: Judged) -> tuple[Candidates, Candidates]:
-    """Judge those of which the kernel said whether data waited before the ACK came; the held ones, and the rest.
-
-    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too, unless it was
-    not written when that of the others was; and where it never said that something waited, however late it was asked,
-    nothing did.
-    """
-    told, just_before = known.setting.told, percentile(late.wait, 50) / 8
-    shown = late.only(among(late.row, sorted(told.waited))) if told.waited else late.picked([])
-    shown = _without_corked_later(shown, known)
-    if not len(shown):
-        if not _had_not_written(late, told, just_before) or _is_seldom(late, told):
-            return shown, _without_unwritten(late, set(), told, just_before, judged)
-        _acquit(late, told, judged)
-        return shown, shown
-    waited, holding = [told.waited[int(row)] for row in shown.row], set(map(int, distinct(shown.connection)))
-    typical = percentile(waited, 50)
-    others = _without_unwritten(late, holding, told, min(just_before, typical), judged)
-    if 2 * len(shown) >= len(others):
-        latest = min(highest(shown.release), max(PAUSE, percentile(shown.release, 90)))
-        is_alike = each(
-            lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo
-        )
-        alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, told)]
-        shown = late.only(among(late.row, in_order([shown.row, alike])))
-    hold, at_least = _hold(shown, others, known), _waited_at_least(others, waited, told)
-    judged.accept(shown, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
-    return shown, others.only(each(lambda is_shown: is_shown < 1, among(others.row, shown.row)))
-
-
-def _without_corked_later(shown: Candidates, known: Known) -> Candidates:
-    """Without connections on which more than a few left later than a kernel lets go what Nagle's algorithm held.
-
-    TCP_CORK keeps data waiting, too, and the ACK does not end that: the program does.
-    """
-    latest = PAUSE + (known.own or 0 if known.is_far else 0)
-    connections, releases = shown.connection, shown.release
-    prompt = [
-        group
-        for group in groups(connections)
-        if sum(int(releases[place]) > latest for place in group) <= FEW_LATE * len(group)
-    ]
-    return shown.picked(in_order(prompt) if prompt else [])
-
-
-def _without_unwritten(
-    late: Candidates, holding: set[int], told: Told, just_before: float, judged: Judged
-) -> Candidates:  # fmt: skip
-    """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
-    if not told.unwritten:
-        return late
-    connections = late.connection
-    acquitted: list[int] = []
-    unsure: list[int] = []
-    for group in groups(connections):
-        number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, told, just_before):
-            (unsure if _is_seldom(its_own, told) else acquitted).append(number)
-    judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
-    _acquit(late.only(among(connections, sorted(acquitted))), told, judged)
-    return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
-
-
-def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
-    """They had not been written; where it spoke of the beginning of a recording only, the rest is left open."""
-    later = late.only(each(lambda at, since: at - since > told.until, late.at, late.since))
-    if len(later) > FEW_LATE * len(late):
-        judged.leave(later, Obstacle.OWN_PACE)
-        judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
-    else:
-        judged.reject(len(late), Rejected.LATER_RELEASE)
-
-
-def _had_not_written(late: Candidates, told: Told, just_before: float) -> bool:
-    """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
-    rows = list(map(int, late.row)) if told.unwritten else []
-    asked = [told.unwritten[row] for row in rows if row in told.unwritten]
-    return len(asked) >= MANY and min(asked) <= just_before and not any(row in told.waited for row in rows)
-
-
-def _is_seldom(late: Candidates, told: Told) -> bool:
-    """Whether it spoke of less than half of them, while it spoke."""
-    asked = sum(int(row) in told.unwritten for row in late.row)
-    return 2 * asked < total(each(lambda at, since: at - since <= told.until, late.at, late.since))
-
-
-def _may_have_waited(row: int, long: float, told: Told) -> bool:
-    """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
-    return row not in told.unwritten or row in told.waited or told.unwritten[row] + ASKED >= long
-
-
-def _waited_at_least(late: Candidates, waited: list[int], told: Told) -> float:
-    """How long data waited in the median one that left soon behind the ACK; ``waited`` are the longest seen."""
-    prompt = late.only(each(lambda release: release <= PAUSE, late.release))
-    if not any(int(row) in told.unwritten for row in prompt.row):
-        return percentile(waited, 90)  # what was seen of some holds for all
-    asked = [int(row) for row in prompt.row if int(row) in told.waited or int(row) in told.unwritten]
-    return percentile([told.waited.get(row, 0) for row in asked], 50)
+        _judge_unseen(unseen, waiting, known, judged, usual)
 
 
 def _judge_by_timing(
@@ -281,15 +183,7 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
     hold = _hold_in_packets(held, late, known)
-    return replace(hold, low=0) if _is_denied(hold.low, held, known.setting.told) else hold
-
-
-def _is_denied(low: float, held: Candidates, told: Told) -> bool:
-    """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
-    rows = list(map(int, held.row)) if told.unwritten else []
-    asked = [row for row in rows if row in told.unwritten or row in told.waited]
-    denied = [row for row in asked if told.unwritten.get(row, low) + ASKED < low]
-    return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)
+    return replace(hold, low=0) if is_denied(hold.low, held, known.setting.told) else hold
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:

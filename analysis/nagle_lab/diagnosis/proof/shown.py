@@ -1,76 +1,150 @@
-"""What the kernel said while the capture was recorded: whether data waited in the socket before the ACK came.
+"""By what the kernel said while the capture was recorded: whether data waited in the socket before the ACK came.
 
 What had been written before the ACK came was not written because of it; and what had not was not held. So no timing
 is needed where the kernel has spoken.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from operator import attrgetter
+from typing import NamedTuple
 
-from nagle_lab.capture.waiting import End, Waiting
-from nagle_lab.diagnosis.proof.population import Columns
-from nagle_lab.packet.segment import address_text
-from nagle_lab.tcp.events import MS
-from nagle_lab.tcp.tables import Table
+from nagle_lab.diagnosis.proof.candidates import ASKED, Candidates, Told
+from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.near import PAUSE
+from nagle_lab.diagnosis.proof.population import (
+    among,
+    distinct,
+    each,
+    groups,
+    highest,
+    in_order,
+    percentile,
+    total,
+)
+from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, Known
+from nagle_lab.tcp.events import Echo
 
-ASKED = 5 * MS  # so long before it answered was the kernel asked, at most (guard/recording/waiting.py)
-SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host leaves sooner
 
-
-@dataclass(frozen=True)
-class Told:
-    """What the kernel said of candidates, by row; how long before the ACK, ns.
+class Seen(NamedTuple):
+    """Late candidates, divided by what the kernel said.
 
     Attributes
     ----------
-    waited : their data waited; when it said so first
-    unwritten : nothing waited yet; when it said so last
-    until : when it spoke last, ns since 1970: it says no more than capture/waiting.py reads
+    waiting : data waited before the ACK came: stalls
+    at_least : how long, in the median one, ns
+    rest : those that the packets decide; programs that had not written are in neither
     """
 
-    waited: dict[int, int] = field(default_factory=dict)
-    unwritten: dict[int, int] = field(default_factory=dict)
-    until: int = 0
+    waiting: Candidates
+    at_least: float
+    rest: Candidates
 
 
-class Shown:
-    """When data waited in sockets, by the connections of a capture."""
+def seen_waiting(late: Candidates, known: Known, judged: Judged) -> Seen:
+    """Divide late candidates by what the kernel said; programs that had not written are rejected, or left open.
 
-    def __init__(self, told: Iterable[Waiting], connections: Table) -> None:
-        by_ends: dict[tuple[End, End], list[Waiting]] = {}
-        for waiting in sorted(told, key=attrgetter("at")):
-            by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
-        self._told: dict[tuple[int, int], list[Waiting]] = {}  # by connection and side
-        self._until = max((one[-1].at for one in by_ends.values()), default=0)
-        if not by_ends:
-            return
-        columns = connections.layout.columns
-        for row in connections.rows():
-            addresses, ports = row[columns["address"]], (row[columns["port", 0]], row[columns["port", 1]])
-            one, other = ((address_text(addresses[16 * side :][:16]), ports[side]) for side in (0, 1))
-            for side, ends in enumerate(((one, other), (other, one))):
-                if ends in by_ends:
-                    self._told[row[columns["number"]], side] = by_ends[ends]
+    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too, unless it was
+    not written when that of the others was; and where it never said that something waited, however late it was asked,
+    nothing did.
+    """
+    told, just_before = known.setting.told, percentile(late.wait, 50) / 8
+    nothing = late.picked([])
+    if not told.waited and not told.unwritten:
+        return Seen(nothing, 0, late)
+    waiting = _without_corked(late.only(among(late.row, sorted(told.waited))), known)
+    if not len(waiting):
+        if not _had_not_written(late, told, just_before) or _is_seldom(late, told):
+            return Seen(nothing, 0, _without_unwritten(late, set(), told, just_before, judged))
+        _acquit(late, told, judged)
+        return Seen(nothing, 0, nothing)
+    waited, holding = [told.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
+    typical = percentile(waited, 50)
+    others = _without_unwritten(late, holding, told, min(just_before, typical), judged)
+    if 2 * len(waiting) >= len(others):
+        waiting = _with_those_alike(waiting, others, typical, told)
+    rest = others.only(each(lambda is_seen: is_seen < 1, among(others.row, waiting.row)))
+    return Seen(waiting, _waited_at_least(others, waited, told), rest)
 
-    def of(self, candidates: Columns) -> Told:
-        """What it said of candidates after the trigger and before the ACK."""
-        found = Told(until=self._until)
-        if not self._told:
-            return found
-        names = ("connection", "side", "at", "release", "wait", "released_bytes")
-        for row, (connection, side, at, release, wait, released) in enumerate(
-            zip(*(candidates[name] for name in names), strict=True)
-        ):
-            told = self._told.get((int(connection), int(side)))
-            if not told:
-                continue
-            ack = int(at) - int(release)
-            first = bisect_left(told, ack - int(wait) + ASKED, key=attrgetter("at"))
-            for one in told[first : bisect_left(told, ack - SURELY, key=attrgetter("at"))]:
-                if one.unsent == 0:
-                    found.unwritten[row] = ack - one.at
-                elif one.unsent <= released:
-                    found.waited.setdefault(row, ack - one.at)
-        return found
+
+def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, told: Told) -> Candidates:
+    """With the others that left as soon behind the ACK, and may have been written by then."""
+    latest = min(highest(waiting.release), max(PAUSE, percentile(waiting.release, 90)))
+    is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo)
+    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, told)]
+    return others.only(among(others.row, sorted({*map(int, waiting.row), *alike})))
+
+
+def _without_corked(waiting: Candidates, known: Known) -> Candidates:
+    """Without connections on which more than a few left later than a kernel lets go what Nagle's algorithm held.
+
+    TCP_CORK keeps data waiting, too, and the ACK does not end that: the program does.
+    """
+    latest = PAUSE + (known.own or 0 if known.is_far else 0)
+    connections, releases = waiting.connection, waiting.release
+    prompt = [
+        group
+        for group in groups(connections)
+        if sum(int(releases[place]) > latest for place in group) <= FEW_LATE * len(group)
+    ]
+    return waiting.picked(in_order(prompt) if prompt else [])
+
+
+def _without_unwritten(
+    late: Candidates, holding: set[int], told: Told, just_before: float, judged: Judged
+) -> Candidates:  # fmt: skip
+    """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
+    if not told.unwritten:
+        return late
+    connections = late.connection
+    acquitted: list[int] = []
+    unsure: list[int] = []
+    for group in groups(connections):
+        number, its_own = int(connections[group[0]]), late.picked(group)
+        if number not in holding and _had_not_written(its_own, told, just_before):
+            (unsure if _is_seldom(its_own, told) else acquitted).append(number)
+    judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
+    _acquit(late.only(among(connections, sorted(acquitted))), told, judged)
+    return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
+
+
+def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
+    """They had not been written; where it spoke of the beginning of a recording only, the rest is left open."""
+    later = late.only(each(lambda at, since: at - since > told.until, late.at, late.since))
+    if len(later) > FEW_LATE * len(late):
+        judged.leave(later, Obstacle.OWN_PACE)
+        judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
+    else:
+        judged.reject(len(late), Rejected.LATER_RELEASE)
+
+
+def _had_not_written(late: Candidates, told: Told, just_before: float) -> bool:
+    """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
+    rows = list(map(int, late.row)) if told.unwritten else []
+    asked = [told.unwritten[row] for row in rows if row in told.unwritten]
+    return len(asked) >= MANY and min(asked) <= just_before and not any(row in told.waited for row in rows)
+
+
+def _is_seldom(late: Candidates, told: Told) -> bool:
+    """Whether it spoke of less than half of them, while it spoke."""
+    asked = sum(int(row) in told.unwritten for row in late.row)
+    return 2 * asked < total(each(lambda at, since: at - since <= told.until, late.at, late.since))
+
+
+def _may_have_waited(row: int, long: float, told: Told) -> bool:
+    """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
+    return row not in told.unwritten or row in told.waited or told.unwritten[row] + ASKED >= long
+
+
+def _waited_at_least(late: Candidates, waited: list[int], told: Told) -> float:
+    """How long data waited in the median one that left soon behind the ACK; ``waited`` are the longest seen."""
+    prompt = late.only(each(lambda release: release <= PAUSE, late.release))
+    if not any(int(row) in told.unwritten for row in prompt.row):
+        return percentile(waited, 90)  # what was seen of some holds for all
+    asked = [int(row) for row in prompt.row if int(row) in told.waited or int(row) in told.unwritten]
+    return percentile([told.waited.get(row, 0) for row in asked], 50)
+
+
+def is_denied(low: float, held: Candidates, told: Told) -> bool:
+    """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
+    rows = list(map(int, held.row)) if told.unwritten else []
+    asked = [row for row in rows if row in told.unwritten or row in told.waited]
+    denied = [row for row in asked if told.unwritten.get(row, low) + ASKED < low]
+    return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)

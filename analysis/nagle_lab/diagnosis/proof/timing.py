@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from nagle_lab.diagnosis.proof.candidates import Candidates
+from nagle_lab.diagnosis.proof.candidates import Candidates, Told
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
-from nagle_lab.diagnosis.proof.shown import Told
 from nagle_lab.tcp.events import LATE, MS, Echo
 
 US = 1_000  # ns
