@@ -89,7 +89,7 @@ class Half:
         self.data = NO_SEGMENT
         self.consuming = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
-        self.data_ack = NO_ACK  # its latest data, as an acknowledgement
+        self.data_ack = NO_ACK  # its latest data that acknowledged something new
         self.recent: tuple[Segment, ...] = ()  # the latest, the newest last
         # Its timestamps (RFC 7323)
         self.tsval = -1  # the latest; -1 none

@@ -364,6 +364,8 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return waited(m, f, side, s, &y->pure_ack, 1, number);
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < RIDDEN_RELEASE + path_of(f))
         return waited(m, f, side, s, &y->data_ack, 0, number);
+    if (y->data.number > most(before->number, y->data_ack.number))
+        keep_sample(x, FREE, s->ts - y->data.ts);
     return 0;
 }
 
@@ -401,7 +403,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
             answer(m, f, side, s, answered, is_pure))
             return -1;
     }
-    if (is_pure || s->length) {
+    if (is_pure || (s->length && ack > x->acked)) {
         uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (acknowledgement){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,

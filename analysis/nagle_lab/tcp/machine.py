@@ -181,7 +181,7 @@ class Machine:
             answered = y.consuming
             if answered.end == ack and answered.is_new and answered.epoch == s.epoch:
                 self._answer(x, s, answered, is_pure)
-        if is_pure or s.length:
+        if is_pure or (s.length and ack > x.acked):
             had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
             tsval = s.tsval if s.timestamps else -1
             is_echoed = start <= y.acked
@@ -244,8 +244,16 @@ class Machine:
             self._not_waited(x, s, before, exchange)
         elif is_acked:
             self._waited(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
-        elif y.data_ack.number > before.number and s.ts - y.data_ack.ts < RIDDEN_RELEASE + x.connection.path:
+        else:
+            self._after_data(x, s, before, exchange)
+
+    def _after_data(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+        """Data of its peer came last: that may have released the new data, if it acknowledged any."""
+        y = x.peer
+        if y.data_ack.number > before.number and s.ts - y.data_ack.ts < RIDDEN_RELEASE + x.connection.path:
             self._waited(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
+        elif y.data.number > max(before.number, y.data_ack.number):
+            keep_sample(x, Reaction.FREE, s.ts - y.data.ts)
 
     def _not_waited(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
         """The data before it is not acknowledged, unless its timestamp tells of an ACK that the capture lacks."""

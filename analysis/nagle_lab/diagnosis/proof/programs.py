@@ -16,6 +16,7 @@ from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
 AT_ONCE = 1 << 16  # rows
+GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
 MOST_NOT_HELD = 1_000  # connections of a server with one client
 
 
@@ -27,6 +28,7 @@ class Reactions:
     ack: list[int] = field(default_factory=list)  # delayed ones among them
     data: list[int] = field(default_factory=list)
     release: list[int] = field(default_factory=list)  # with more data, to an early ACK
+    free: list[int] = field(default_factory=list)  # with data, to data that acknowledged nothing new
     # How much longer than the fastest reaction on the same connection: what the path adds, and the program
     handshake_more: list[int] = field(default_factory=list)
     data_more: list[int] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Reactions:
             Reaction.ACK: self.ack,
             Reaction.DATA: self.data,
             Reaction.RELEASE: self.release,
+            Reaction.FREE: self.free,
         }[kind]
         kept += map(int, samples[: MOST_SAMPLES - len(kept)])
 
@@ -63,6 +66,7 @@ class Program:
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
     unheld : how often it sent more after unacknowledged data; by its peer's program, connection, what its timestamps
         say (Echo), and by how many ms after
+    peers_went_on : how often its peers did, GOES_ON or later, so without waiting for an answer; by connection
     nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
         small one
     not_held : on which connections with that client it did, the first MOST_NOT_HELD of them in order
@@ -74,6 +78,7 @@ class Program:
     nagle_off: Counter[int] = field(default_factory=Counter)
     not_held: dict[int, list[int]] = field(default_factory=dict)
     unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
+    peers_went_on: Counter[int] = field(default_factory=Counter)
 
     def sent_unheld(self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)) -> Counter[tuple[int, int]]:
         """How often it sent so long (ns) after unacknowledged data, by peer and connection."""
@@ -106,6 +111,7 @@ class Programs(dict[int, Program]):
         """
         for program in self.values():
             program.unheld.clear()
+            program.peers_went_on.clear()
         table, connections = self._unheld, self._connections
         while self._looked_at < len(table):
             begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
@@ -157,6 +163,8 @@ class Programs(dict[int, Program]):
         columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
         for number, its_peer, connection, what, ns in zip(*columns, strict=True):
             self[int(number)].unheld[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
+            if ns >= GOES_ON:
+                self[int(its_peer)].peers_went_on[int(connection)] += 1
 
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
