@@ -785,9 +785,20 @@ def test_a_path_that_varies_is_no_timer(diagnose):
     assert result.verdict == "INCONCLUSIVE" and "path_varies" in result.quality.unresolved
 
 
-@pytest.mark.parametrize(("after", "verdict"), [(3 * US, "INCONCLUSIVE"), (90 * US, "CLEAN")])
-@pytest.mark.parametrize("position", ["client", "server"])
-def test_data_as_soon_as_a_syn_is_answered_may_have_been_held_until_the_ack(diagnose, after, verdict, position):
+@pytest.mark.parametrize(
+    ("after", "elsewhere", "position", "verdict"),
+    [
+        (3 * US, 3 * US, "client", "INCONCLUSIVE"),
+        (3 * US, 3 * US, "server", "INCONCLUSIVE"),
+        (3 * US, 50 * MS, "client", "INCONCLUSIVE"),
+        (3 * US, 50 * MS, "server", "STALL"),  # the program takes longer where there is nothing to let go
+        (90 * US, 50 * MS, "client", "CLEAN"),
+        (90 * US, 50 * MS, "server", "CLEAN"),
+    ],
+)
+def test_data_as_soon_as_a_syn_is_answered_may_have_been_held_until_the_ack(
+    diagnose, after, elsewhere, position, verdict
+):
     """Each of the client's segments carries an ACK that is 25 ms late; a kernel, or a program, sends what follows."""
 
     def ask(c: Conversation, number: int) -> None:
@@ -797,7 +808,7 @@ def test_data_as_soon_as_a_syn_is_answered_may_have_been_held_until_the_ack(diag
             c.client_acks(after_ns=3 * US)
             c.client_sends(REQUEST, after_ns=50 * MS)
             c.server_acks(after_ns=3 * US)
-            c.server_sends(HEADER, after_ns=50 * MS)
+            c.server_sends(HEADER, after_ns=elsewhere)
 
     c = talk(ask, exchanges=60, rtt_ns=10 * US)
     assert diagnose(c.seen_at(position)).verdict == verdict

@@ -12,17 +12,29 @@ from statistics import correlation
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.proof.near import AT_PEER, FINE, HELD_ALIKE, PAUSE
-from nagle_lab.diagnosis.proof.population import among, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.proof.near import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, PAUSE
+from nagle_lab.diagnosis.proof.population import among, distinct, each, groups, percentile, pick, total
 from nagle_lab.diagnosis.proof.programs import Reactions
-from nagle_lab.diagnosis.proof.timing import FEW, LATE_FAR, MANY, MOST_LOOKED_AT, NEAR, SOME, US, Known, middle_half
+from nagle_lab.diagnosis.proof.timing import (
+    FEW,
+    LATE_FAR,
+    MANY,
+    MOST_LOOKED_AT,
+    NEAR,
+    SOME,
+    US,
+    Known,
+    is_chance,
+    is_paced,
+    middle_half,
+)
 from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 # A kernel lets go what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
-# an echo in C, took 3.4 times as long.
+# an echo in C, took 3.4 times as long between two namespaces, and 1.7 times on a relayed path (slow for SYNs, too).
 KERNEL = 1.8
-ALIKE, ALIKE_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
+AS_SOON, AS_SOON_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
 EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: none of so many is no chance
 SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside unacknowledged data does not hold
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
@@ -30,8 +42,13 @@ SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside 
 STEADY = 0.55
 # How closely sizes go with waits: their rank correlation, in standard deviations of chance, and of how many.
 GROWS, GROWS_LEAST = 5, 30
-# Data by a clock of its sender's own: how much its distances vary, at most, of what its reaction times do.
-OWN_CLOCK, PAIRS = 0.7, 20
+# Data by a clock of its sender's own: its distances vary less than its reaction times do, by more than chance, which
+# is so much divided by the root of their number.
+BY_CHANCE, PAIRS = 1.5, 20
+SURELY = 1.3  # times as long as its answers to SYNs a kernel takes where the fastest program takes 1.7 times as long
+AROUND = 20  # times as long as a release may take: so long behind it other data shows how much comes by chance
+SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
+APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 
 def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
@@ -44,7 +61,11 @@ def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Kno
 
 def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
     near = ridden.only(each(lambda release: release < PAUSE, ridden.release))
-    if len(near) < SOME or 2 * len(near) < len(ridden):
+    if 2 * len(near) < len(ridden):  # it speaks at other times, too
+        near = near.only(each(lambda release: release <= 2 * HELD_ALIKE, near.release))
+        if is_chance(len(near), ridden.release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
+            return
+    if len(near) < SOME:
         return
     middle = percentile(near.release, 50)
     prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
@@ -53,14 +74,14 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
         speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
     )
     are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
-    is_kernel = _is_kernel(middle, held, known)
+    is_kernel = _is_kernel(middle, prompt, held, known)
     # A few of many on a busy machine are as quick by chance.
     may_be_kernel = MANY <= len(prompt) > len(c) / 2 and _answers_like_a_kernel(middle, known)
     grows = _speaks_between(known) and _grows_with_the_wait(prompt)
     is_silent_beside = (speaks and _never_beside(prompt, c, known)) or _are_two_talkers(prompt, known)
     if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
-    elif is_kernel and has_second_sign:
+    elif is_kernel and (has_second_sign or (_is_surely_kernel(middle, known) and _is_no_answer(prompt, known))):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
     elif is_kernel or may_be_kernel or (middle <= AT_PEER and (grows or is_silent_beside)):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
@@ -72,7 +93,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
     if len(held) >= FEW:
         high = max(high, percentile(held.release, 90))
     prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
-    if 2 * len(prompt) <= len(ridden):
+    if 2 * len(prompt) <= len(ridden) or is_paced(ridden):
         return
     both_speak = len(_of_own_accord(c, known, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
     is_silent_beside = both_speak and _never_beside(prompt, c, known)
@@ -87,6 +108,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
         or _are_two_talkers(prompt, known)
         or len(merged) > 0.8 * len(prompt)
         or _is_peer_by_a_clock(prompt)
+        or _crosses_and_seldom_answers(low, high, known)
         or (not len(held) and _held_early(known))
     ):
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
@@ -96,21 +118,31 @@ def _unheld(known: Known) -> int:
     return known.program.sent_unheld(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
 
 
-def _is_kernel(middle: float, held: Candidates, known: Known) -> bool:
-    """Whether releases came as soon as this end's kernel answers a SYN, or lets go what pure ACKs release."""
+def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known) -> bool:
+    """Whether releases came as soon as this end's kernel answers a SYN, or lets go what pure ACKs release.
+
+    Where they take long for a kernel, they must be alike, too: a woken program's time varies.
+    """
     is_sender = known.place == "sender"
-    if len(held) >= FEW and middle <= (ALIKE_AT_SENDER if is_sender else ALIKE) * percentile(held.release, 50):
+    if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(held.release, 50):
         return True
     answers, theirs = (_handshakes(side) for side in (known.program.own, known.program.peers))
     if known.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
-    return _answers_like_a_kernel(middle, known)
+    varies = percentile(prompt.release, 90) > ALIKE * middle
+    return _answers_like_a_kernel(middle, known) and not (middle > HELD and varies)
 
 
 def _answers_like_a_kernel(middle: float, known: Known) -> bool:
     """Whether releases came as soon as SYNs are answered; at the peer the way there hides some of the difference."""
     answers = _handshakes(known.program.own)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
+
+
+def _is_surely_kernel(middle: float, known: Known) -> bool:
+    """Whether that is as soon as no program that slept is: not so at the peer, where the way there hides it."""
+    answers = _handshakes(known.program.own)
+    return known.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
 
 
 def _handshakes(side: Reactions) -> list[int]:
@@ -179,7 +211,10 @@ def _speaks_between(known: Known) -> bool:
 
 def _are_two_talkers(c: Candidates, known: Known) -> bool:
     """Whether the peer goes on without answers, and this end speaks at other times, too, but not beside its own."""
-    return times_peer_spoke(c) >= MANY and len(c) >= GROWS_LEAST and _speaks_between(known) and not _unheld(known)
+    if len(c) < GROWS_LEAST or not _speaks_between(known) or _unheld(known):
+        return False
+    beside = sum(known.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
+    return times_peer_spoke(c) + beside >= SOME
 
 
 def _ranked(numbers: list[int]) -> list[float]:
@@ -189,10 +224,10 @@ def _ranked(numbers: list[int]) -> list[float]:
 
 
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
-    """Whether the peer's data, which carried the ACKs, kept to a clock of its own and not to what it got.
+    """Whether the peer's data, which carried the ACKs, kept to a clock of the peer's own and not to what it got.
 
-    So it asked for nothing that it then got: from one of its segments to the next takes always the same, however long
-    the answer was on its way.
+    So it asked for nothing that it then got: from one of its segments to the next the time varies less than from what
+    it got to the next. Otherwise it varies as much as both.
     """
     answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
     between, waits = [], []
@@ -202,7 +237,31 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
             waits.append(int(wait))
             between.append(answered.pop(int(trigger)) + int(wait))
         answered[int(released)] = int(release)
-    return len(waits) >= PAIRS and middle_half(between) < OWN_CLOCK * middle_half(waits)
+    if len(waits) < PAIRS:
+        return False
+    return middle_half(between) < (1 - BY_CHANCE / math.sqrt(len(waits))) * middle_half(waits)
+
+
+def _is_no_answer(prompt: Candidates, known: Known) -> bool:
+    """Whether what followed the peer's data answered nothing.
+
+    The peer speaks when it likes, or this end's answers to data that acknowledged nothing, which could release
+    nothing, all take longer.
+    """
+    free = known.program.own.free
+    quick = 2 * percentile(prompt.release, 90)
+    takes_longer = len(free) >= FEW and sum(ns <= quick for ns in free) <= SELDOM * len(free)
+    return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, known)
+
+
+def _crosses_and_seldom_answers(low: float, high: float, known: Known) -> bool:
+    """Whether this end's data crosses the peer's on the way, so it speaks when it likes, but seldom right behind it.
+
+    Then it is as quick only where the peer's data acknowledges its own.
+    """
+    free = known.program.own.free
+    crossed, quick = sum(ns < low for ns in free), sum(low <= ns <= high for ns in free)
+    return len(free) >= SOME and crossed >= FEW and quick <= APART * len(free)
 
 
 def _of_own_accord(c: Candidates, known: Known, ridden: Candidates) -> Candidates:
