@@ -200,9 +200,9 @@ def assert_its_story(result: dict[str, Any], expected: Expected) -> None:
     assert all(not capture["others"]["stalls"] for capture in captures)
 
 
-def assert_never_wrong(verdict: str | None, code: int, expected: str) -> None:
+def assert_never_wrong(verdict: str | None, code: int, expected: str, said: str = "") -> None:
     """What a run may come to beside other work: as expected, or INCONCLUSIVE; never wrong, never INVALID."""
-    assert (verdict, code) in [(expected, Exit.OK), ("INCONCLUSIVE", Exit.INCONCLUSIVE)]
+    assert (verdict, code) in [(expected, Exit.OK), ("INCONCLUSIVE", Exit.INCONCLUSIVE)], said
 
 
 def undisturbed(run: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:

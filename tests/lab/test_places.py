@@ -127,7 +127,7 @@ def test_two_users_at_once(another: Checkout, tmp_path: Path):
     with ThreadPoolExecutor(4) as at_once:
         results = list(at_once.map(run, [theirs, [*ours, tmp_path / "a"], theirs, [*ours, tmp_path / "b"]]))
     for done, expected in zip(results, ["STALL", "CLEAN"] * 2, strict=True):
-        assert_never_wrong(json.loads(done.stdout)["verdict"], done.returncode, expected)
+        assert_never_wrong(json.loads(done.stdout)["verdict"], done.returncode, expected, done.stdout[:2000])
         assert ["INCONCLUSIVE: " in line for line in said(done)] == [True] * (done.returncode != 0)
     assert {path.lstat().st_uid for path in tmp_path.rglob("*")} == {os.getuid()}
     assert {path.lstat().st_uid for path in (another.place / "captures" / "runs").rglob("*")} == {ANOTHER}
