@@ -316,8 +316,8 @@ def test_rows_are_of_the_form_that_engine_h_declares(engine):
         "stalled",
         ("delayed_acks", 0),
         ("delayed_acks", 1),
-        ("early_acks", 0),
-        ("early_acks", 1),
+        ("acks_before_timer", 0),
+        ("acks_before_timer", 1),
     )
     assert {connection[name] for name in filled_in_later} == {0}
     assert (connection["first_stalled"], connection["last_stalled"]) == (-1, -1)

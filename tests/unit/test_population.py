@@ -192,18 +192,18 @@ CANDIDATE = st.tuples(
 )  # fmt: skip
 SAMPLES = st.lists(st.one_of(SHORT, LONG), max_size=8)
 REACTIONS = st.builds(Reactions, SAMPLES, SAMPLES, SAMPLES, st.lists(SHORT, max_size=4), SAMPLES, SAMPLES)
-UNHELD = st.lists(st.tuples(st.integers(-1, 1), LONG), max_size=8)
+NO_WAITS = st.lists(st.tuples(st.integers(-1, 1), LONG), max_size=8)
 
 
 @given(
-    rows=st.lists(CANDIDATE, min_size=1, max_size=60), own=REACTIONS, peers=REACTIONS, unheld=UNHELD,
+    rows=st.lists(CANDIDATE, min_size=1, max_size=60), own=REACTIONS, peers=REACTIONS, no_waits=NO_WAITS,
     step=st.sampled_from([1, 1_000, 50_000, 10 * MS]), disorder=st.sampled_from([0.0, 0.02, 0.3]),
 )  # fmt: skip
-def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, disorder):
+def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, disorder):
     """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
-    program = Program(own, peers, Counter({1: len(unheld)}))
-    for echo, since in unheld:
-        program.unheld[1, since % 4, echo, since // MS] += 1
+    program = Program(own, peers, Counter({1: len(no_waits)}))
+    for echo, since in no_waits:
+        program.no_waits[1, since % 4, echo, since // MS] += 1
     wait, release, connection, pure, echo, arrival, size, pace = map(list, zip(*rows, strict=True))
     numbers = list(range(len(rows)))
     ack = [number % 5 + (number % 7 > 0) for number in numbers]
@@ -227,7 +227,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, unheld, step, dis
         "full_waits": [number % 3 for number in numbers],
         "pace": pace,
         "peer_own_accord": [number % 6 for number in connection],
-        "nagle_off": [number % 4 // 3 for number in connection],
+        "not_held": [number % 4 // 3 for number in connection],
     }
 
     names = list(columns)

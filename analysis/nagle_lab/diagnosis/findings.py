@@ -115,7 +115,7 @@ class Findings:
         setting, answers = Setting(step, self.astray, copied=copied, views=views), Answers(told, tables.connection)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
-            programs.look_at_unheld(int(candidates["release_frame"][-1]) if done < count else None)
+            programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
             of_these = replace(setting, part=len(candidates) / count, told=answers.of(candidates))
             self._prove(candidates, packed, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
@@ -184,7 +184,7 @@ class Findings:
         reaction = involved.reaction(side)
         delayed = each(is_late, wait, reaction)
         early = each(lambda late, before: late & before, delayed, each(is_before_timer, wait, reaction))
-        for name, kept in (("delayed_acks", delayed), ("early_acks", early)):
+        for name, kept in (("delayed_acks", delayed), ("acks_before_timer", early)):
             for which in (0, 1):
                 rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once
                 _increase(involved, (name, which), pick(involved.of, rows))

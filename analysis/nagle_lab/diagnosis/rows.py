@@ -24,7 +24,7 @@ _AT = LAYOUTS["connection"].columns  # the place of each in a row
 # What each side sent, in the order of Sent's fields.
 _SENT = tuple(
     itemgetter(*(_AT[name, side] for name in (
-        "packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "early_acks", "nagle_off"
+        "packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "acks_before_timer", "not_held"
     )))
     for side in (0, 1)
 )  # fmt: skip

@@ -83,7 +83,7 @@ typedef struct { /* Half */
     int64_t syn;
     int64_t syn_window;
     int64_t is_small_below;
-    int32_t nagle_off;
+    int32_t not_held;
     int32_t fin_acks;
     uint16_t mss;
     int8_t scale;

@@ -70,7 +70,7 @@ class Half:
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
         "fin_acks", "full_size", "full_waits", "is_small_below", "kernel", "largest", "learning", "lost", "mss",
-        "nagle_off", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent",
+        "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent",
         "scale", "segments", "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps",
         "tsval", "window", "wire",
     )  # fmt: skip
@@ -105,7 +105,7 @@ class Half:
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
         self.packets = self.segments = self.payload = self.wire = 0
-        self.nagle_off = self.fin_acks = 0
+        self.not_held = self.fin_acks = 0
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
         self.reaction = NEVER  # ns, its fastest ACK
         self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind

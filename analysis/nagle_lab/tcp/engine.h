@@ -29,7 +29,7 @@ typedef struct {
     uint8_t announced;       /* the release has no PSH as the trigger has: its sender announced more (MSG_MORE, a cork) */
 } candidate;
 
-/* Data that was sent while the segment before it was unacknowledged, SHORT or longer after it. */
+/* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */
 typedef struct {
     int64_t connection;
     int64_t trigger_frame;
@@ -41,7 +41,7 @@ typedef struct {
     int8_t echo;             /* see Echo in events.py */
     uint16_t unused;
     int32_t unused_too;
-} unheld;
+} no_wait;
 
 /* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */
 typedef struct {
@@ -94,7 +94,7 @@ typedef struct {
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
     int64_t held;            /* filled in by the diagnosis: how long data waited for delayed ACKs, and */
     int64_t round_trips;     /* for others */
-    int32_t nagle_off[2];    /* small segments sent behind unacknowledged small ones */
+    int32_t not_held[2];     /* small segments sent behind unacknowledged small ones */
     int32_t fin_acks[2];     /* pure ACKs of bare FINs */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
                                 server; from 0, else -1 */
@@ -114,7 +114,7 @@ typedef struct {
     int32_t first_stalled;   /* number of the first exchange with one; -1 none */
     int32_t last_stalled;
     int32_t delayed_acks[2];
-    int32_t early_acks[2];   /* of these, sent sooner than a delayed-ACK timer fires */
+    int32_t acks_before_timer[2]; /* of these, sent sooner than a delayed-ACK timer fires */
     int32_t followed;        /* data that followed a pure ACK within SHORT; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */

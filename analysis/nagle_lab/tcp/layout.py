@@ -93,7 +93,7 @@ def read_layout(name: str, headers: str) -> Layout:
 
 _SHARED = (
     "candidate",
-    "unheld",
+    "no_wait",
     "reaction",
     "late_ack",
     "idle_gap",

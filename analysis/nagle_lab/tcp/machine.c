@@ -104,7 +104,7 @@ static int close_connection(machine *m, flow *f)
         .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
         .wire = {one->wire, two->wire},
         .reaction = {one->reaction == NEVER ? -1 : one->reaction, two->reaction == NEVER ? -1 : two->reaction},
-        .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead}, .nagle_off = {one->nagle_off, two->nagle_off},
+        .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
         .swapped = {one->swapped, two->swapped},
@@ -116,7 +116,7 @@ static int close_connection(machine *m, flow *f)
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted, .kernel = {one->kernel, two->kernel},
     };
     memcpy(row.address, f->address, 32);
-    if (f->has_candidates || one->nagle_off || two->nagle_off) {
+    if (f->has_candidates || one->not_held || two->not_held) {
         row.program[0] = program_of(&m->programs, f->address, client ? f->port[0] : 0);
         row.program[1] = program_of(&m->programs, f->address + 16, client ? 0 : f->port[1]);
         if (row.program[0] < 0 || row.program[1] < 0)
@@ -308,7 +308,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     }
     if (s->ts - before->ts >= PROBE)
         return 0;
-    unheld row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
+    no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
                   (int8_t)echo, 0, 0};
     return table_add(&m->tables[UNHELD], &row, sizeof row);
 }
@@ -342,7 +342,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_unseen(y, s)) {
         x->beside++;
-        x->nagle_off += is_small_behind_small(f, x, s, before);
+        x->not_held += is_small_behind_small(f, x, s, before);
     }
     if (x->full_size && s->length > x->full_size) /* segmentation offload */
         x->beside += (s->length - 1) / x->full_size;

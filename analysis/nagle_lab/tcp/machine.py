@@ -229,7 +229,7 @@ class Machine:
             return
         if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_unseen(y, s):
             x.beside += 1
-            x.nagle_off += is_small_behind_small(x, s, before)
+            x.not_held += is_small_behind_small(x, s, before)
         if x.full_size and s.length > x.full_size:  # segmentation offload
             x.beside += (s.length - 1) // x.full_size
         if (before.flags | s.flags) & CONTROL:
@@ -269,7 +269,7 @@ class Machine:
                 return
         if s.ts - before.ts >= PROBE:
             return
-        self.tables.unheld.add(
+        self.tables.no_wait.add(
             x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo, 0, 0
         )
 
@@ -390,7 +390,7 @@ class Machine:
         src, sport, dst, dport = connection.key
         client = connection.client
         program = other_program = -1
-        if connection.has_candidates or one.nagle_off or two.nagle_off:
+        if connection.has_candidates or one.not_held or two.not_held:
             program, other_program = (
                 self._program(src, sport if client else 0),
                 self._program(dst, 0 if client else dport),
@@ -404,8 +404,8 @@ class Machine:
                 one.segments, two.segments,
                 one.payload, two.payload, one.wire, two.wire,
                 -1 if one.reaction == NEVER else one.reaction, -1 if two.reaction == NEVER else two.reaction,
-                connection.handshake, one.syn, two.syn, one.ahead, two.ahead, 0, 0, one.nagle_off,
-                two.nagle_off,
+                connection.handshake, one.syn, two.syn, one.ahead, two.ahead, 0, 0, one.not_held,
+                two.not_held,
                 one.fin_acks, two.fin_acks, program, other_program, one.data_segments, two.data_segments,
                 one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
                 one.beside, two.beside,

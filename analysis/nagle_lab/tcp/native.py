@@ -34,7 +34,7 @@ WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python
 
 TABLES = (
     "candidate",
-    "unheld",
+    "no_wait",
     "reaction",
     "late_ack",
     "idle_gap",

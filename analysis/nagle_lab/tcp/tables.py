@@ -168,7 +168,7 @@ class Tables:
     def __init__(self, *, in_place: bool = True) -> None:
         self.in_place = in_place
         self.candidate = Table(LAYOUTS["candidate"], in_memory=12 << 20)
-        self.unheld = Table(LAYOUTS["unheld"])
+        self.no_wait = Table(LAYOUTS["no_wait"])
         self.reaction = Table(LAYOUTS["reaction"])
         self.late_ack = Table(LAYOUTS["late_ack"])
         self.idle_gap = Table(LAYOUTS["idle_gap"])

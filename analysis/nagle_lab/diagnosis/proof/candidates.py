@@ -26,7 +26,7 @@ class Candidates:
     pace : how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
     peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
         come
-    nagle_off : how often on that connection the sender put a small segment right behind an unacknowledged small one
+    not_held : how often on that connection the sender put a small segment right behind an unacknowledged small one
     beside : how often it sent data of any size while other data was unacknowledged
     """
 
@@ -78,7 +78,7 @@ class _Joined(Mapping[str, Column]):
             "full_waits": involved.of_side("full_waits", side),
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
             "peer_own_accord": _of_own_accord(rows, involved, peer),
-            "nagle_off": involved.of_side("nagle_off", side),
+            "not_held": involved.of_side("not_held", side),
             "beside": involved.of_side("beside", side),
         }
 

@@ -53,8 +53,8 @@ APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
     """Judge the late candidates whose ACK came with data; ``c`` are all of the program, ``held`` its proved ones."""
-    ridden = ridden.only(each(lambda count: count == 0, ridden.nagle_off))
-    if len(ridden) < SOME or known.setting.step > FINE or _unheld(known) > SOME_OF * len(ridden):
+    ridden = ridden.only(each(lambda count: count == 0, ridden.not_held))
+    if len(ridden) < SOME or known.setting.step > FINE or _sent_beside(known) > SOME_OF * len(ridden):
         return
     (_judge_far if known.is_far else _judge_near)(ridden, held, c, known, judged)
 
@@ -114,8 +114,8 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
         judged.leave(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _unheld(known: Known) -> int:
-    return known.program.sent_unheld(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
+def _sent_beside(known: Known) -> int:
+    return known.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
 
 
 def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known) -> bool:
@@ -164,7 +164,7 @@ def _held_early(known: Known) -> bool:
         answers = [ns for ns in known.program.own.handshake if ns < NEAR]
         low, high = 0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0
     prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
-    return prompt >= FEW and _unheld(known) <= prompt / 10
+    return prompt >= FEW and _sent_beside(known) <= prompt / 10
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
@@ -211,7 +211,7 @@ def _speaks_between(known: Known) -> bool:
 
 def _are_two_talkers(c: Candidates, known: Known) -> bool:
     """Whether the peer goes on without answers, and this end speaks at other times, too, but not beside its own."""
-    if len(c) < GROWS_LEAST or not _speaks_between(known) or _unheld(known):
+    if len(c) < GROWS_LEAST or not _speaks_between(known) or _sent_beside(known):
         return False
     beside = sum(known.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= SOME
@@ -284,7 +284,7 @@ def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
     """Whether an end that speaks when it likes would have done so while data was unacknowledged, but did not."""
     free = _of_own_accord(c, known, prompt)
     expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
-    return len(free) >= FEW and expected >= EXPECTED and _unheld(known) <= expected / 10
+    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(known) <= expected / 10
 
 
 def _unknown_hold(prompt: Candidates, known: Known) -> Hold:

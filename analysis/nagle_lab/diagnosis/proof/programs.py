@@ -64,26 +64,28 @@ class Program:
     ----------
     own, peers : how fast it reacts, and how fast its peers do
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
-    unheld : how often it sent more after unacknowledged data; by its peer's program, connection, what its timestamps
-        say (Echo), and by how many ms after
+    no_waits : how often it sent more after unacknowledged data; by its peer's program, connection, what its
+        timestamps say (Echo), and by how many ms after
     peers_went_on : how often its peers did, GOES_ON or later, so without waiting for an answer; by connection
-    nagle_off : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
+    not_held : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
         small one
-    not_held : on which connections with that client it did, the first MOST_NOT_HELD of them in order
+    not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order
     """
 
     own: Reactions = field(default_factory=Reactions)
     peers: Reactions = field(default_factory=Reactions)
     is_on_loopback: bool = False
-    nagle_off: Counter[int] = field(default_factory=Counter)
-    not_held: dict[int, list[int]] = field(default_factory=dict)
-    unheld: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
+    not_held: Counter[int] = field(default_factory=Counter)
+    not_held_on: dict[int, list[int]] = field(default_factory=dict)
+    no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
-    def sent_unheld(self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)) -> Counter[tuple[int, int]]:
+    def sent_without_waiting(
+        self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)
+    ) -> Counter[tuple[int, int]]:
         """How often it sent so long (ns) after unacknowledged data, by peer and connection."""
         counts: Counter[tuple[int, int]] = Counter()
-        for (peer, connection, echo, ms), count in self.unheld.items():
+        for (peer, connection, echo, ms), count in self.no_waits.items():
             if echo in echoes and ms * MS >= at_least:
                 counts[peer, connection] += count
         return counts
@@ -94,7 +96,7 @@ class Programs(dict[int, Program]):
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()
-        self._unheld, self._connections = tables.unheld, tables.connection
+        self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of the former
         for rows, involved in _chunks(tables.reaction, tables.connection):
             self._add_reactions(rows, involved)
@@ -102,24 +104,24 @@ class Programs(dict[int, Program]):
             program.own.put_in_order()
             program.peers.put_in_order()
         for begin, end in tables.connection.chunks():
-            self._add_nagle_off(Columns(tables.connection.layout, tables.connection.read(begin, end)))
+            self._add_not_held(Columns(tables.connection.layout, tables.connection.read(begin, end)))
 
-    def look_at_unheld(self, until: int | None) -> None:
-        """Have in ``unheld`` what was sent up to that frame (None: the last), and after the one given before.
+    def look_at_no_waits(self, until: int | None) -> None:
+        """Have in ``no_waits`` what was sent up to that frame (None: the last), and after the one given before.
 
         So candidates are compared with what was sent among them, however many there are before and after.
         """
         for program in self.values():
-            program.unheld.clear()
+            program.no_waits.clear()
             program.peers_went_on.clear()
-        table, connections = self._unheld, self._connections
+        table, connections = self._no_waits, self._connections
         while self._looked_at < len(table):
             begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
             frames = Columns(table.layout, table.read(begin, end))["release_frame"]
             count = len(frames) if until is None else total(each(lambda frame: frame <= until, frames))
             if count:
                 rows = Columns(table.layout, table.read(begin, begin + count))
-                self._add_unheld(rows, Involved(connections, rows["connection"]))
+                self._add_no_waits(rows, Involved(connections, rows["connection"]))
                 self._looked_at += count
             if count < len(frames):
                 return
@@ -139,10 +141,10 @@ class Programs(dict[int, Program]):
         for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
             self[number].peers.keep_more(which, samples)
 
-    def _add_nagle_off(self, connections: Columns) -> None:
+    def _add_not_held(self, connections: Columns) -> None:
         server = each(lambda client: 1 - client, connections["client"])
         program, count = (
-            each(chosen, server, connections[name, 1], connections[name, 0]) for name in ("program", "nagle_off")
+            each(chosen, server, connections[name, 1], connections[name, 0]) for name in ("program", "not_held")
         )
         client = each(chosen, server, connections["program", 0], connections["program", 1])
         some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
@@ -150,11 +152,11 @@ class Programs(dict[int, Program]):
         count, connection = pick(count, some), pick(connections["number"], some)
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
-            self[number].nagle_off[its_client] += total(pick(count, group))
-            kept = self[number].not_held.setdefault(its_client, [])
+            self[number].not_held[its_client] += total(pick(count, group))
+            kept = self[number].not_held_on.setdefault(its_client, [])
             kept += map(int, pick(connection, group[: MOST_NOT_HELD - len(kept)]))
 
-    def _add_unheld(self, rows: Columns, involved: Involved) -> None:
+    def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["since"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
         small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full))
@@ -162,7 +164,7 @@ class Programs(dict[int, Program]):
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
         columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
         for number, its_peer, connection, what, ns in zip(*columns, strict=True):
-            self[int(number)].unheld[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
+            self[int(number)].no_waits[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
 

@@ -61,7 +61,7 @@ BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
 TURNS = 3  # from connections that hold data to some that do not, or back
-OFTEN = 0.5  # unheld data beside candidates: a connection with more is seen not to wait for ACKs
+OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 
 
 def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
@@ -92,11 +92,11 @@ def _judge_by_timing(
 ) -> None:
     """Judge the late candidates of which the kernel said nothing; ``c`` are all, ``shown`` those it spoke of."""
     program, usual = known.program, percentile(late.wait, 50)
-    unheld = program.sent_unheld(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
-    late = _without_nagle_off(late, unheld, judged)
+    no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
+    late = _without_nagle_off(late, no_waits, judged)
     if not len(late):
         return
-    known = replace(known, sent_before=_sent_before(late, known, unheld))
+    known = replace(known, sent_before=_sent_before(late, known, no_waits))
     late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
     pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     if _is_blind(pure, known):
@@ -127,10 +127,10 @@ def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     return c.only(each(lambda announced: announced == 0, c.announced))
 
 
-def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judged: Judged) -> Candidates:
+def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], judged: Judged) -> Candidates:
     """Without the connections that are seen not to wait for ACKs: they acquit themselves, and nobody else."""
     by_connection: Counter[int] = Counter()
-    for (_, connection), count in unheld.items():
+    for (_, connection), count in no_waits.items():
         by_connection[connection] += count
     if not by_connection:
         return late
@@ -142,7 +142,7 @@ def _without_nagle_off(late: Candidates, unheld: Counter[tuple[int, int]], judge
     return others
 
 
-def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]]) -> int:
+def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> int:
     """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
 
     To the same peers; where connections are long, on them. Without what may have become of ACKs that the capture lost
@@ -154,13 +154,13 @@ def _sent_before(late: Candidates, known: Known, unheld: Counter[tuple[int, int]
     count = total(soon)
     count += sum(
         times
-        for (peer, connection), times in unheld.items()
+        for (peer, connection), times in no_waits.items()
         if (connection in connections if are_long else peer in peers)
     )
     disorder = known.setting.disorder
     if not disorder:
         return count
-    if known.program.sent_unheld():  # timestamps tell most of the lost ones
+    if known.program.sent_without_waiting():  # timestamps tell most of the lost ones
         return count if count > disorder * (len(late) + count) else 0
     return count if count > max(0.3 * len(late), 3 * disorder * (len(late) + count) + 1) else 0
 
@@ -170,7 +170,7 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
     early, base = known.early, known.own if known.is_far and known.own else 0
     slack = max(SLACK, base // 8)
     prompt = where(each(lambda release: (release - base <= slack) & (release - base >= -slack), early.release))
-    if len(early) >= MANY and known.program.sent_unheld().total() <= len(early) / 10:
+    if len(early) >= MANY and known.program.sent_without_waiting().total() <= len(early) / 10:
         judged.round_trips.append(pick(early.row, prompt))
 
 
@@ -235,7 +235,7 @@ def _without_window_of_one(held: Candidates, known: Known, judged: Judged) -> Ca
     Such a window is the destination's (a route's or a cached metric), so connections to it that begin later have it,
     too, and for as long as they live. Or it is that of a beginning, and grows with the first ACK (RFC 5681 §3.1).
     """
-    not_held = sum(known.program.nagle_off[int(peer)] for peer in distinct(held.peer)) * known.setting.part
+    not_held = sum(known.program.not_held[int(peer)] for peer in distinct(held.peer)) * known.setting.part
     if not len(held) or 2 * not_held < len(held):
         return held
     by_turns, connections = _set_by_turns(held, known), held.connection
@@ -259,7 +259,7 @@ def _set_by_turns(held: Candidates, known: Known) -> set[int]:
     found: set[int] = set()
     for group in groups(peers):
         holding = set(map(int, pick(connections, group)))
-        free = set(known.program.not_held.get(int(peers[group[0]]), ()))
+        free = set(known.program.not_held_on.get(int(peers[group[0]]), ()))
         both = holding & free
         order = [number in free for number in sorted((holding | free) - both)]
         if sum(one != other for one, other in pairwise(order)) >= TURNS:
