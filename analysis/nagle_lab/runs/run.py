@@ -122,10 +122,10 @@ def judge(folder: Path) -> Run:
     if manifest.traced:  # how often it stalls is what strace changes
         expected = replace(expected, min_share_after_first=None)
     captures = {name: part(_analyzed(folder, manifest, name), expected.port) for name in manifest.captures}
-    checks = _checks(manifest, witnesses, captures)
-    verdict, reason = verdict_of(manifest, checks, captures)
     best = best_capture(manifest, captures)
     noise = measured(witnesses.timers, captures[best])
+    checks = _checks(manifest, witnesses, captures, noise)
+    verdict, reason = verdict_of(manifest, checks, captures)
     if verdict is Verdict.INCONCLUSIVE and noise.is_late:  # whatever the reason, the machine may be at fault
         reason = f"{reason} ({noise})"
     if (checked := noise_check(noise, captures[best], verdict, expected)) is not None:
@@ -161,7 +161,9 @@ def store(run: Run) -> None:
     write_whole(run.folder / RESULT, run.to_json().encode())
 
 
-def _checks(manifest: Manifest, witnesses: Witnesses, captures: dict[str, RunCapture]) -> list[Check]:
+def _checks(
+    manifest: Manifest, witnesses: Witnesses, captures: dict[str, RunCapture], noise: Noise
+) -> list[Check]:  # fmt: skip
     checks = [load_check(witnesses.load)]
     if witnesses.option:
         checks.append(option_check(witnesses.option))
@@ -169,7 +171,8 @@ def _checks(manifest: Manifest, witnesses: Witnesses, captures: dict[str, RunCap
     for namespace, about in manifest.namespaces.items():
         inside = [name for name in captures if manifest.captures[name].namespace == namespace]
         connections = [connection for name in inside for connection in captures[name].connections]
-        checks += kernel_checks(namespace, witnesses.counters[namespace], traffic(connections, about.addresses))
+        captured = traffic(connections, about.addresses)
+        checks += kernel_checks(namespace, witnesses.counters[namespace], captured, busy=noise.is_late)
     return checks
 
 
