@@ -71,23 +71,18 @@ def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     assert "capture all connections of the sending host" in result.reason
 
 
-def test_a_pause_as_long_after_an_early_ack_is_the_program_s(diagnose):
-    def early(c: Conversation) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=10 * US)
-        c.server_sends(BODY, after_ns=LATE + 2 * MS)
-        c.client_acks(after_ns=10 * US)
+@pytest.mark.parametrize(("paused", "verdict"), [(range(1, 24, 4), "CLEAN"), ((1, 2), "INCONCLUSIVE")])
+def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused, verdict):
+    """Two of three say less than that: a busy machine makes a program pause now and then."""
 
     def exchange(c: Conversation, number: int) -> None:
-        if number % 4 == 1:
-            early(c)
-        else:
-            reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)(c, number)
+        early = number in (*paused, 23)
+        wait, pause = (10 * US, LATE + 2 * MS) if early else (LATE, (130 + number % 7 * 10) * US)
+        reply_in_two(wait, lambda _: 3 * MS if number == 23 else pause)(c, number)
 
     result = diagnose(talk(exchange, exchanges=24).segments)
-    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
-    assert result.quality.rejected["nagle_off"] >= 10
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert (result.quality.rejected["nagle_off"] >= 10) is (verdict == "CLEAN")
 
 
 def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):

@@ -316,4 +316,4 @@ def _pauses_anyway(near: Candidates, known: Known) -> bool:
             early.since,
         )
     )
-    return len(slow) >= 2 and 2 * len(slow) > len(early) and middle_half(slow.since) < 5 * MS
+    return len(slow) >= 2 and 3 * len(slow) > 2 * len(early) and middle_half(slow.since) < 5 * MS
