@@ -238,7 +238,7 @@ def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_s
     ring, results, counts = PacketRing(60), [], []
     analysis = Analysis(paths, sha256=False, seen=ring)
     for _ in analysis:
-        counts.append(analysis.told)
+        counts.append(analysis.kernel_answers)
         if len(counts) == 2:
             results.append(analysis.end_period())
     results.append(analysis.result())

@@ -72,9 +72,9 @@ class Analysis:
     def __iter__(self) -> Iterator[int]:
         for _ in self._capture.read(self._records):
             self._records.engine.drain()
-            if self._seen and self.told > self._passed_on:
+            if self._seen and self.kernel_answers > self._passed_on:
                 self._seen.waiting(self._capture.facts.waiting[self._passed_on :])
-                self._passed_on = self.told
+                self._passed_on = self.kernel_answers
             yield self._records.frames
 
     @property
@@ -98,7 +98,7 @@ class Analysis:
         return self._records.engine.tables.rows
 
     @property
-    def told(self) -> int:
+    def kernel_answers(self) -> int:
         """How often the kernel said so far in this period whether data waits in a socket."""
         return len(self._capture.facts.waiting)
 
@@ -133,6 +133,6 @@ class Analysis:
         listed = engine.tables.exchange if engine.lists_exchanges else None
         totals = engine.totals()
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
-        told = self._capture.facts.waiting
-        findings = Findings(engine.tables, totals.step, self._only, copied=copied, told=told)
+        answers = self._capture.facts.waiting
+        findings = Findings(engine.tables, totals.step, self._only, copied=copied, answers=answers)
         return summarize(self._capture, totals, findings, listed)

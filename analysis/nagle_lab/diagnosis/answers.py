@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from nagle_lab.capture.waiting import End, Waiting
-from nagle_lab.diagnosis.proof.candidates import ASKED, Told
+from nagle_lab.diagnosis.proof.candidates import ASKED, KernelAnswers
 from nagle_lab.diagnosis.proof.population import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
@@ -17,11 +17,11 @@ SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host 
 class Answers:
     """Whether data waited in sockets, and when, by the connections of a capture."""
 
-    def __init__(self, told: Iterable[Waiting], connections: Table) -> None:
+    def __init__(self, answers: Iterable[Waiting], connections: Table) -> None:
         by_ends: dict[tuple[End, End], list[Waiting]] = {}
-        for waiting in sorted(told, key=attrgetter("at")):
+        for waiting in sorted(answers, key=attrgetter("at")):
             by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
-        self._told: dict[tuple[int, int], list[Waiting]] = {}  # by connection and side
+        self._by_side: dict[tuple[int, int], list[Waiting]] = {}  # by connection
         self._until = max((one[-1].at for one in by_ends.values()), default=0)
         if not by_ends:
             return
@@ -31,23 +31,23 @@ class Answers:
             one, other = ((address_text(addresses[16 * side :][:16]), ports[side]) for side in (0, 1))
             for side, ends in enumerate(((one, other), (other, one))):
                 if ends in by_ends:
-                    self._told[row[columns["number"]], side] = by_ends[ends]
+                    self._by_side[row[columns["number"]], side] = by_ends[ends]
 
-    def of(self, candidates: Columns) -> Told:
+    def of(self, candidates: Columns) -> KernelAnswers:
         """What it said of candidates after the trigger and before the ACK."""
-        found = Told(until=self._until)
-        if not self._told:
+        found = KernelAnswers(until=self._until)
+        if not self._by_side:
             return found
         names = ("connection", "side", "at", "release", "wait", "released_bytes")
         for row, (connection, side, at, release, wait, released) in enumerate(
             zip(*(candidates[name] for name in names), strict=True)
         ):
-            told = self._told.get((int(connection), int(side)))
-            if not told:
+            answers = self._by_side.get((int(connection), int(side)))
+            if not answers:
                 continue
             ack = int(at) - int(release)
-            first = bisect_left(told, ack - int(wait) + ASKED, key=attrgetter("at"))
-            for one in told[first : bisect_left(told, ack - SURELY, key=attrgetter("at"))]:
+            first = bisect_left(answers, ack - int(wait) + ASKED, key=attrgetter("at"))
+            for one in answers[first : bisect_left(answers, ack - SURELY, key=attrgetter("at"))]:
                 if one.unsent == 0:
                     found.unwritten[row] = ack - one.at
                 elif one.unsent <= released:

@@ -85,7 +85,7 @@ class Findings:
         only: Wanted | None = None,
         *,
         copied: bool = False,
-        told: Sequence[Waiting] = (),
+        answers: Sequence[Waiting] = (),
     ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
@@ -112,11 +112,12 @@ class Findings:
             _leave_out_others(tables.connection, only)
         self.astray = astray(tables.connection)
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        setting, answers = Setting(step, self.astray, copied=copied, views=views), Answers(told, tables.connection)
+        setting = Setting(step, self.astray, copied=copied, views=views)
+        of_kernel = Answers(answers, tables.connection)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
-            of_these = replace(setting, part=len(candidates) / count, told=answers.of(candidates))
+            of_these = replace(setting, part=len(candidates) / count, kernel=of_kernel.of(candidates))
             self._prove(candidates, packed, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)

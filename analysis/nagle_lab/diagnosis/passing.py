@@ -20,7 +20,7 @@ class Seen(Protocol):
     ) -> None:
         """Complete packet blocks of interfaces that were described."""
 
-    def waiting(self, told: Sequence[Waiting]) -> None:
+    def waiting(self, answers: Sequence[Waiting]) -> None:
         """What the kernel said meanwhile of data that waits in sockets."""
 
 

@@ -75,7 +75,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
-    findings = Findings(tables, totals.step, told=known.facts.waiting)
+    findings = Findings(tables, totals.step, answers=known.facts.waiting)
     result = _said(summarize(known, totals, findings, None), known)
     return Whole(result, findings, totals, closing, joined(reads))
 
@@ -351,7 +351,9 @@ def _files(reads: Sequence[Read]) -> dict[str, Any]:
 
 def _series(series: Series, found: Whole, problems: int) -> dict[str, Any]:
     result, totals, summary = found.result, found.counted, found.result.summary
-    told = {name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "silences")}
+    parts = {
+        name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "silences")
+    }
     row = {
         "interface": series.interface,
         "verdict": str(result.verdict),
@@ -368,6 +370,6 @@ def _series(series: Series, found: Whole, problems: int) -> dict[str, Any]:
         "stalled_exchanges": summary.stalled_exchanges,
         "stalls": summary.stalls,
         "lost_ms": summary.lost_ms_total,
-        "result": json_text(told | {"histograms": result.histograms}),
+        "result": json_text(parts | {"histograms": result.histograms}),
     }
     return {name: [value] for name, value in row.items()}

@@ -300,8 +300,12 @@ class Judge:
                 yield "", stall
                 continue
             opened_here = self._spans[bisect_left(ends, connection.first_frame)] is span
-            told = span.verdict is Verdict.STALL and opened_here and connection.handshake
-            if told or span.expected.expect in (ANY, STALL) or not span.expected.selection.wants(*_ends(connection)):
+            is_said = span.verdict is Verdict.STALL and opened_here and connection.handshake
+            if (
+                is_said
+                or span.expected.expect in (ANY, STALL)
+                or not span.expected.selection.wants(*_ends(connection))
+            ):
                 continue
             yield span.test, stall
 

@@ -126,7 +126,7 @@ ASKED = 5 * MS  # so long before it answered was the kernel asked, at most (guar
 
 
 @dataclass(frozen=True)
-class Told:
+class KernelAnswers:
     """What the kernel said of candidates, by row; how long before the ACK, ns.
 
     Attributes

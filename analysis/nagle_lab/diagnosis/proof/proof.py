@@ -183,7 +183,7 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
     """
     hold = _hold_in_packets(held, late, known)
-    return replace(hold, low=0) if is_denied(hold.low, held, known.setting.told) else hold
+    return replace(hold, low=0) if is_denied(hold.low, held, known.setting.kernel) else hold
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:

@@ -6,7 +6,7 @@ is needed where the kernel has spoken.
 
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.candidates import ASKED, Candidates, Told
+from nagle_lab.diagnosis.proof.candidates import ASKED, Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.near import PAUSE
 from nagle_lab.diagnosis.proof.population import (
@@ -45,30 +45,30 @@ def seen_waiting(late: Candidates, known: Known, judged: Judged) -> Seen:
     not written when that of the others was; and where it never said that something waited, however late it was asked,
     nothing did.
     """
-    told, just_before = known.setting.told, percentile(late.wait, 50) / 8
+    kernel, just_before = known.setting.kernel, percentile(late.wait, 50) / 8
     nothing = late.picked([])
-    if not told.waited and not told.unwritten:
+    if not kernel.waited and not kernel.unwritten:
         return Seen(nothing, 0, late)
-    waiting = _without_corked(late.only(among(late.row, sorted(told.waited))), known)
+    waiting = _without_corked(late.only(among(late.row, sorted(kernel.waited))), known)
     if not len(waiting):
-        if not _had_not_written(late, told, just_before) or _is_seldom(late, told):
-            return Seen(nothing, 0, _without_unwritten(late, set(), told, just_before, judged))
-        _acquit(late, told, judged)
+        if not _had_not_written(late, kernel, just_before) or _is_seldom(late, kernel):
+            return Seen(nothing, 0, _without_unwritten(late, set(), kernel, just_before, judged))
+        _acquit(late, kernel, judged)
         return Seen(nothing, 0, nothing)
-    waited, holding = [told.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
+    waited, holding = [kernel.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
-    others = _without_unwritten(late, holding, told, min(just_before, typical), judged)
+    others = _without_unwritten(late, holding, kernel, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
-        waiting = _with_those_alike(waiting, others, typical, told)
+        waiting = _with_those_alike(waiting, others, typical, kernel)
     rest = others.only(each(lambda is_seen: is_seen < 1, among(others.row, waiting.row)))
-    return Seen(waiting, _waited_at_least(others, waited, told), rest)
+    return Seen(waiting, _waited_at_least(others, waited, kernel), rest)
 
 
-def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, told: Told) -> Candidates:
+def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, kernel: KernelAnswers) -> Candidates:
     """With the others that left as soon behind the ACK, and may have been written by then."""
     latest = min(highest(waiting.release), max(PAUSE, percentile(waiting.release, 90)))
     is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo)
-    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, told)]
+    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
     return others.only(among(others.row, sorted({*map(int, waiting.row), *alike})))
 
 
@@ -88,26 +88,26 @@ def _without_corked(waiting: Candidates, known: Known) -> Candidates:
 
 
 def _without_unwritten(
-    late: Candidates, holding: set[int], told: Told, just_before: float, judged: Judged
+    late: Candidates, holding: set[int], kernel: KernelAnswers, just_before: float, judged: Judged
 ) -> Candidates:  # fmt: skip
     """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
-    if not told.unwritten:
+    if not kernel.unwritten:
         return late
     connections = late.connection
     acquitted: list[int] = []
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, told, just_before):
-            (unsure if _is_seldom(its_own, told) else acquitted).append(number)
+        if number not in holding and _had_not_written(its_own, kernel, just_before):
+            (unsure if _is_seldom(its_own, kernel) else acquitted).append(number)
     judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
-    _acquit(late.only(among(connections, sorted(acquitted))), told, judged)
+    _acquit(late.only(among(connections, sorted(acquitted))), kernel, judged)
     return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
 
 
-def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
+def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
     """They had not been written; where it spoke of the beginning of a recording only, the rest is left open."""
-    later = late.only(each(lambda at, since: at - since > told.until, late.at, late.since))
+    later = late.only(each(lambda at, since: at - since > kernel.until, late.at, late.since))
     if len(later) > FEW_LATE * len(late):
         judged.leave(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
@@ -115,36 +115,36 @@ def _acquit(late: Candidates, told: Told, judged: Judged) -> None:
         judged.reject(len(late), Rejected.LATER_RELEASE)
 
 
-def _had_not_written(late: Candidates, told: Told, just_before: float) -> bool:
+def _had_not_written(late: Candidates, kernel: KernelAnswers, just_before: float) -> bool:
     """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
-    rows = list(map(int, late.row)) if told.unwritten else []
-    asked = [told.unwritten[row] for row in rows if row in told.unwritten]
-    return len(asked) >= MANY and min(asked) <= just_before and not any(row in told.waited for row in rows)
+    rows = list(map(int, late.row)) if kernel.unwritten else []
+    asked = [kernel.unwritten[row] for row in rows if row in kernel.unwritten]
+    return len(asked) >= MANY and min(asked) <= just_before and not any(row in kernel.waited for row in rows)
 
 
-def _is_seldom(late: Candidates, told: Told) -> bool:
+def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
     """Whether it spoke of less than half of them, while it spoke."""
-    asked = sum(int(row) in told.unwritten for row in late.row)
-    return 2 * asked < total(each(lambda at, since: at - since <= told.until, late.at, late.since))
+    asked = sum(int(row) in kernel.unwritten for row in late.row)
+    return 2 * asked < total(each(lambda at, since: at - since <= kernel.until, late.at, late.since))
 
 
-def _may_have_waited(row: int, long: float, told: Told) -> bool:
+def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
     """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
-    return row not in told.unwritten or row in told.waited or told.unwritten[row] + ASKED >= long
+    return row not in kernel.unwritten or row in kernel.waited or kernel.unwritten[row] + ASKED >= long
 
 
-def _waited_at_least(late: Candidates, waited: list[int], told: Told) -> float:
+def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
     """How long data waited in the median one that left soon behind the ACK; ``waited`` are the longest seen."""
     prompt = late.only(each(lambda release: release <= PAUSE, late.release))
-    if not any(int(row) in told.unwritten for row in prompt.row):
+    if not any(int(row) in kernel.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
-    asked = [int(row) for row in prompt.row if int(row) in told.waited or int(row) in told.unwritten]
-    return percentile([told.waited.get(row, 0) for row in asked], 50)
+    asked = [int(row) for row in prompt.row if int(row) in kernel.waited or int(row) in kernel.unwritten]
+    return percentile([kernel.waited.get(row, 0) for row in asked], 50)
 
 
-def is_denied(low: float, held: Candidates, told: Told) -> bool:
+def is_denied(low: float, held: Candidates, kernel: KernelAnswers) -> bool:
     """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
-    rows = list(map(int, held.row)) if told.unwritten else []
-    asked = [row for row in rows if row in told.unwritten or row in told.waited]
-    denied = [row for row in asked if told.unwritten.get(row, low) + ASKED < low]
+    rows = list(map(int, held.row)) if kernel.unwritten else []
+    asked = [row for row in rows if row in kernel.unwritten or row in kernel.waited]
+    denied = [row for row in asked if kernel.unwritten.get(row, low) + ASKED < low]
     return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)

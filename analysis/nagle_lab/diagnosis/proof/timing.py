@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from nagle_lab.diagnosis.proof.candidates import Candidates, Told
+from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
@@ -53,7 +53,7 @@ class Setting:
     part: float = 1.0  # share of its candidates that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
     views: Collection[int] = ()  # connections that are others, seen before or after NAT
-    told: Told = field(default_factory=Told)  # what the kernel said of the candidates
+    kernel: KernelAnswers = field(default_factory=KernelAnswers)  # what the kernel said of the candidates
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,6 @@ def _run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | Non
         raise NagleLabError(f"{command[0]} took longer than {LIMIT_S:g} s") from None
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        told = [line for line in lines if "error" in line.lower()] or lines or [f"exit code {done.returncode}"]
-        raise NagleLabError(f"{command[0]}: {told[-1][:200]}")
+        errors = [line for line in lines if "error" in line.lower()] or lines or [f"exit code {done.returncode}"]
+        raise NagleLabError(f"{command[0]}: {errors[-1][:200]}")
     return done.stdout

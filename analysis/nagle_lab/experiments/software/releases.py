@@ -89,15 +89,15 @@ def _failed(status: int | None, output: Path) -> str:
 
 def flips(tried: Sequence[Tried]) -> list[tuple[Tried, Tried]]:
     """Neighbours, but for those that say nothing, of which one stalls and the other does not."""
-    told = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
+    decided = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
     return [
         (before, after)
-        for before, after in pairwise(told)
+        for before, after in pairwise(decided)
         if (before.verdict is Verdict.STALL) != (after.verdict is Verdict.STALL)
     ]
 
 
 def code_of(tried: Sequence[Tried]) -> Exit:
     """OK where every release says something; UNUSABLE where none does; else INCONCLUSIVE."""
-    told = [one.verdict in (Verdict.STALL, Verdict.CLEAN) for one in tried]
-    return Exit.OK if all(told) else Exit.INCONCLUSIVE if any(told) else Exit.UNUSABLE
+    decided = [one.verdict in (Verdict.STALL, Verdict.CLEAN) for one in tried]
+    return Exit.OK if all(decided) else Exit.INCONCLUSIVE if any(decided) else Exit.UNUSABLE

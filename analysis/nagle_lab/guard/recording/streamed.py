@@ -85,7 +85,7 @@ class _Streamed:
         self._ring, self._out = ring, out
         self._asked, self._quiet_at = Asked(ports), 0.0
         self._numbers: dict[int, int] = {}  # in the section, by the kernel's index
-        self._dropped = self._told = 0  # likewise
+        self._dropped = self._dropped_written = 0  # in the section
         self._writer = Pcapng(out)
 
     def pass_on(self) -> bool:
@@ -113,14 +113,14 @@ class _Streamed:
     def tell_dropped(self) -> None:
         """Write how many packets the kernel had no room for; they are counted at the first interface."""
         self._dropped += self._ring.dropped()
-        if self._dropped > self._told and self._numbers:
-            self._told = self._dropped
+        if self._dropped > self._dropped_written and self._numbers:
+            self._dropped_written = self._dropped
             self._writer.add_dropped(0, self._dropped)
             self._out.flush()
 
     def _describe(self, index: int) -> int:
         if len(self._numbers) == MOST_INTERFACES:  # another section
-            self._numbers, self._dropped, self._told, self._writer = {}, 0, 0, Pcapng(self._out)
+            self._numbers, self._dropped, self._dropped_written, self._writer = {}, 0, 0, Pcapng(self._out)
         try:
             name = socket.if_indextoname(index)
         except OSError:  # gone already

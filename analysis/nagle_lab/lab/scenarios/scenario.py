@@ -271,8 +271,8 @@ class Scenario(Record):
     @property
     def story(self) -> list[Variant]:
         """The stalled variant and the fixed one; of a control its first two, or the only one."""
-        told = (self.stalled, self.fixed) if self.stalled else list(self.variants)[:2]
-        return [self.variants[name] for name in told]
+        names = (self.stalled, self.fixed) if self.stalled else list(self.variants)[:2]
+        return [self.variants[name] for name in names]
 
     def lab(self, variant: Variant) -> Lab:
         """Return the lab that ``variant`` runs in."""

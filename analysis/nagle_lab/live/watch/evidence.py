@@ -39,9 +39,9 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
             for _ in opened.read(Taker(take)):
                 pass
             wanted = {_pair(one.client, one.server) for one in connections}
-            for told in opened.facts.waiting if numbers else ():
-                if frozenset((told.sender, told.receiver)) in wanted:
-                    writer.add_waiting(0, told)
+            for waiting in opened.facts.waiting if numbers else ():
+                if frozenset((waiting.sender, waiting.receiver)) in wanted:
+                    writer.add_waiting(0, waiting)
     return len(frames)
 
 

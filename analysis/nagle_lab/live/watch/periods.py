@@ -113,7 +113,11 @@ class Periods:
 
     def look(self, analysis: Analysis) -> bool:
         """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
-        is_large = analysis.rows > MOST_ROWS or analysis.connections > MOST_CONNECTIONS or analysis.told > MOST_TOLD
+        is_large = (
+            analysis.rows > MOST_ROWS
+            or analysis.connections > MOST_CONNECTIONS
+            or analysis.kernel_answers > MOST_TOLD
+        )
         if not is_large and time.monotonic() - self._began < self._seconds:
             return False
         self.sums.add(analysis.end_period())

@@ -111,11 +111,11 @@ class PacketRing:
         is_same = isinstance(last, _Section) and last.interfaces is interfaces
         self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
 
-    def waiting(self, told: Sequence[Waiting]) -> None:
+    def waiting(self, answers: Sequence[Waiting]) -> None:
         """Keep what the kernel said with the last records, and as long."""
         if self._pieces and isinstance(self._pieces[-1].head, _Section):
             piece, head = self._pieces[-1], self._pieces[-1].head
-            blocks = b"".join(map(head.said, told))
+            blocks = b"".join(map(head.said, answers))
             piece.records += blocks
             self.size += len(blocks)
 

@@ -69,7 +69,7 @@ class Watcher:
         self._window_s, self._metrics = window_s, metrics
         self._findings = Findings()
         self._unseen = 0  # programs of which that was said
-        self._told = (0, 0)  # packets and losses that the metrics have
+        self._counted = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
         self._give_up: float | None = None  # when nothing more is waited for
         self._interrupted = False
@@ -184,8 +184,8 @@ class Watcher:
         self._look_at = time.monotonic() + max(EVERY_S, BREAK * took)
 
     def _count(self, metrics: Metrics, view: View | None, settled_s: float) -> None:
-        before, self._told = self._told, (self.ring.frames, self.dropped)
-        metrics.count(*(now - then for now, then in zip(self._told, before, strict=True)))
+        before, self._counted = self._counted, (self.ring.frames, self.dropped)
+        metrics.count(*(now - then for now, then in zip(self._counted, before, strict=True)))
         if view:
             metrics.take(view, self._findings.new, self._names, settled_s)
 

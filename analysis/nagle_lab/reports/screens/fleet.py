@@ -44,9 +44,9 @@ def show_outcome(judged: Sequence[Judged], to: Console) -> None:
             table.add_row(Text(printable(each.series)), *map(thousands, figures), seconds(each.lost_ms))
         to.print(table)
         _more(len(stalled), to)
-    told = {Verdict.STALL, Verdict.CLEAN}
+    decided = {Verdict.STALL, Verdict.CLEAN}
     others = [
-        f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}" for each in judged if each.verdict not in told
+        f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}" for each in judged if each.verdict not in decided
     ]
     problems = [problem for each in judged for problem in each.problems]
     for heading, lines in (("Without a verdict", others), ("Files with a problem", problems)):
