@@ -54,7 +54,8 @@ SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 ENOUGH, CLEARLY = 6, 1.3
 
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median; woken threads take 25 and more
+SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
+DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
@@ -93,7 +94,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
 
 
 def _is_often_at_once(near: Candidates, known: Known) -> bool:
-    """Whether a third of the releases at the sender came as soon as it answers a SYN, as no program does that sleeps.
+    """Whether a third of the releases at the sender came sooner than any program that sleeps, or as it answers a SYN.
 
     Then a busy machine delayed the others: what released some released all of them.
     """
@@ -101,7 +102,7 @@ def _is_often_at_once(near: Candidates, known: Known) -> bool:
     is_at_sender = known.place == "sender" or known.program.is_on_loopback
     if not is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
         return False
-    return percentile(near.release, 33) <= percentile(answers, 50)
+    return percentile(near.release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
 
 
 def _set_aside_relayed(
