@@ -51,8 +51,8 @@ CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
 
 
 def test_set_up_compiled_the_engine_where_there_is_a_compiler():
-    if shutil.which(CC[0]) is None or os.environ.get(native.WITHOUT) == "0":
-        pytest.skip(f"there is no {CC[0]}, or {native.WITHOUT}=0")
+    if shutil.which(CC[0]) is None or os.environ.get(native.COMPILED) == "0":
+        pytest.skip(f"there is no {CC[0]}, or {native.COMPILED}=0")
     assert native.LIBRARY is not None
     assert type(engine_here()).__name__ == "CompiledEngine"
 
@@ -78,7 +78,7 @@ def test_a_library_of_other_sources_is_not_used(tmp_path, monkeypatch):
     assert native.load(of_these) is None
     monkeypatch.setattr(native, "SOURCES", (tmp_path / "absent.c",))
     assert native.load(of_these)  # a wheel brings the library alone
-    monkeypatch.setenv(native.WITHOUT, "0")
+    monkeypatch.setenv(native.COMPILED, "0")
     assert native.load(of_these) is None
 
 
@@ -93,7 +93,7 @@ def test_plain_python_is_had_for_the_asking():
     for wanted, name in (("0", "PlainEngine"), ("1", "CompiledEngine")):
         said = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, native.WITHOUT: wanted},
+            env={**os.environ, native.COMPILED: wanted},
             check=True,
             capture_output=True,
         )

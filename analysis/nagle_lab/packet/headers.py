@@ -9,7 +9,6 @@ from struct import Struct
 from nagle_lab.packet import kinds
 
 U16 = Struct(">H").unpack_from
-U32 = Struct(">I").unpack_from
 
 
 class Packet:

@@ -91,7 +91,7 @@ def read_layout(name: str, headers: str) -> Layout:
     return layout
 
 
-_SHARED = (
+TABLES = (
     "candidate",
     "no_wait",
     "reaction",
@@ -99,9 +99,8 @@ _SHARED = (
     "idle_gap",
     "exchange",
     "connection",
-    "counters",
     "segment",
-    "interface_",
-)
+)  # in the order of the C side: machine.h
+_SHARED = (*TABLES, "interface_", "counters")  # in the order of nagle_lab_size_of
 _DECLARED = "".join(header.read_text(encoding="utf-8") for header in HEADERS)
 LAYOUTS = {name: read_layout(name, _DECLARED) for name in _SHARED}

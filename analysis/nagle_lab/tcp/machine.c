@@ -310,7 +310,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
         return 0;
     no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
                   (int8_t)echo, 0, 0};
-    return table_add(&m->tables[UNHELD], &row, sizeof row);
+    return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 
 static int waited(machine *m, flow *f, int side, const segment *s, const acknowledgement *ack, int is_pure, int32_t number)

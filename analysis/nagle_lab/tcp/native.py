@@ -8,7 +8,7 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
-from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.layout import LAYOUTS, TABLES
 from nagle_lab.tcp.tables import Tables
 
 PACKAGE = Path(__file__).parents[1]
@@ -30,19 +30,8 @@ SOURCES = tuple(
         "tcp/programs.h", "tcp/tables.h", "tcp/engine.h",
     )
 )  # fmt: skip
-WITHOUT = "NAGLE_LAB_COMPILED"  # 0 asks for plain Python
+COMPILED = "NAGLE_LAB_COMPILED"  # environment variable: 0 asks for plain Python
 
-TABLES = (
-    "candidate",
-    "no_wait",
-    "reaction",
-    "late_ack",
-    "idle_gap",
-    "exchange",
-    "connection",
-    "segment",
-)  # in the order of the C side
-STRUCTS = (*TABLES, "interface_", "counters")
 DURATIONS = ("to_ack", "to_response", "total")
 NOT_DECODED = len(DURATIONS)
 SNAPSHOT = len(TABLES)
@@ -67,7 +56,7 @@ def load(folder: Path) -> ctypes.CDLL | None:
     """
     files = (folder / f"_engine{suffix}" for suffix in (*EXTENSION_SUFFIXES, ".so"))
     found = next((file for file in files if file.exists()), None)
-    if found is None or os.environ.get(WITHOUT) == "0":
+    if found is None or os.environ.get(COMPILED) == "0":
         return None
     try:
         library = ctypes.CDLL(str(found))
@@ -78,7 +67,7 @@ def load(folder: Path) -> ctypes.CDLL | None:
     if not is_of_these:
         return None
     _declare(library)
-    for which, name in enumerate(STRUCTS):
+    for which, name in enumerate(LAYOUTS):
         if library.nagle_lab_size_of(which) != LAYOUTS[name].struct.size:
             raise ValueError(f"{found}: its struct {name} is not that of engine.h: compile it again (make setup)")
     return library
@@ -139,7 +128,7 @@ class CompiledEngine:
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
-        interface = LAYOUTS["interface_"].struct.pack(*_packed(framing.interface))
+        interface = LAYOUTS["interface_"].struct.pack(*_in_order_of_c(framing.interface))
         big_endian = framing.order == ">"
         with _Pointer(window) as buffer:
             return self._taken(
@@ -153,7 +142,7 @@ class CompiledEngine:
         of, count, packed = self._interfaces
         if of is not interfaces or count != len(interfaces):
             pack = LAYOUTS["interface_"].struct.pack
-            packed = b"".join(pack(*_packed(interface)) for interface in interfaces)
+            packed = b"".join(pack(*_in_order_of_c(interface)) for interface in interfaces)
             self._interfaces = (interfaces, len(interfaces), packed)
         with _Pointer(window) as buffer:
             return self._taken(
@@ -308,9 +297,9 @@ class _Pointer:
         del self._bytes
 
 
-def _packed(interface: Interface) -> Iterator[int]:
+def _in_order_of_c(interface: Interface) -> tuple[int, int, int, int]:
     number, link_type, resolution, offset_ns = interface
-    return iter((number, offset_ns, link_type, resolution))
+    return number, offset_ns, link_type, resolution
 
 
 LIBRARY = load(Path(__file__).parent)
