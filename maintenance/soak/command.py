@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from nagle_lab.cli.commands import NoReaderError
-from nagle_lab.cli.lab.matrix import chosen
+from nagle_lab.cli.lab.matrix import named_scenarios
 from nagle_lab.cli.shared.exports import require_writable, write_whole
 from nagle_lab.cli.shared.options import RUNS, markdown_option, runs_option
 from nagle_lab.cli.shared.progress import RunsProgress
@@ -81,7 +81,7 @@ def run_soak(
     ``names`` are the scenarios, all where it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan.plan`.
     """
     require_writable({"markdown": markdown_file})
-    trials = plan(chosen(names), at_most, only)
+    trials = plan(named_scenarios(names), at_most, only)
     with _only_soak(runs) as lock:
         if fresh:
             (runs / _LOG).unlink(missing_ok=True)

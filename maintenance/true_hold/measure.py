@@ -10,13 +10,12 @@ hold would be too long by, and with it the kernel's own work for the segment, a 
 it off each hold, by the capture's times of the triggers: what is left of the distance is the error.
 """
 
-import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
+from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.traced import with_writes
 
@@ -47,12 +46,6 @@ def measured(exchanges: int, folder: Path) -> tuple[list[float], list[float], li
     return by_strace, corrected, by_program, [pair.true_hold_ms for pair in run.writes.pairs]
 
 
-def percentile(values: Sequence[float], percent: int) -> float:
-    """By nearest rank."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
-
-
 def main(exchanges: int = 200, runs: int = 3) -> None:
     """Print the figures of so many runs."""
     strace: list[float] = []
@@ -64,10 +57,10 @@ def main(exchanges: int = 200, runs: int = 3) -> None:
             by_strace, less, by_program, held = measured(exchanges, Path(folder))
         strace, corrected = strace + by_strace, corrected + less
         program, holds = program + by_program, holds + held
-    print(f"{len(strace)} triggers, {len(holds)} stalls, true hold p50 {percentile(holds, 50):.1f} ms")
+    print(f"{len(strace)} triggers, {len(holds)} stalls, true hold p50 {nearest_rank(sorted(holds), 50):.1f} ms")
     named = {"strace's time": strace, "strace's time, corrected": corrected, "the program's clock": program}
     for name, values in named.items():
-        figures = ", ".join(f"p{percent} {percentile(values, percent):.0f}" for percent in (50, 95, 99))
+        figures = ", ".join(f"p{percent} {nearest_rank(sorted(values), percent):.0f}" for percent in (50, 95, 99))
         print(f"from {name} to the socket timestamp, µs: {figures}, min {min(values):.0f}, max {max(values):.0f}")
 
 

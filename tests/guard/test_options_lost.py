@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nagle_lab.diagnosis.summary import ONE_WRITE
+from nagle_lab.diagnosis.result.remedy import ONE_WRITE
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.experiments.writes.writes import Writes

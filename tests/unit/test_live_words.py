@@ -16,8 +16,9 @@ from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.sockets.waits import Waits, waits
+from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.nodelay import names
-from nagle_lab.reports.screens.sockets import end, owner, show_sockets, sockets_json
+from nagle_lab.reports.screens.sockets import owner, show_sockets, sockets_json
 from support.schemas import check
 
 OFF, ON = Options(False, False, True), Options(True, False, False)
@@ -118,7 +119,7 @@ def test_many_are_cut_unless_all_are_asked_for():
 def test_names_are_safe_to_print():
     nasty = found(processes=[Process(1, "a\x1b[2Jb\nc", 0, 1), Process(2, "d", 0, 1)], container="\x9b")
     assert owner(nasty) == "a\\x1b[2Jb\\nc 1 +1 in \\x9b"
-    assert end(("::1", 80)) == "[::1]:80"
+    assert end_text("::1", 80) == "[::1]:80"
     assert "\x1b" not in screen([nasty], 100)
 
 

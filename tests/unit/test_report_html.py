@@ -20,7 +20,7 @@ from nagle_lab.diagnosis.result.result import Histogram
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.evidence.examples import Examples, chosen, examples
+from nagle_lab.evidence.examples import Examples, chosen_stalls, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
@@ -106,7 +106,7 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
 
 def test_every_stall_shown_has_its_three_frames_marked_once(page):
     tree = Tree(page)
-    stalls = [one.stall for one in chosen(judge(STALLED).results["server"])]
+    stalls = [one.stall for one in chosen_stalls(judge(STALLED).results["server"])]
     for kind, frames in (
         ("trigger", [s.trigger_frame for s in stalls]),
         ("late", [s.ack_frame for s in stalls]),
@@ -299,7 +299,7 @@ def test_rows_lie_as_near_to_their_time_as_they_can():
 
 def test_stalls_of_both_ends_are_chosen(both):
     result = analyze(both)
-    found = chosen(result)
+    found = chosen_stalls(result)
     assert {one.stall.held_by.role for one in found} == {"client", "server"}
     assert found[0].stall == result.stalls.typical()
     assert [result.stalls[one.number - 1] for one in found] == [one.stall for one in found]

@@ -180,7 +180,7 @@ class Capture(CaptureSoFar):
             check_readable(path)
         self._current = self._open(paths[0])
 
-    def was_interrupted(self) -> None:
+    def note_interrupted(self) -> None:
         """Its user ended it: a last record that is not whole is no damage."""
         self.facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
 
@@ -197,7 +197,7 @@ class Capture(CaptureSoFar):
         self._current.close()
 
     def end_period(self) -> None:
-        """All is known that is said of the packets so far."""
+        """A period of the input is over: what was lost in it is a warning of that period."""
         self.facts.warn_lost(self._current.name)
 
     def begin_period(self) -> None:

@@ -56,7 +56,7 @@ class Clock:
         self._last = ts
         return self.epoch
 
-    def was_set_back(self, frame: int, by: int) -> None:
+    def note_set_back(self, frame: int, by: int) -> None:
         """It was, at that frame, by so many ns."""
         self.set_back = min(self.set_back or (frame, by), (frame, by))
 
@@ -68,9 +68,8 @@ class Watched:
 
     def __init__(self) -> None:
         self._high = -(1 << 62)  # the latest time
-        self._ahead: deque[int] = deque(
-            maxlen=STRAY + 1
-        )  # times of the last STRAY + 1 packets that were not behind it
+        # Times of the last packets that were not behind it
+        self._ahead: deque[int] = deque(maxlen=STRAY + 1)
         self._behind: list[int] = []  # of those that followed and are
         self._first_behind = 0  # frame of the first of these
 
@@ -89,6 +88,6 @@ class Watched:
         self._behind.append(ts)
         if len(self._behind) > STRAY:  # time goes on from here, whichever of the two was astray
             if len(self._ahead) > STRAY and min(self._ahead) - max(self._behind) > DISORDER:
-                clock.was_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
+                clock.note_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
             self._high, self._ahead, self._behind = max(self._behind), deque(self._behind, STRAY + 1), []
         return began

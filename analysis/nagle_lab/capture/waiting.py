@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+SLOWEST_NS = 5_000_000  # an answer that took longer says too little of when: the kernel is asked before it answers
 MOST = 200_000  # of a capture: of more than that the memory would be felt
 _TEXT = "nagle-lab: {unsent} bytes wait in {sender} for {receiver}, behind a small segment that is not acknowledged"
 _COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+:\d{1,5}) for (\S+:\d{1,5}), ", re.ASCII)

@@ -102,9 +102,9 @@ class Analysis:
         """How often the kernel said so far in this period whether data waits in a socket."""
         return len(self._capture.facts.waiting)
 
-    def was_interrupted(self) -> None:
+    def note_interrupted(self) -> None:
         """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
-        self._capture.was_interrupted()
+        self._capture.note_interrupted()
 
     def end_period(self) -> Result:
         """What the packets since the last call show; the analysis goes on with the next one, as if it were the first.

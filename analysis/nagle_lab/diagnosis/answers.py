@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from operator import attrgetter
 
-from nagle_lab.capture.waiting import End, Waiting
-from nagle_lab.diagnosis.proof.candidates import ASKED, KernelAnswers
+from nagle_lab.capture.waiting import SLOWEST_NS, End, Waiting
+from nagle_lab.diagnosis.proof.candidates import KernelAnswers
 from nagle_lab.diagnosis.proof.population import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
@@ -46,7 +46,7 @@ class Answers:
             if not answers:
                 continue
             ack = int(at) - int(release)
-            first = bisect_left(answers, ack - int(wait) + ASKED, key=attrgetter("at"))
+            first = bisect_left(answers, ack - int(wait) + SLOWEST_NS, key=attrgetter("at"))
             for one in answers[first : bisect_left(answers, ack - SURELY, key=attrgetter("at"))]:
                 if one.unsent == 0:
                     found.unwritten[row] = ack - one.at

@@ -318,8 +318,8 @@ class Sums:
 def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
     """What a column says of the clients (n,), and of the servers."""
     zero, one = rows[name, 0], rows[name, 1]
-    of_clients = each(lambda client, zero, one: zero * (1 - client) + one * client, client, zero, one)
-    of_servers = each(lambda client, zero, one: zero * client + one * (1 - client), client, zero, one)
+    of_clients = each(chosen, client, one, zero)
+    of_servers = each(chosen, client, zero, one)
     return of_clients, of_servers
 
 

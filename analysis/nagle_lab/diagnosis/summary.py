@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Ends, Findings
 from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.proof.judged import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
+from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,
     Histogram,
@@ -108,7 +111,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
     wait, total = _spread(findings.wait), whole["answered"]
     held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
-    return Summary(
+    summary = Summary(
         connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat"],
@@ -142,8 +145,9 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         held_ends=held_ends,
         delayed_ends=delayed_ends,
         relays=_relays(findings),
-        remedy=_remedy(_hold(findings), named(held_ends), named(delayed_ends), dict(findings.grounds)),
+        remedy=None,
     )
+    return replace(summary, remedy=remedy(summary))
 
 
 def _silences(findings: Findings) -> dict[Cause, Silence]:
@@ -228,23 +232,6 @@ def _hold(findings: Findings) -> Range | None:
         return None
     most = max(findings.holds, key=lambda hold: hold.stalls)
     return Range(round(most.low / 1e6, 3), round(most.high / 1e6, 3))
-
-
-ONE_WRITE = "send header and body in one write"  # of the remedy: where the lines are known, views name them
-
-
-def _remedy(hold: Range | None, held: str, delayed: str, grounds: Mapping[Ground, int]) -> str | None:
-    if not hold:
-        return None
-    is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # a program that waits for the ACK looks the same
-    unless = " If TCP_NODELAY is set already, the program itself waits for the ACK." if is_from_afar else ""
-    saving = (
-        f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
-    )
-    return (
-        f"On {held}: {ONE_WRITE}, or set TCP_NODELAY. Or on {delayed}: acknowledge at once "
-        f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange.{unless}"
-    )
 
 
 # An end that answers sooner than this is at the capture point, or a switch away.

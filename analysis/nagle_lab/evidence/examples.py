@@ -61,7 +61,7 @@ def examples(
         return Examples(typical_ladder, software=software_seen(files, result))
     if not result.stalls:
         return Examples(exchange=_exchange(files, result, port), software=software_seen(files, result))
-    choices = chosen(result)
+    choices = chosen_stalls(result)
     typical = choices[0].stall
     wanted = [stall_window(result, choice.stall) for choice in choices]
     over_time, *around = excerpts(files, [_over_time(result.connections[typical.connection], typical), *wanted])
@@ -99,7 +99,7 @@ def _places(write: Write) -> tuple[object, ...]:
     return write.call, write.by, write.program, write.library
 
 
-def chosen(result: Result) -> list[Choice]:
+def chosen_stalls(result: Result) -> list[Choice]:
     """The typical stall; one held by the other end, if there is one; the longest and the shortest."""
     if not result.stalls:
         return []

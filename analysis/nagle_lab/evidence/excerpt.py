@@ -1,6 +1,5 @@
 """Packets of chosen connections, read again from the capture: whatever shows packets gets them here."""
 
-import ipaddress
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.segments import Ends, segments
-from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, packed_address
 from nagle_lab.tcp.connection import RECENT, is_same
 
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
@@ -139,6 +138,4 @@ def _packets(
 
 def end_of(endpoint: Endpoint) -> tuple[bytes, int]:
     """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
-    address = ipaddress.ip_address(endpoint.ip)
-    mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
-    return mapped + address.packed, endpoint.port
+    return packed_address(endpoint.ip), endpoint.port

@@ -4,13 +4,12 @@ Neither clock is compared with the other: the ACK delay runs from the trigger's 
 nearest the delaying end, the hold from trigger to release at any capture, both within one file.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 
@@ -69,9 +68,9 @@ def match(one: Result, two: Result) -> Pair:
         verdicts=[one.verdict, two.verdict],
         matched=len(common),
         only_in=[len(left) - len(common), len(right) - len(common)],
-        ack_delay_ms=_spread(delay),
-        hold_ms=_spread(hold),
-        path_ms=_spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
+        ack_delay_ms=spread(delay),
+        hold_ms=spread(hold),
+        path_ms=spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
         reply_ms=[one.summary.request_to_response_ms, two.summary.request_to_response_ms],
     )
 
@@ -87,12 +86,3 @@ def _keyed(result: Result) -> Iterator[tuple[tuple[str, str, int, int], Stall]]:
         key = (str(stall.held_by), str(stall.delayed_by), stall.exchange)
         count[key] = count.get(key, 0) + 1
         yield (*key, count[key]), stall
-
-
-def _spread(values: Sequence[float]) -> Spread | None:
-    """Percentiles by nearest rank."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    ranks = (math.ceil(percent * len(ordered) / 100) for percent in (50, 95, 99, 100))
-    return Spread(*(round(ordered[rank - 1], 3) for rank in ranks))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nagle_lab.diagnosis.result.result import Connection, Stall
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import parts_of, words_of
+from nagle_lab.tcp.connection import unwrapped
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,10 @@ def _points(steps: Sequence[Step], held: str, parts: dict[int, str]) -> list[Poi
         number = step.seq if sent else step.ack
         if base is None:
             base = number + int(sent and "SYN" in step.flags)
-        begin = max(_distance(base, number), 0)
+        begin = max(unwrapped(number, base) - base, 0)
         if sent and not step.length:
             continue
         end, ns, part = begin + (step.length if sent else 0), step.ts - steps[0].ts, parts.get(step.frame, "")
         what = f"{held}'s bytes {begin} to {end}" if sent else f"acknowledges {begin} of the {held}'s bytes"
         points.append(Point(step.frame, ns / 1e6, sent, begin, end, part, words_of(step, ns, part, what)))
     return points
-
-
-def _distance(base: int, number: int) -> int:
-    """From one sequence number to another, the shorter way round (RFC 9293 section 3.4)."""
-    return (number - base + (1 << 31)) % (1 << 32) - (1 << 31)

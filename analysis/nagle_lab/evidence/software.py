@@ -1,6 +1,5 @@
 """Which software the traffic is about, by what it says of itself in the packets, and TCP_NODELAY's name there."""
 
-import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Taker
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Endpoint, NamedEnd, Result
-from nagle_lab.packet.segment import Segment, decode
+from nagle_lab.packet.segment import Segment, decode, packed_address
 
 _MOST_FRAMES = 2_000  # that are looked through for a header
 _WINDOW = 1 << 16  # bytes looked through at once: the header is mostly among the first packets
@@ -86,9 +85,7 @@ def software_seen(files: Sequence[Path], result: Result) -> Setting | None:
     end = _end(result)
     if not files or end is None:
         return None
-    address = ipaddress.ip_address(end.ip)
-    sender = address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
-    port = end.port
+    sender, port = packed_address(end.ip), end.port
     texts: list[bytes] = []
 
     def take(buffer: bytearray, at: int, captured: int, *more: Any) -> None:

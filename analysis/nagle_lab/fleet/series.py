@@ -208,10 +208,12 @@ def _version(info: dict[str, Any]) -> str:
 
 def _common(roots: Sequence[str]) -> str:
     """The folder that all are in."""
-    parts = [root.split("/") for root in roots]
-    same = [some[0] for some in zip(*parts, strict=False) if len(set(some)) == 1]
-    at = next((n for n, some in enumerate(zip(*parts, strict=False)) if len(set(some)) > 1), len(same))
-    return "/".join(same[:at]) if parts else ""
+    common: list[str] = []
+    for names in zip(*(root.split("/") for root in roots), strict=False):
+        if len(set(names)) > 1:
+            break
+        common.append(names[0])
+    return "/".join(common)
 
 
 def _named_apart(found: list[Series]) -> Iterator[Series]:

@@ -55,7 +55,7 @@ class LiveLab:
             command = ["docker", "run", "--rm", *confined, image, *shlex.split(requirement.command)]
             asked = Child(command).wait(_COMMAND_S)  # killed half way, its container might appear after the clean-up
             if asked.exit_code in _NOT_RUN or asked.exit_code < 0:
-                raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_line()}")
+                raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_line()}: start Docker")
             if asked.exit_code != 0:
                 raise NagleLabError(
                     f"this machine cannot run {what}: it has no {requirement.what}", Exit.INCONCLUSIVE
@@ -66,7 +66,7 @@ class LiveLab:
         up = self._compose.up(self._lab.compose, self._project, self._variables)
         self._ids = containers(self._project)
         if up.exit_code != 0:
-            raise NagleLabError(f"the containers did not start: {error_line(up)}")
+            raise NagleLabError(f"the containers did not start: {error_line(up)}: run it again")
 
     def remove(self) -> None:
         """Remove every container and network, whatever signals arrive."""
@@ -86,7 +86,7 @@ class LiveLab:
         """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""
         done = self.exec(service, command).finish(_COMMAND_S)
         if done.exit_code != 0:
-            raise NagleLabError(f"`{command}` in {service} failed: {done.last_line()}")
+            raise NagleLabError(f"`{command}` in {service} failed: {done.last_line()}: check scenario.toml")
 
     def recorder(self, name: str, file: Path) -> Recorder:
         """Start the capture ``name`` of the lab into ``file``."""
@@ -139,7 +139,9 @@ class LiveLab:
         if ended:
             first = min(ended, key=lambda service: states[service].finished_at)
             log = last_log_lines(self._id(first))
-            raise NagleLabError(f"the {first} ended with exit code {states[first].exit_code}: {log}")
+            raise NagleLabError(
+                f"the {first} ended with exit code {states[first].exit_code}: {log}: check its configuration"
+            )
 
     def paused(self) -> list[str]:
         """Return the services whose containers are paused."""

@@ -61,7 +61,7 @@ class Recorder:
             pump.start()
 
     def _write_capture(self) -> None:
-        stream = _pipe(self._process.stdout)
+        stream = pipe(self._process.stdout)
         with self._capture:
             while block := os.read(stream.fileno(), 1 << 20):
                 if self._disk_error is None:  # after an error go on reading, so that tcpdump can be stopped in order
@@ -72,7 +72,7 @@ class Recorder:
                         self._disk_error = error
 
     def _read_messages(self) -> None:
-        for raw in _pipe(self._process.stderr):
+        for raw in pipe(self._process.stderr):
             line = raw.decode(errors="replace").rstrip("\n")
             self._lines.append(line)
             self._queue.put(line)
@@ -86,7 +86,9 @@ class Recorder:
             self._messages.join(_ANSWER_S)
             since = self._lines[self._answered :]
             words = [line for line in since if line.strip() and "packet" not in line]  # not its final counts
-            raise NagleLabError(f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}")
+            raise NagleLabError(
+                f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}: run it again"
+            )
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar writes."""
@@ -108,8 +110,8 @@ class Recorder:
 
     def _send(self, command: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has ended: _await says why
-            _pipe(self._process.stdin).write(f"{command}\n".encode())
-            _pipe(self._process.stdin).flush()
+            pipe(self._process.stdin).write(f"{command}\n".encode())
+            pipe(self._process.stdin).flush()
 
     def _ask(self, command: str) -> list[str]:
         lines: list[str] = []
@@ -191,15 +193,14 @@ class Recorder:
         rest = list(iter(self._queue.get, None))
         numbers = self._parsed(" ".join(rest))
         if numbers is None:
-            raise NagleLabError(
-                f"tcpdump at the {self._name} ended without its counts: {' / '.join(rest) or 'no message'}"
-            )
+            said = " / ".join(rest) or "no message"
+            raise NagleLabError(f"tcpdump at the {self._name} ended without its counts: {said}: run it again")
         return numbers
 
     def abandon(self) -> None:
         """End the capture, whatever its state; what was written stays written."""
         with contextlib.suppress(OSError):
-            _pipe(self._process.stdin).close()
+            pipe(self._process.stdin).close()
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -209,6 +210,7 @@ class Recorder:
             pump.join(timeout=2)
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # every stream of the process is a pipe
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    """A stream of a process all of whose streams are pipes."""
+    assert stream is not None
     return stream

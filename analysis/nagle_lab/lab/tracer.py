@@ -12,18 +12,18 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.tracing import hooking
+from nagle_lab.guard.tracing.strace import MOST_BYTES
 from nagle_lab.lab.containers.interrupts import pause
+from nagle_lab.lab.recorder import pipe
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant
 from nagle_lab.runs.manifest import THREADS, TRACE
 
 SERVICE = "tracer"
-MOST_BYTES = 100_000_000  # of a trace that are kept, and a byte that says that there was more
 STACKS_S = 1  # how long calls are written with stacks
 HOOKED = "client"  # the service that hooks.yaml gives a place for the interpreters' hooks
 _HOOKS = Path("/nagle-lab-hooks")
@@ -101,8 +101,8 @@ class Tracer:
             each.start()
 
     def _write(self) -> None:
-        left = MOST_BYTES + 1
-        stream = _pipe(self._process.stdout)
+        left = MOST_BYTES + 1  # the last one says that there was more
+        stream = pipe(self._process.stdout)
         try:
             with (self._folder / TRACE).open("wb") as file:
                 while block := os.read(stream.fileno(), 1 << 20):  # also of what is not kept: strace must not wait
@@ -113,7 +113,7 @@ class Tracer:
                 pass
 
     def _listen(self) -> None:
-        for raw in _pipe(self._process.stderr):
+        for raw in pipe(self._process.stderr):
             self._said.append(raw.decode(errors="replace").rstrip("\n"))
 
     def wait_until_tracing(self) -> None:
@@ -140,7 +140,7 @@ class Tracer:
 
     def abandon(self) -> None:
         """Detach, whatever its state."""
-        stdin = _pipe(self._process.stdin)
+        stdin = pipe(self._process.stdin)
         if not stdin.closed:
             stdin.close()
         try:
@@ -150,8 +150,3 @@ class Tracer:
             self._process.wait()
         for pump in self._pumps:
             pump.join(_ENDED_S)
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # every stream of the process is a pipe
-    return stream

@@ -37,7 +37,7 @@ class Kernel(IntEnum):
 
 
 class Segment(NamedTuple):
-    """One TCP segment as it was captured; the fields are those of ``segment`` in tcp/engine.h."""
+    """One TCP segment as it was captured; the fields are those of ``segment`` in segment.h."""
 
     frame: int  # 1-based position in the capture, as in Wireshark
     ts: int  # ns since 1970-01-01 UTC
@@ -172,6 +172,17 @@ def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
 
 
 @lru_cache(1 << 12)
+def packed_address(text: str) -> bytes:
+    """An address as it stands in a segment: 16 bytes, IPv4 mapped into IPv6."""
+    address = ipaddress.ip_address(text)
+    return V4_MAPPED + address.packed if address.version == 4 else address.packed
+
+
+def end_text(address: str, port: int) -> str:
+    """An address and a port as people write them; IPv6 in brackets (RFC 5952 §6)."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def address_text(address: bytes) -> str:
     """An address of a segment as people write it."""
     v6 = ipaddress.IPv6Address(address)

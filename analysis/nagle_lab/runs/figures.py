@@ -1,11 +1,11 @@
 """The figures of a run, and the medians of several: what the matrix, its claims and a sweep are made of."""
 
-import math
 import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, get_type_hints
 
+from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.runs.checks import is_own
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def figures_of(run: "Run") -> Figures:
     ends = {end.ip for c in capture.tested for end in (c.client, c.server)}
     return Figures(
         stalled_share=total.stalled_after_first,
-        wait_p50_ms=_percentile(waits, 50),
-        wait_p99_ms=_percentile(waits, 99),
+        wait_p50_ms=nearest_rank(waits, 50) if waits else None,
+        wait_p99_ms=nearest_rank(waits, 99) if waits else None,
         requests_per_s=load.requests_per_s,
         mean_ms=load.mean_ms,
         p50_ms=load.percentiles_ms.get("50"),
@@ -88,8 +88,3 @@ def medians(several: Sequence[Figures]) -> Figures | None:
         values = [value for each in several if (value := getattr(each, name)) is not None]
         middle[name] = statistics.median(values) if values else None
     return Figures(**middle)  # type: ignore[arg-type]  # what every run has, the medians have
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """By nearest rank: a value that was observed."""
-    return ordered[max(1, math.ceil(percent / 100 * len(ordered))) - 1] if ordered else None

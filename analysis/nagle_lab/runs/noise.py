@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nagle_lab.diagnosis.proof.idle import Cause
 from nagle_lab.diagnosis.proof.timing import MANY
+from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
@@ -75,8 +76,7 @@ def measured(timers: Lateness | None, capture: RunCapture) -> Noise:
     """The noise of a run: how late its ``timers`` were, and the handshakes in that capture of it."""
     late = Timers(timers.p50_us, timers.p99_us, timers.max_us) if timers else None
     took = sorted(c.handshake_us for c in capture.tested if c.handshake_us is not None)
-    median = (len(took) - 1) // 2  # by nearest rank, as everywhere
-    return Noise(late, Handshakes(took[0], took[median], took[-1]) if took else None)
+    return Noise(late, Handshakes(took[0], nearest_rank(took, 50), took[-1]) if took else None)
 
 
 def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:

@@ -120,7 +120,7 @@ def _analyze(
     for _ in analysis:
         pass
     if ctrl_c.pressed:
-        analysis.was_interrupted()
+        analysis.note_interrupted()
     result = analysis.result()
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     if readable and (processes := processes_of(paths, result)):

@@ -27,7 +27,7 @@ from nagle_lab.runs.run import Run
 def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
     """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
     require_writable(files)
-    several = chosen(scenarios)
+    several = named_scenarios(scenarios)
     refuse_misspelled(several)
     require_runs_folder(runs)
     matrix = plan(several, repeat)
@@ -53,7 +53,7 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
     return matrix.code
 
 
-def chosen(names: Sequence[str]) -> list[Scenario]:
+def named_scenarios(names: Sequence[str]) -> list[Scenario]:
     """The scenarios of those names; all where there is none."""
     return [find_scenario(name) for name in dict.fromkeys(names)] if names else list(all_scenarios().values())
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.cli.shared.report import report
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.cli.shared.values import parsed_settings
+from nagle_lab.errors import Exit, tell
 from nagle_lab.experiments.trials import make_run
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -36,14 +37,3 @@ def command(
         if trace and not made.manifest.traced:
             tell(f"--trace: there was nothing to trace, because without strace the run is {made.verdict}")
         return report(made, as_json, exports)
-
-
-def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:
-    """The values of ``--set NAME=VALUE``, by name."""
-    settings = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise NagleLabError(f"--set {pair}: not NAME=VALUE, as in --set REQUESTS=200")
-        settings[name] = value
-    return settings

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from nagle_lab.cli.lab.run import parsed_settings
 from nagle_lab.cli.shared.exports import require_writable, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
+from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.experiments.bursts import bursts_of
 from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json

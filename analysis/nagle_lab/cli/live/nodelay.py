@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from nagle_lab.cli.live.sockets import chosen
-from nagle_lab.cli.software.guard import duration_s
+from nagle_lab.cli.live.sockets import pids_of
+from nagle_lab.cli.shared.values import duration_s
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.experiments.tried import Conclusion, Watched, beside, conclude, conclude_back, watch
 from nagle_lab.guard.command.processes import TAKEN, ending_by_signals
@@ -90,7 +90,7 @@ def _check_usage(state: str, pid: int | None, container: str | None, limit: str 
 
 
 def _program(pid: int | None, container: str | None, port: int | None) -> Program:
-    pids = chosen(pid, container) or set()
+    pids = pids_of(pid, container) or set()
     started = {each: at for each in pids if (at := started_at(each)) is not None}
     if container:
         return Program(f"container {container}", started, port, f"--container {container}")

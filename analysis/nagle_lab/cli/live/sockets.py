@@ -12,7 +12,7 @@ from nagle_lab.reports.screens.terminal import console
 
 def command(pid: int | None, container: str | None, port: int | None, every: bool, as_json: bool) -> Exit:
     """Print them, and on stderr what this user may not see."""
-    found = inventory(chosen(pid, container), port)
+    found = inventory(pids_of(pid, container), port)
     if as_json:
         sys.stdout.write(sockets_json(found))
     else:
@@ -22,7 +22,7 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
     return Exit.OK
 
 
-def chosen(pid: int | None, container: str | None) -> set[int] | None:
+def pids_of(pid: int | None, container: str | None) -> set[int] | None:
     """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
     if pid and container:
         raise NagleLabError("--pid and --container exclude each other: use one of them")

@@ -1,7 +1,7 @@
 """The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,8 +61,7 @@ class Exports:
         for name in self.files.keys() & {"csv", "parquet"}:
             if not _is_replaced(self.files[name]):
                 raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
-        if len(set(self.files.values())) < len(self.files):
-            raise NagleLabError("two output options name the same file: give each its own")
+        require_different(self.files.values())
         with ExitStack() as stack:
             if self.with_exchanges:
                 from nagle_lab.reports.files.tabular import WRITERS, Tables
@@ -118,8 +117,8 @@ class Exports:
                 page_of_capture(result, packets.written or packets.typical, against, writes, slow=self._slow)
             )
         if "html" in self.files:
-            from nagle_lab.evidence.source import sources_of
             from nagle_lab.reports.html import shown_capture
+            from nagle_lab.reports.html.source import sources_of
             from nagle_lab.reports.words.writes import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
@@ -164,6 +163,13 @@ def require_writable(files: Mapping[str, Path | None]) -> None:
     for file in filter(None, files.values()):
         if problem := _why_not_written(file):
             raise NagleLabError(f"{file} cannot be written: {problem}")
+
+
+def require_different(files: Iterable[Path | None]) -> None:
+    """Raise NagleLabError unless the files asked for are different ones."""
+    asked_for = [file for file in files if file]
+    if len(set(asked_for)) < len(asked_for):
+        raise NagleLabError("two output options name the same file: give each its own")
 
 
 def _why_not_written(file: Path) -> str:

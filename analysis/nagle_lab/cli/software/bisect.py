@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nagle_lab.cli.shared.exports import require_writable, write_whole
 from nagle_lab.cli.shared.progress import RunsProgress
-from nagle_lab.cli.software.guard import allowed_server, duration_s
+from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.experiments.software.releases import Tried, code_of, span, try_each

@@ -1,8 +1,6 @@
 """nagle-lab guard: a user's own software under the proof."""
 
 import os
-import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +11,23 @@ from typing import Any
 
 import msgspec
 
-from nagle_lab.cli.shared.exports import Exports, require_writable, write_whole
+from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_whole
+from nagle_lab.cli.shared.values import LONGEST_S, allowed_server, duration_s
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.software.guarded import WITHOUT, Run, Selection, allowed_end, guard, judge, lost
+from nagle_lab.experiments.software.guarded import WITHOUT, Run, Selection, guard, judge, lost
 from nagle_lab.experiments.writes.attached import with_writes_beside
 from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
 from nagle_lab.guard.command.processes import ending_by_signals
 from nagle_lab.guard.recording.run import working_folder
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, UNTRACED_S
+from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, untraced_s
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
 
 REPORT = "guard.json"
 TIMED_OUT = 124  # as timeout(1) has it
-LONGEST_S = 365 * 24 * 3600
 _OPTIONS = {"service": "--compose-service"}  # those that are not called like their parameters
 _RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
 _OURS = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
@@ -57,8 +55,7 @@ def command(
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     limit_s = duration_s(limit) if limit else None
     require_writable({"json": json})
-    if json and json in more.values():
-        raise NagleLabError("two output options name the same file: give each its own")
+    require_different([json, *more.values()])
     with Exports(more, slow=not command_line) as exports, ending_by_signals(), _recording(keep) as folder:
         if command_line:
             how: Any = {"limit_s": limit_s, "network": network, "announce": tell}
@@ -86,7 +83,7 @@ def _record(
     from nagle_lab.guard.recording.attach import attach  # noqa: PLC0415 - only for this
 
     until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
-    until += f", the first {min(UNTRACED_S, (seconds or 4 * UNTRACED_S) / 4):g} s without strace" if trace else ""
+    until += f", the first {untraced_s(seconds):g} s without strace" if trace else ""
     tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
     ports = sorted(selection.ports) if what["interface"] else []
     of = {name: value for name, value in what.items() if value}
@@ -182,25 +179,6 @@ def _check_usage(command_line: Sequence[str], attached: Mapping[str, Any], **onl
         raise NagleLabError(f"--seconds {only_one['seconds']:g}: use at most {LONGEST_S:,} (a year)")
     if command_line and only_one["seconds"]:
         raise NagleLabError("--seconds is for recording what is already running: for a command use --time-limit")
-
-
-def allowed_server(text: str) -> tuple[str, int]:
-    """A server that may stall, as --allow names it. Raises NagleLabError."""
-    try:
-        return allowed_end(text)
-    except ValueError as error:
-        raise NagleLabError(f"--allow {error}") from None
-
-
-def duration_s(text: str, option: str = "--time-limit") -> float:
-    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h. Raises NagleLabError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if not found or not float(found[1]):
-        raise NagleLabError(f"{option} {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")
-    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
-    if seconds > LONGEST_S:
-        raise NagleLabError(f"{option} {text} is longer than a year: leave it out")
-    return seconds
 
 
 @contextmanager

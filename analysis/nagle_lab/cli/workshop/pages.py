@@ -206,7 +206,7 @@ def diagnosis(part: Mystery, result: Result) -> list[Block]:
     )
     return [
         Verdict(result.verdict, str(file), result.reason),
-        Prose(f"Idle gaps of 20 ms and more: {causes or 'none'}."),
+        Prose(f"{numbers.IDLE_GAPS}: {causes or 'none'}."),
     ]
 
 

@@ -122,9 +122,6 @@ def _pace(ahead: Any, clock: Any) -> Any:
     return chosen((ahead >= 0) & (clock >= 0), (ahead - clock) & 0xFFFFFFFF, -1)
 
 
-ASKED = 5 * MS  # so long before it answered was the kernel asked, at most (guard/recording/waiting.py)
-
-
 @dataclass(frozen=True)
 class KernelAnswers:
     """What the kernel said of candidates, by row; how long before the ACK, ns.

@@ -7,7 +7,8 @@ first data on and without its closing. What ended it tells its cause; where an a
 proof of the whole capture.
 """
 
-from enum import StrEnum
+from collections.abc import Iterator
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from nagle_lab.diagnosis.proof.population import (
@@ -81,7 +82,7 @@ def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) 
     Parameters
     ----------
     ended_by : see ``EndedBy`` in tcp/events.py
-    slow : how much longer it took than its end's fastest reaction: one of :data:`PACES`
+    slow : how much longer it took than its end's fastest reaction: see :class:`Pace`
     reply : the packet before it came from the other side
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; 2 if all of that end's
         late answers did
@@ -93,10 +94,10 @@ def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) 
         return Cause.CORK
     if corked == ALL_CORKED:
         return Cause.LIKELY_CORK
-    if slow == QUICK and (reply or ended_by == EndedBy.ACKNOWLEDGEMENT):
+    if slow == Pace.QUICK and (reply or ended_by == EndedBy.ACKNOWLEDGEMENT):
         return Cause.ROUND_TRIP
     if ended_by == EndedBy.ACKNOWLEDGEMENT:
-        return Cause.DELAYED_ACK if slow == AS_A_TIMER else Cause.UNKNOWN
+        return Cause.DELAYED_ACK if slow == Pace.AS_A_TIMER else Cause.UNKNOWN
     return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
 
 
@@ -106,18 +107,46 @@ _BY_THEMSELVES = {
     EndedBy.OTHER: Cause.UNKNOWN,
 }
 ALL_CORKED = 2
-QUICK, AS_A_TIMER, SLOWER = PACES = range(3)  # like the path, like a delayed-ACK timer, or slower still
+
+
+class Pace(IntEnum):
+    """How much longer than its end's fastest reaction a gap took."""
+
+    QUICK = 0  # like the path
+    AS_A_TIMER = 1  # like a delayed-ACK timer
+    SLOWER = 2
+
+
+# The arguments of cause_of stand in one number, so that a population is counted at once: how many values each has but
+# the first, which may have any.
+_VALUES = (len(Pace), 2, 1 + ALL_CORKED, 2)
+
+
+def _in_one_number(ended_by: Any, *others: Any) -> Any:
+    number = ended_by
+    for values, other in zip(_VALUES, others, strict=True):
+        number = number * values + other
+    return number
+
+
+def _arguments(number: int) -> Iterator[int]:
+    """What :func:`_in_one_number` was given."""
+    others = []
+    for values in reversed(_VALUES):
+        number, other = divmod(number, values)
+        others.append(other)
+    return iter((number, *reversed(others)))
 
 
 def _number(
     gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
 ) -> Any:
-    """All that decides the cause of a gap, as one number: the arguments of :func:`cause_of`, mixed."""
+    """All that decides the cause of a gap, as one number."""
     longer = gap - reaction
     slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
-    return (((ended_by * 3 + slow) * 2 + reply) * 3 + corked) * 2 + (client == side) * 1
+    return _in_one_number(ended_by, slow, reply, corked, (client == side) * 1)
 
 
 def _all_corked(gaps: Columns) -> Column:
@@ -154,10 +183,7 @@ def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
     numbers = each(_number, gap, reaction, *of_each, client, _all_corked(gaps))
     totals: CauseTotals = {}
     for number, (count, ns) in tally(numbers, gap).items():
-        rest, by_client = divmod(int(number), 2)
-        rest, corked = divmod(rest, 3)
-        rest, reply = divmod(rest, 2)
-        add(totals, {cause_of(*divmod(rest, 3), reply, corked, by_client): (count, ns)})
+        add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
     return totals
 
 

@@ -120,7 +120,7 @@ class Judged:
         self.relays += sources
 
     def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
-        """Of these it cannot be told."""
+        """It cannot be told whether these are stalls."""
         if len(unsure):
             self.unresolved.append((obstacle, unsure.row))
 

@@ -51,7 +51,7 @@ class _Brought:
         for one in accepted:
             for address in {way.receiver for way in self._ways[id(one.rows)]}:
                 self._to.setdefault(address, []).append(one.rows)
-        self._on_loopback = [one.rows for one in accepted if _is_on_loopback(self._ways[id(one.rows)])]
+        self._on_loopback = [one.rows for one in accepted if _is_one_address(self._ways[id(one.rows)])]
 
     def mostly(self, rows: Column) -> Counter[tuple[int, int]]:
         """By which connections' releases most of these rows' data was brought, by both; empty where not most."""
@@ -61,7 +61,7 @@ class _Brought:
         for other in {id(other): other for other in near}.values():
             theirs = self._ways[id(other)]
             if {way.server for way in theirs} != {way.server for way in its_own}:
-                sources += _sources(rows, other, self._candidates, _is_on_loopback(its_own | theirs))
+                sources += _sources(rows, other, self._candidates, _is_one_address(its_own | theirs))
         return sources if sources.total() > MOSTLY * min(len(rows), MOST_LOOKED_AT) else Counter()
 
 
@@ -103,5 +103,6 @@ def _ways(rows: Column, candidates: Columns, involved: Involved) -> set[_Way]:
     return ways
 
 
-def _is_on_loopback(ways: set[_Way]) -> bool:
+def _is_one_address(ways: set[_Way]) -> bool:
+    """Whether everything arrives at the address that it is sent from, as on loopback."""
     return any(way.sender == way.receiver for way in ways)

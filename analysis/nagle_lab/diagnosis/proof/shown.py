@@ -6,7 +6,8 @@ is needed where the kernel has spoken.
 
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.candidates import ASKED, Candidates, KernelAnswers
+from nagle_lab.capture.waiting import SLOWEST_NS
+from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.near import PAUSE
 from nagle_lab.diagnosis.proof.population import (
@@ -130,7 +131,7 @@ def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
 
 def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
     """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
-    return row not in kernel.unwritten or row in kernel.waited or kernel.unwritten[row] + ASKED >= long
+    return row not in kernel.unwritten or row in kernel.waited or kernel.unwritten[row] + SLOWEST_NS >= long
 
 
 def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
@@ -146,5 +147,5 @@ def is_denied(low: float, held: Candidates, kernel: KernelAnswers) -> bool:
     """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
     rows = list(map(int, held.row)) if kernel.unwritten else []
     asked = [row for row in rows if row in kernel.unwritten or row in kernel.waited]
-    denied = [row for row in asked if kernel.unwritten.get(row, low) + ASKED < low]
+    denied = [row for row in asked if kernel.unwritten.get(row, low) + SLOWEST_NS < low]
     return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)

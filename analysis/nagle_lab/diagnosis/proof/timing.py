@@ -16,9 +16,6 @@ US = 1_000  # ns
 # An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
 # Server, Solaris); a path of a millisecond and more varies by more than a wire.
 LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
-# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2). What took longer, a path of 100 ms included, was the
-# network, or a clock that was set.
-LONGEST_WAIT = 600 * MS
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
@@ -30,6 +27,7 @@ SOONEST_TIMER = 30 * MS
 # No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
 # network, the capturing machine, or its clock, which was set.
 LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
+LONGEST_WAIT = LONGEST_TIMER + 100 * MS  # as captured: of a stall, on a path of up to 100 ms
 
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 

@@ -19,6 +19,7 @@ from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.packet.segment import end_text
 
 SCHEMA: Literal["nagle-lab/1"] = "nagle-lab/1"
 
@@ -40,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
     role: Role
 
     def __str__(self) -> str:
-        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+        return end_text(self.ip, self.port)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -93,7 +94,7 @@ class NamedEnd(msgspec.Struct, frozen=True):
     stalls: Count
 
     def __str__(self) -> str:
-        return self.ip if self.port is None else str(Endpoint(self.ip, self.port, self.role))
+        return self.ip if self.port is None else end_text(self.ip, self.port)
 
 
 def named(ends: Sequence[NamedEnd]) -> str:

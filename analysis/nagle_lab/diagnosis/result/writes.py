@@ -3,7 +3,6 @@
 Who finds them is :mod:`nagle_lab.experiments.writes.writes`; here is only how they are said.
 """
 
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -95,30 +94,27 @@ class Writes(msgspec.Struct, frozen=True):
     early_us: float = 0.0  # by how much strace's times of calls were early, which was taken off the true hold
 
 
-def asked(write: Write) -> bool:
+def is_asked(write: Write) -> bool:
     """Whether the program asked for the call itself, through a function of a library that is named after it."""
     return bool(write.program and write.library and write.library.function.endswith("setsockopt"))
 
 
-def shown(write: Write) -> str:
-    """Its place, as short as it can be said: "server.py:16 reply"."""
+def write_text(write: Write, here: Path | None = None) -> str:
+    """Its place, as short as it can be said: "server.py:16 reply"; see :func:`place_text`."""
     if not write.program and not write.library:
         return f"{write.command}, no line:"
     if not write.program:
         assert write.library
-        return f"{shown_place(write.library)} (a library)"
-    inside = f" ({shown_place(write.library)})" if write.library and not asked(write) else ""
-    return shown_place(write.program) + inside
+        return f"{place_text(write.library, here)} (a library)"
+    inside = f" ({place_text(write.library, here)})" if write.library and not is_asked(write) else ""
+    return place_text(write.program, here) + inside
 
 
-def shown_place(place: Place) -> str:
-    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
+def place_text(place: Place, here: Path | None = None) -> str:
+    """ "server.py:16 reply"; a file below the folder ``here`` from there on, another by its last two names."""
     if not place.file:
         return place.function
     path = Path(place.file)
     if path.is_absolute():
-        here = None
-        with suppress(OSError):  # the working directory was removed
-            here = Path.cwd()
         path = path.relative_to(here) if here and path.is_relative_to(here) else Path(*path.parts[-2:])
     return f"{path}:{place.line}{f' {place.function}' if place.function else ''}"

@@ -176,9 +176,11 @@ def _run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | Non
     except FileNotFoundError:
         raise NagleLabError(f"{command[0]} is not installed: install it first") from None
     except subprocess.TimeoutExpired:
-        raise NagleLabError(f"{command[0]} took longer than {LIMIT_S:g} s") from None
+        raise NagleLabError(
+            f"{command[0]} took longer than {LIMIT_S:g} s: check the network, and run it again"
+        ) from None
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()] or lines or [f"exit code {done.returncode}"]
-        raise NagleLabError(f"{command[0]}: {errors[-1][:200]}")
+        raise NagleLabError(f"{command[0]}: {errors[-1][:200]} (check the network, and run it again)")
     return done.stdout

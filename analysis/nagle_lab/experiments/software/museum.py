@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -21,7 +21,8 @@ from nagle_lab.lab.scenarios.toml import Text, convert, read_toml
 
 MUSEUM = REPOSITORY / "museum"
 CACHE = REPOSITORY / ".cache" / "museum"
-ECOSYSTEMS = ("pypi", "npm", "maven", "crates", "go", "debian")
+Ecosystem = Literal["pypi", "npm", "maven", "crates", "go", "debian"]
+ECOSYSTEMS: tuple[Ecosystem, ...] = get_args(Ecosystem)
 LIMIT_S = 120.0
 
 Kind = Literal["server", "client", "driver", "broker", "proxy", "tunnel"]
@@ -65,7 +66,7 @@ class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A software, its bad half, and its good one: ``exhibit.toml``."""
 
-    ecosystem: Literal["pypi", "npm", "maven", "crates", "go", "debian"]
+    ecosystem: Ecosystem
     folder: str
     software: Text
     kind: Kind

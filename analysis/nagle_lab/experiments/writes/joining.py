@@ -16,8 +16,8 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import Step, Window, excerpts
 from nagle_lab.guard.tracing.strace import Call, Stream, Trace, Way
+from nagle_lab.tcp.connection import unwrapped
 
-_HALF = 1 << 31
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
 _MOST_ELSEWHERE = 10  # settings of other sockets, of each
 _APART_NS = 1_000_000  # by which clocks may differ
@@ -158,8 +158,7 @@ class _Sent:
                     continue
             elif "SYN" in step.flags:
                 continue
-            step_on = (step.seq - first - latest + _HALF) % (2 * _HALF) - _HALF  # they begin again after 4 GB
-            self.offsets[step.frame] = latest = latest + step_on
+            self.offsets[step.frame] = latest = unwrapped(step.seq, first + latest) - first
 
 
 class _Count:

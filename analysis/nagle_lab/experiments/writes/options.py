@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from nagle_lab.diagnosis.result.writes import Option, Place, Write, shown, shown_place
+from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
 from nagle_lab.experiments.writes.joining import Pair
 from nagle_lab.guard.tracing.strace import Call
+from nagle_lab.packet.segment import end_text
 
 _MISTAKEN = "SO_DEBUG"  # what TCP_NODELAY is at the level of sockets, SOL_SOCKET: both are 1
 _MOST_EVENTS = 4
@@ -97,8 +98,7 @@ def _set_elsewhere(pair: Pair, wanted: Sequence[Option]) -> str:
 
 
 def _listening(pair: Pair) -> str:
-    address, port = pair.stream.way[0]
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return end_text(*pair.stream.way[0])
 
 
 def _name(socket: str) -> str:
@@ -127,7 +127,7 @@ def _event(one: Option, pair: Pair) -> str:
 
 def _at(one: Option) -> str:
     write = one.write
-    called = f" (called at {shown_place(one.caller)})" if one.caller else ""
+    called = f" (called at {place_text(one.caller)})" if one.caller else ""
     if write.program or write.library:
-        return f"at {shown(write)}{called}"
+        return f"at {write_text(write)}{called}"
     return f"by {write.command}, process {write.process}"

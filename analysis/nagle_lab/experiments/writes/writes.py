@@ -1,6 +1,5 @@
 """The two writes of each stall, with the lines of code that made them."""
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -10,7 +9,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.writes.joining import Pair
 from nagle_lab.experiments.writes.options import nodelay_of, options_of
@@ -250,8 +249,4 @@ def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
 def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
     """How long what was held had been written: percentiles by nearest rank."""
     early = early_us(pairs)
-    ordered = sorted(round(pair.hold_ms(early), 3) for pair in pairs)
-    if not ordered:
-        return None
-    p50, p95, p99 = (ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1] for percent in (50, 95, 99))
-    return Spread(p50, p95, p99, ordered[-1])
+    return spread(pair.hold_ms(early) for pair in pairs)

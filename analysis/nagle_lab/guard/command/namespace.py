@@ -4,6 +4,7 @@ import ctypes
 import fcntl
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from struct import pack, unpack_from
@@ -36,7 +37,7 @@ def unshare(flags: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-def enter(uid: int, gid: int) -> None:
+def make(uid: int, gid: int) -> None:
     """Be in a new network namespace; without the right to, in a new user namespace, in which one stays who one is.
 
     Raises OSError where the machine does not allow it.
@@ -46,6 +47,22 @@ def enter(uid: int, gid: int) -> None:
         return
     unshare(CLONE_NEWUSER | CLONE_NEWNET)
     map_ids((uid, uid), (gid, gid))
+
+
+def join(pid: int, kinds: Sequence[str] = ("net",)) -> None:
+    """Have the calling thread join namespaces of a process, where they are others: setns(2). Raises OSError.
+
+    ``kinds`` are their names in /proc/PID/ns, in the order in which they are joined.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for kind in kinds:
+        theirs = Path(f"/proc/{pid}/ns/{kind}")
+        if theirs.stat().st_ino == Path(f"/proc/self/ns/{kind}").stat().st_ino:
+            continue
+        with theirs.open("rb") as namespace:
+            if libc.setns(namespace.fileno(), 0):
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error))
 
 
 def map_ids(uid: tuple[int, int], gid: tuple[int, int]) -> None:

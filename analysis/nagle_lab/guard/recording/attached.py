@@ -1,6 +1,5 @@
 """The program that records what already runs: ``main(folder)``, with a request in the folder; prints nothing."""
 
-import ctypes
 import os
 import signal
 import time
@@ -11,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import processes
+from nagle_lab.guard.command import namespace, processes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.tracer import STACKS_S, UNTRACED, UNTRACED_S, NotTracedError, Tracer, others_here
+from nagle_lab.guard.tracing.tracer import STACKS_S, UNTRACED, NotTracedError, Tracer, others_here, untraced_s
 
 REQUEST, READY = "request.json", "ready"
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+OF_PROCESS = ("user", "net")  # namespaces: the right to be in the second comes with the first
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -54,11 +53,11 @@ def main(folder: str) -> None:
 
 def _record(request: Request, folder: Path) -> Outcome:
     if request.pid is not None:
-        enter(request.pid)
+        namespace.join(request.pid, OF_PROCESS)
     there = interfaces()
     if request.interface and request.interface not in there:
         return Outcome(
-            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", is_namespace=False
+            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", wants_namespace=False
         )
     started = time.monotonic()
     seconds = 10**9 if request.seconds is None else request.seconds
@@ -79,7 +78,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     return Outcome(
         status=0,
         problem=recorder.problem,
-        is_namespace=False,
+        wants_namespace=False,
         captured=recorder.captured,
         dropped=recorder.dropped,
         took_s=round(time.monotonic() - started, 3),
@@ -102,7 +101,7 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
     if why := tracing.why_none():
         raise NotTracedError(why)
     tracer.check()
-    part = min(UNTRACED_S, seconds / 4)
+    part = untraced_s(seconds)
     recorder.start()
     ended = signal.sigtimedwait(_ENDS, part)
     recorder.stop()
@@ -122,16 +121,3 @@ def _stacks_first(tracer: Tracer, seconds: float) -> float:
     with suppress(NotTracedError):  # it has ended by itself
         tracer.start(stacks=False)
     return seconds - part
-
-
-def enter(pid: int) -> None:
-    """Be in the network namespace of a process; in its user namespace first, if that is another. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    for name, kind in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):
-        theirs = Path(f"/proc/{pid}/ns/{name}")
-        if theirs.stat().st_ino == Path(f"/proc/self/ns/{name}").stat().st_ino:
-            continue
-        with theirs.open("rb") as namespace:
-            if libc.setns(namespace.fileno(), kind):
-                error = ctypes.get_errno()
-                raise OSError(error, os.strerror(error))

@@ -28,7 +28,7 @@ def main(folder: str) -> None:
     except _NoNamespaceError as error:
         outcome = Outcome(problem=str(error))
     except OSError as error:
-        outcome = Outcome(problem=f"{folder}: {error.strerror}", is_namespace=False)
+        outcome = Outcome(problem=f"{folder}: {error.strerror}", wants_namespace=False)
     with suppress(OSError):  # whoever waits for it sees that there is none
         (path / RESERVE).unlink()
         jobs.write(outcome, path / OUTCOME)
@@ -54,7 +54,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         child.start()
     except processes.NotStartedError as error:
         recorder.stop()
-        return Outcome(status=error.status, problem=str(error), is_namespace=False)
+        return Outcome(status=error.status, problem=str(error), wants_namespace=False)
     ended = child.wait(job.limit_s)
     took_s = time.monotonic() - started
     left = processes.end_the_rest()
@@ -67,7 +67,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         timed_out=ended.timed_out,
         started=True,
         problem=recorder.problem,
-        is_namespace=False,
+        wants_namespace=False,
         captured=recorder.captured,
         dropped=recorder.dropped,
         sent=None if sent is None or sent_before is None else sent - sent_before,
@@ -80,7 +80,7 @@ def _prepare(job: Job, folder: Path) -> Recorder:
     """Be in the namespace, and ready to record it."""
     try:
         if job.namespace is Namespace.TO_MAKE:
-            namespace.enter(job.uid, job.gid)
+            namespace.make(job.uid, job.gid)
         namespace.prepare_loopback(job.mtu)
         names = interfaces()
         for name in names[1:]:

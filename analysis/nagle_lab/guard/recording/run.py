@@ -96,7 +96,7 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
     refused = ""
     for way in these:
         outcome = _run(way, job, folder)
-        if not outcome.problem or not outcome.is_namespace:
+        if not outcome.problem or not outcome.wants_namespace:
             return Guarded(folder, way.name, outcome)
         refused = refused or outcome.problem
     raise NagleLabError(f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_not()}")
@@ -132,7 +132,7 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
         raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
     if not folder.exists():
         raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
-    return Outcome(problem=f"{way.name} ended with {status}", is_namespace=not (folder / CAPTURE).exists())
+    return Outcome(problem=f"{way.name} ended with {status}", wants_namespace=not (folder / CAPTURE).exists())
 
 
 def _pasta() -> tuple[str, ...]:
@@ -144,14 +144,6 @@ def _pasta() -> tuple[str, ...]:
         raise NagleLabError(
             "--network does not work as root, because pasta drops root's capabilities: run it as another user"
         )
-    no_ports = (
-        "-t",
-        "none",
-        "-u",
-        "none",
-        "-T",
-        "none",
-        "-U",
-        "none",
-    )  # neither its ports out here, nor ours in there
+    # Neither its ports out here, nor ours in there
+    no_ports = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
     return ("pasta", "--config-net", "--quiet", "--mtu", "1500", *no_ports, "--")

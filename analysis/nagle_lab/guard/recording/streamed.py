@@ -16,8 +16,8 @@ from typing import BinaryIO
 import msgspec
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.command import processes
-from nagle_lab.guard.recording.attached import Request, enter
+from nagle_lab.guard.command import namespace, processes
+from nagle_lab.guard.recording.attached import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import AT_ONCE, EVERY_S, FRAME_BYTES, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.waiting import Asked
 
@@ -35,7 +35,7 @@ def main(request: str) -> None:
     processes.end_with_parent(signal.SIGTERM)
     try:
         if asked.pid is not None:
-            enter(asked.pid)
+            namespace.join(asked.pid, OF_PROCESS)
         if asked.interface and asked.interface not in (there := interfaces()):
             sys.exit(f"there is no interface {asked.interface}; there are {', '.join(there)}")
         index = socket.if_nametoindex(asked.interface) if asked.interface else 0

@@ -7,15 +7,15 @@ one that is kept waiting, however busy the machine.
 import time
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import SLOWEST_NS, Waiting
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.diag import OPEN_STATES, Listed, busy_sockets
 
 LEAST_S = 0.008  # from one question to the next
 SHARE = 0.03  # of a processor, at most, that asking may take
 AT_A_TIME_S = 0.003  # of a long answer, the rest of which waits: packets must not
-LONGEST_S = 0.005  # an answer that took longer says too little of when: see diagnosis/proof/shown.py
-SILENT_MS = 4  # sooner behind the last segment an answer is not believed: likewise
+LONGEST_S = SLOWEST_NS / 1e9
+SILENT_MS = 4  # a tick of the kernel: so soon after the last segment, data may just be on its way out
 AT_ONCE = 20  # sockets of one answer
 AT_FIRST, PER_S = 100_000, 200  # sockets of all answers: so many at once, and so many a second for ever
 

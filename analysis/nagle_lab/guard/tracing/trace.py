@@ -69,8 +69,7 @@ def why_none() -> str:
     if not shutil.which("strace"):
         return "strace is not installed: install the package strace"
     with suppress(OSError):
-        version = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout
-        found = re.search(r"version (\d+)\.(\d+)", version)
+        found = re.search(r"version (\d+)\.(\d+)", _about_strace())
         if found and (int(found[1]), int(found[2])) < OLDEST:
             return f"strace {found[1]}.{found[2]} is too old: install {OLDEST[0]}.{OLDEST[1]} or later"
     with suppress(OSError):
@@ -89,6 +88,10 @@ def _permission() -> str:
 def has_stacks() -> bool:
     """Whether this strace can print the stacks of native code."""
     with suppress(OSError):
-        version = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout
-        return "stack-trace" in version.partition("Optional features")[2]
+        return "stack-trace" in _about_strace().partition("Optional features")[2]
     return False
+
+
+def _about_strace() -> str:
+    """What it says of its version and of how it was built. Raises OSError."""
+    return subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout

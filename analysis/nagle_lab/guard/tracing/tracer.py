@@ -136,6 +136,11 @@ def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
     return f"strace cannot attach to process {refused} ({why}): {todo}"
 
 
+def untraced_s(seconds: float | None) -> float:
+    """How much of a recording is made without strace first, s; ``seconds`` is all of it, None until it is ended."""
+    return UNTRACED_S if seconds is None else min(UNTRACED_S, seconds / 4)
+
+
 def others_here() -> list[int]:
     """The processes of this PID namespace that see other files than this one: those of the container we joined."""
     ours = Path("/proc/self/ns/mnt").readlink()

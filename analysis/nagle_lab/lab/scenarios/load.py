@@ -17,7 +17,7 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
     def figure(label: str, absent: str | None = None) -> str:
         match = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
         if match is None and absent is None:
-            raise NagleLabError(f"ab's report has no line '{label}'")
+            raise NagleLabError(f"ab's report has no line '{label}': check load.command in scenario.toml")
         return match[1] if match else str(absent)
 
     version = re.search(r"This is ApacheBench, Version (\S+)", output)
@@ -51,11 +51,11 @@ def parse_json(command: str, output: str) -> tuple[str, Load]:
     except msgspec.DecodeError:
         raise NagleLabError(f"the last line of {tool}'s output is not a JSON object: check the load tool") from None
     if not isinstance(version := report.pop("version", None), str):
-        raise NagleLabError(f"{tool}'s report has version = {version!r}, which is not a string")
+        raise NagleLabError(f"{tool}'s report has version = {version!r}, which is not a string: check the load tool")
     try:
         return version, msgspec.convert({**report, "tool": "json", "command": command, "exit_code": 0}, Load)
     except msgspec.ValidationError as error:
-        raise NagleLabError(f"{tool}'s report is not valid: {error}") from error
+        raise NagleLabError(f"{tool}'s report is not valid: {error}: check the load tool") from error
 
 
 PARSERS: dict[str, Callable[[str, str], tuple[str, Load]]] = {"ab": parse_ab, "json": parse_json}

@@ -1,13 +1,12 @@
 """Network namespaces of this host, and a look into each of them."""
 
-import ctypes
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-_CLONE_NEWNET = 0x40000000
+from nagle_lab.guard.command.namespace import join
+
 T = TypeVar("T")
 
 
@@ -28,17 +27,8 @@ def inside(pid: int, look: Callable[[], T]) -> T:
         return look()
 
     def there() -> T:
-        enter(pid)
+        join(pid)
         return look()
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(there).result()
-
-
-def enter(pid: int) -> None:
-    """Move the calling thread to the network namespace of a process. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
-        if libc.setns(namespace.fileno(), _CLONE_NEWNET):
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error))

@@ -151,10 +151,7 @@ def of_container(name: str) -> set[int]:
     names = container_names()
     ids = {id_ for id_, each in names.items() if each == name} or {name}
     found = {
-        process.pid
-        for process in processes().processes.values()
-        if process.container
-        and any(id_.startswith(process.container) or process.container.startswith(id_) for id_ in ids)
+        process.pid for process in processes().processes.values() if any(_same(process.container, id_) for id_ in ids)
     }
     if not found:
         known = ", ".join(sorted(names.values())) or "none"

@@ -3,13 +3,12 @@
 import errno
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
+from nagle_lab.guard.tracing.trace import YAMA
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
 TODO = ": run this as root" if os.geteuid() else ""
-YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def needs(capability: int, error: OSError | None = None) -> str:

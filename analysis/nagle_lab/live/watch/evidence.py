@@ -1,6 +1,5 @@
 """The packets behind a finding, written to a file: those of its connections, as they are in the ring."""
 
-import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from nagle_lab.capture.take import Taker
 from nagle_lab.capture.waiting import End
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.evidence.excerpt import end_of
 from nagle_lab.evidence.segments import Ends, segments
 
 
@@ -20,7 +20,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
 
     Raises OSError; FileExistsError where ``out`` is there.
     """
-    ends: set[Ends] = {(*_end(one.client), *_end(one.server)) for one in connections}
+    ends: set[Ends] = {(*end_of(one.client), *end_of(one.server)) for one in connections}
     frames = {segment.frame for segment in segments(capture, ends=ends)}
     with out.open("xb") as file:
         writer, numbers = Pcapng(file), dict[tuple[int, int], int]()
@@ -47,10 +47,3 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
 
 def _pair(*ends: Endpoint) -> frozenset[End]:
     return frozenset((one.ip, one.port) for one in ends)
-
-
-def _end(endpoint: Endpoint) -> tuple[bytes, int]:
-    """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
-    address = ipaddress.ip_address(endpoint.ip)
-    mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
-    return mapped + address.packed, endpoint.port

@@ -3,16 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
 from nagle_lab.live.watch.findings import New
 from nagle_lab.live.watch.names import Names
 from nagle_lab.live.watch.window import View
-
-if TYPE_CHECKING:
-    pass
 
 MOST_LABELS = 200  # sets of them; whatever comes later is counted together
 OTHER = ("other", "0", "")

@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED
 LONGEST_S = 3600.0
 MOST_CONNECTIONS = 100_000
 MOST_ROWS = 4_000_000  # of the tables of an analysis
-MOST_TOLD = MOST_WAITING * 3 // 4  # answers of the kernel; one window more has room
+MOST_ANSWERS = MOST_WAITING * 3 // 4  # answers of the kernel; one window more has room
 LISTED = 200  # periods; of earlier ones only the sums are kept
 
 
@@ -116,7 +116,7 @@ class Periods:
         is_large = (
             analysis.rows > MOST_ROWS
             or analysis.connections > MOST_CONNECTIONS
-            or analysis.kernel_answers > MOST_TOLD
+            or analysis.kernel_answers > MOST_ANSWERS
         )
         if not is_large and time.monotonic() - self._began < self._seconds:
             return False

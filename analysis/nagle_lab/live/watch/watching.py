@@ -113,7 +113,7 @@ class Watcher:
                 if self._periods.look(self._analysis):
                     _give_back()
             if self._interrupted:
-                self._analysis.was_interrupted()
+                self._analysis.note_interrupted()
             if self._recording:
                 self._recording.stop()
             self._look(time.monotonic(), is_last=True)

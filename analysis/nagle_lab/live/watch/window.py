@@ -11,6 +11,7 @@ from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.proof.judged import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
+from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.names import UNKNOWN, Named, Names
@@ -65,7 +66,7 @@ class Row:
     @property
     def wait_ms(self) -> float:
         """The median one; 0 without stalls."""
-        return sorted(self.waits)[(len(self.waits) - 1) // 2] if self.waits else 0.0
+        return nearest_rank(sorted(self.waits), 50) if self.waits else 0.0
 
     @property
     def share(self) -> float:
@@ -268,7 +269,7 @@ def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
     grounds = set(result.summary.grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
-        row.certain = bool(grounds) and grounds <= CERTAIN and row.stalls >= FEW
+        row.certain = bool(grounds) and grounds <= CERTAIN and (row.stalls >= FEW or grounds == {Ground.SEEN_WAITING})
     return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
 
 

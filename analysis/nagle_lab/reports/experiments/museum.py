@@ -12,7 +12,7 @@ from nagle_lab.errors import Exit, printable
 from nagle_lab.experiments.software.museum import ECOSYSTEMS, Exhibit, Half, Outcome, Shown
 from nagle_lab.reports.files.markdown import escaped, table
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
-from nagle_lab.reports.words.numbers import share
+from nagle_lab.reports.words.numbers import NONE, share
 
 NAMES = {
     "pypi": "PyPI",
@@ -22,7 +22,6 @@ NAMES = {
     "go": "Go modules",
     "debian": "Debian",
 }
-NOTHING = "–"
 
 
 def show_museum(shown: Sequence[Shown], to: Console) -> None:
@@ -50,7 +49,7 @@ def summary_line(shown: Sequence[Shown]) -> str:
 
 
 def _outcome(outcome: Outcome) -> list[Text]:
-    verdict = outcome.result.verdict if outcome.result else NOTHING
+    verdict = outcome.result.verdict if outcome.result else NONE
     return [Text(verdict, STYLE.get(verdict, ""))]
 
 
@@ -58,7 +57,7 @@ def _cells(outcome: Outcome) -> list[str]:
     """Stalled share, who held, and the median wait."""
     s = outcome.result.summary if outcome.result else None
     if s is None or s.wait_ms is None:
-        return [NOTHING] * 3
+        return [NONE] * 3
     return [share(s.stalled_share), str(s.held_by), f"{s.wait_ms.p50:.0f} ms"]
 
 

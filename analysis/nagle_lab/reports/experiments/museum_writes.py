@@ -13,9 +13,7 @@ from nagle_lab.errors import Exit, printable
 from nagle_lab.experiments.writes.museum_writes import Traced
 from nagle_lab.reports.files.markdown import escaped, table
 from nagle_lab.reports.screens.terminal import ruled_table
-from nagle_lab.reports.words.numbers import share
-
-NOTHING = "–"
+from nagle_lab.reports.words.numbers import NONE, share
 
 
 def show_traced(traced: Sequence[Traced], to: Console) -> None:
@@ -114,20 +112,20 @@ def _shares(one: Traced) -> tuple[float, float]:
 
 
 def _row(one: Traced) -> list[str]:
-    trigger, held = (f"`{said.replace('`', '')}`" if said != NOTHING else NOTHING for said in _said(one))
-    right = "–" if not one.could_run else "yes" if one.code is Exit.OK else "**no**"
+    trigger, held = (f"`{said.replace('`', '')}`" if said != NONE else NONE for said in _said(one))
+    right = NONE if not one.could_run else "yes" if one.code is Exit.OK else "**no**"
     cells = [f"[{escaped(one.exhibit.software)}](../museum/{one.exhibit.name})", trigger, held, right]
     w = one.writes
     if not w or not w.groups:
-        return [*cells, NOTHING, NOTHING, NOTHING]
+        return [*cells, NONE, NONE, NONE]
     before, after = _shares(one)
-    hold = f"{w.true_hold_ms.p50:.0f} ms" if w.true_hold_ms else NOTHING
+    hold = f"{w.true_hold_ms.p50:.0f} ms" if w.true_hold_ms else NONE
     return [*cells, f"{share(before)}, {share(after)}", hold, f"{one.traced_s / max(one.untraced_s, 0.001):.1f} ×"]
 
 
 def _said(one: Traced) -> tuple[str, str]:
     group = one.group
-    return (_place(group.trigger), _place(group.held)) if group else (NOTHING, NOTHING)
+    return (_place(group.trigger), _place(group.held)) if group else (NONE, NONE)
 
 
 def _place(write: Write) -> str:

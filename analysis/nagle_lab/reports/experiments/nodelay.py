@@ -18,8 +18,9 @@ from nagle_lab.experiments.comparison import comparison
 from nagle_lab.experiments.tried import Conclusion, Watched
 from nagle_lab.guard.recording.diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.comparison import show_comparison
-from nagle_lab.reports.screens.sockets import Endpoint, Owner, end, owner
+from nagle_lab.reports.screens.sockets import Endpoint, Owner, owner
 
 SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
@@ -123,8 +124,8 @@ def names(those: Sequence[Found]) -> list[str]:
 
 
 def _name(one: Found) -> str:
-    what = "listens" if one.listed.state == LISTEN else f"↔ {end(one.listed.remote)}"
-    return f"{owner(one)}: {end(one.listed.local)} {what}"
+    what = "listens" if one.listed.state == LISTEN else f"↔ {end_text(*one.listed.remote)}"
+    return f"{owner(one)}: {end_text(*one.listed.local)} {what}"
 
 
 def in_a_line(one: Watched) -> str:

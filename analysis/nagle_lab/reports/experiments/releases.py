@@ -9,9 +9,7 @@ from rich.text import Text
 from nagle_lab.errors import printable
 from nagle_lab.experiments.software.releases import Span, Tried, flips
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
-from nagle_lab.reports.words.numbers import share
-
-NOTHING = "–"
+from nagle_lab.reports.words.numbers import NONE, share
 
 
 def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
@@ -20,7 +18,7 @@ def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
     for column in table.columns[3:]:
         column.justify = "left"
     for one in tried:
-        verdict = one.verdict or NOTHING
+        verdict = one.verdict or NONE
         table.add_row(one.version, Text(verdict, STYLE.get(verdict, "")), *_figures(one))
     to.print(table, Text(""), sep="\n")
     changes = flips(tried)
@@ -37,10 +35,10 @@ def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
 
 def _figures(one: Tried) -> list[str]:
     if one.result is None or one.verdict is None:
-        return [NOTHING, NOTHING, printable(one.problem)]
+        return [NONE, NONE, printable(one.problem)]
     s = one.result.summary
     reason = "" if one.verdict in ("STALL", "CLEAN") else printable(one.result.reason)
-    return [share(s.stalled_share), s.held_by or NOTHING, reason]
+    return [share(s.stalled_share), s.held_by or NONE, reason]
 
 
 def _are_neighbours(tried: Sequence[Tried], before: Tried, after: Tried) -> bool:

@@ -7,12 +7,13 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from nagle_lab.diagnosis.proof.idle import Cause
 from nagle_lab.diagnosis.result.result import Histogram, Silence
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
 from nagle_lab.reports.html.shown import Shown
-from nagle_lab.reports.words.numbers import cause_name, number, share, thousands
+from nagle_lab.reports.words.numbers import IDLE_GAPS, cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
 _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
@@ -95,9 +96,10 @@ def distribution_plot(several: Sequence[Durations], label: str) -> Markup:
     with plot(label, 80 + 150 * len(several), len(several)) as drawing:
         for ax, durations in zip(drawing.axes, several, strict=True):
             _distribution(drawing, ax, durations)
-        low, high = ax.get_xlim()
-        ax.set_xlim(low / 1.2, high * 1.2)
-        ax.set_xlabel("ms (logarithmic)")
+        lowest = drawing.axes[-1]  # they share one axis of time
+        low, high = lowest.get_xlim()
+        lowest.set_xlim(low / 1.2, high * 1.2)
+        lowest.set_xlabel("ms (logarithmic)")
     return drawing.svg
 
 
@@ -138,16 +140,16 @@ def _decades(ax: Axes) -> None:
 # --------------------------------------------------------------------------------- bars, one for each name
 
 
-def cause_plot(causes: Mapping[str, Silence]) -> Markup:
+def cause_plot(causes: Mapping[Cause, Silence]) -> Markup:
     """Where the time of the idle gaps went, a bar for each cause."""
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
     total = sum(gap.total_ms for _, gap in ordered) or 1.0
-    with plot("Idle gaps of 20 ms and more, by cause", 80 + 46 * len(ordered)) as drawing:
+    with plot(f"{IDLE_GAPS}, by cause", 80 + 46 * len(ordered)) as drawing:
         ax = drawing.axes[0]
         for at, (cause, gap) in enumerate(ordered):
             seconds, name = gap.total_ms / 1e3, cause_name(cause)
             words = f"{thousands(gap.count)} ×, {number(seconds)} s, {gap.total_ms / total:.0%}"
-            colour = Ink.STALL if cause == "nagle_delayed_ack" else Ink.OTHER
+            colour = Ink.STALL if cause == Cause.NAGLE_DELAYED_ACK else Ink.OTHER
             _bar(drawing, at, (0, seconds), colour, [name, words])
         _rows(ax, len(ordered))
         ax.set_xlim(left=0)

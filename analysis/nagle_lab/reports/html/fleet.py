@@ -9,7 +9,7 @@ from markupsafe import Markup
 from nagle_lab.fleet.overview import Heat, Overview
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT, render
-from nagle_lab.reports.words.numbers import seconds, thousands
+from nagle_lab.reports.words.numbers import NONE, seconds, thousands
 
 WIDTH, LABEL, ROW, TOP = 600, 176, 24, 44  # of the drawing, in its units
 LEVELS = 5
@@ -88,7 +88,7 @@ def shortened(name: str) -> str:
 
 def when(at: datetime | None) -> str:
     """A time, UTC, to the minute."""
-    return format(at, "%Y-%m-%d %H:%M") if at else "–"
+    return format(at, "%Y-%m-%d %H:%M") if at else NONE
 
 
 ENVIRONMENT.globals |= {"heat_map": heat_map, "ladder_drawing": ladder_drawing}

@@ -7,6 +7,7 @@ from typing import Any
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
+from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
 from nagle_lab.runs.manifest import Manifest
 
 _NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
@@ -46,7 +47,7 @@ def _environment_tables(manifest: Manifest) -> Iterator[tuple[str, list[str], li
 def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[list[str]]:
     """A row for each of the ``names`` that is set in any place; sysctls go by the last part of their name."""
     short = [{key.rpartition(".")[2]: value for key, value in of.items() if value is not None} for of in places]
-    return [[name, *(str(of.get(name, "–")) for of in short)] for name in names if any(name in of for of in short)]
+    return [[name, *(str(of.get(name, NONE)) for of in short)] for name in names if any(name in of for of in short)]
 
 
 def _plots() -> Mapping[str, Any]:
@@ -67,6 +68,7 @@ def _plots() -> Mapping[str, Any]:
 
 
 ENVIRONMENT.globals |= {
+    "idle_gaps_of_all": f"{IDLE_GAPS} on all connections, by their cause; each has one.",
     "environment_tables": _environment_tables,
     "ladder_drawing": ladder_drawing,
     "versions": _versions,

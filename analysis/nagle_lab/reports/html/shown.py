@@ -7,8 +7,8 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples
-from nagle_lab.evidence.source import Source
 from nagle_lab.experiments.opened import examples_of_run, opened
+from nagle_lab.reports.html.source import Source
 from nagle_lab.reports.words.writes import MOST_GROUPS
 from nagle_lab.runs.run import Run
 

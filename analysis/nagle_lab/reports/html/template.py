@@ -10,12 +10,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nagle_lab import __version__
-from nagle_lab.diagnosis.result.writes import shown_place
 from nagle_lab.errors import printable
 from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.words.phrases import findings, how_sure
-from nagle_lab.reports.words.writes import about_writes, call_of, pair_lines, place_of, remedy, written_words
+from nagle_lab.reports.words.writes import (
+    about_writes,
+    call_of,
+    pair_lines,
+    place_of,
+    remedy,
+    shown_place,
+    written_words,
+)
 
 _CODE = re.compile(r"`([^`\n]+)`")
 

@@ -12,9 +12,10 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.errors import printable
-from nagle_lab.guard.recording.diag import LISTEN, End
+from nagle_lab.guard.recording.diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.waits import Waits
+from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.screens.terminal import ruled_table
 from nagle_lab.reports.words.names import shortened
 from nagle_lab.reports.words.numbers import NONE
@@ -169,8 +170,8 @@ def _ends(one: Found, columns: int) -> list[str]:
     if state == LISTEN:
         remote = "listens"
     else:
-        remote = end(one.listed.remote) + ("" if state == "ESTABLISHED" else f" {state}")
-    ends = [end(one.listed.local), remote]
+        remote = end_text(*one.listed.remote) + ("" if state == "ESTABLISHED" else f" {state}")
+    ends = [end_text(*one.listed.local), remote]
     return ends if columns == len(ends) else ["\n".join(ends)]
 
 
@@ -190,12 +191,6 @@ def _process(one: Found) -> str:
         return "?" if one.listed.inode else NONE
     first, *others = one.processes
     return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else ""))
-
-
-def end(of: End) -> str:
-    """Address and port; an IPv6 address in brackets (RFC 5952)."""
-    ip, port = of
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def nodelay(one: Found) -> str:

@@ -9,6 +9,7 @@ from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.remedy import NODELAY, ONE_WRITE
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
@@ -253,7 +254,7 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
             ("lost", f"{row.lost_ms:,.1f} ms in {row.stalls:,} stalls, median wait {row.wait_ms:.1f} ms"),
             ("held by", f"{' and '.join(sorted(row.held_by))}: Nagle's algorithm"),
             ("how sure", how_sure(view.result) if row.certain else "likely: seldom, or not at the sender"),
-            ("remedy", "send header and body in one write, or set TCP_NODELAY, at the end that held"),
+            ("remedy", f"{ONE_WRITE}, or {NODELAY}, at the end that held"),
         ]
     body: list[RenderableType] = [facts(rows)]
     if stalls and room > len(rows) + 9:

@@ -9,6 +9,7 @@ from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import larger_cause
 from nagle_lab.evidence.software import COMMON, Setting
+from nagle_lab.tcp.events import IDLE, MS
 
 _STEPS = {
     Cause.NAGLE_ROUND_TRIP: (
@@ -116,7 +117,8 @@ def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     elif first := _first(causes):
         yield f"{CAUSES[first]}: {_STEPS[first]}"
     elif result.summary.exchanges:
-        yield "there is no idle gap of 20 ms or more: if it is slow all the same, the wait is on another connection"
+        none = f"there is no idle gap of {IDLE // MS} ms or more"
+        yield f"{none}: if it is slow all the same, the wait is on another connection"
 
 
 def _first(causes: list[Cause]) -> Cause | None:
@@ -212,7 +214,7 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     if first is Cause.SERVER_THINK:
         return [
             (f"{_there(server)}, to see which program replies late", [_find(server, client)]),
-            ("There, while it is slow, to record what it waits for: all connections", [_CAPTURE_ALL]),
+            ("There, while it is slow, to record what it waits for: all connections", [_tcpdump("all", "tcp")]),
         ]
     if first in (Cause.CORK, Cause.LIKELY_CORK):
         corked = f"nagle-lab sockets --port {server.port}"
@@ -234,12 +236,12 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [_capture(end)])]
 
 
-_CAPTURE_ALL = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp"
+def _tcpdump(file: str, only: str) -> str:
+    return f"tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/{file}.pcap {only}"
 
 
 def _capture(end: Endpoint) -> str:
-    only = f" port {end.port}" if end.role == "server" else ""
-    return _CAPTURE_ALL.replace("/all.pcap tcp", f"/both.pcap 'tcp{only}'")
+    return _tcpdump("both", f"'tcp{f' port {end.port}' if end.role == 'server' else ''}'")
 
 
 def _there(end: NamedEnd | Endpoint) -> str:

@@ -2,19 +2,21 @@
 
 from typing import TYPE_CHECKING
 
+from nagle_lab.diagnosis.proof.idle import CAUSES, Cause
+from nagle_lab.tcp.events import IDLE, MS
+
 if TYPE_CHECKING:  # a diagnosis needs no runs
     from nagle_lab.diagnosis.result.spread import Spread
     from nagle_lab.runs.figures import Figures
 
 NONE = "–"
-_CAUSES = {
-    "nagle_delayed_ack": "Nagle × delayed ACK",
-    "nagle_round_trip": "Nagle × round trip",
-    "delayed_ack": "delayed ACK alone",
-    "server_think": "server processing",
-    "client_think": "client processing",
-    "window": "window closed",
-    "round_trip": "round trip",
+IDLE_GAPS = f"Idle gaps of {IDLE // MS} ms and more"
+_SHORT_CAUSES = {
+    Cause.NAGLE_DELAYED_ACK: "Nagle × delayed ACK",
+    Cause.NAGLE_ROUND_TRIP: "Nagle × round trip",
+    Cause.DELAYED_ACK: "delayed ACK alone",
+    Cause.WINDOW: "window closed",
+    Cause.ROUND_TRIP: "round trip",
 }
 
 
@@ -63,9 +65,9 @@ def request_median(figures: "Figures") -> str:
     return request_time(figures.p50_ms)
 
 
-def cause_name(cause: str) -> str:
-    """The cause of an idle gap, in words."""
-    return _CAUSES.get(cause, cause)
+def cause_name(cause: Cause) -> str:
+    """The cause of an idle gap, in few words."""
+    return _SHORT_CAUSES.get(cause) or CAUSES[cause]
 
 
 def wait(figures: "Figures") -> str:

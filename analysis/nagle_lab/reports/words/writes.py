@@ -1,10 +1,13 @@
 """The two writes of the stalls, in words that the screen, Markdown, JUnit, HTML and the pytest plugin share."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from nagle_lab.diagnosis.result.remedy import NODELAY, ONE_WRITE
+from nagle_lab.diagnosis.result.remedy import remedy as remedy_of
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.writes import Group, Option, Place, Write, Writes, asked, shown, shown_place
-from nagle_lab.diagnosis.summary import ONE_WRITE
+from nagle_lab.diagnosis.result.writes import Group, Option, Place, Write, Writes, is_asked, place_text, write_text
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
@@ -48,16 +51,20 @@ def pair_lines(group: Group) -> list[str]:
 
 def remedy(result: Result, writes: Writes | None) -> str:
     """The remedy, which names the two lines where they are known."""
-    text = _not_cleared(result.summary.remedy or "", writes)
+    return remedy_of(result.summary, _one_write(writes), _nodelay(writes)) or ""
+
+
+def _one_write(writes: Writes | None) -> str:
+    """What to do about the two writes, by their lines."""
     group = writes.groups[0] if writes and writes.groups else None
-    if not group:
-        return text
+    if not writes or not group or group.one_write:
+        return ONE_WRITE
     first, second = (_line(write) for write in (group.trigger, group.held))
-    if not first or not second or group.one_write:
-        return text
+    if not first or not second:
+        return ONE_WRITE
     lines = f"what {first} writes" if first == second else f"{first} and {second}"
-    others = " (and the other pairs below)" if writes and len(writes.groups) > 1 else ""
-    return text.replace(ONE_WRITE, f"join {lines}{others} in one write")
+    others = " (and the other pairs below)" if len(writes.groups) > 1 else ""
+    return f"join {lines}{others} in one write"
 
 
 def cleared(writes: Writes | None) -> Option | None:
@@ -68,16 +75,16 @@ def cleared(writes: Writes | None) -> Option | None:
     return own[-1]
 
 
-def _not_cleared(text: str, writes: Writes | None) -> str:
-    """The remedy where TCP_NODELAY was set and then lost: setting it once more would be lost, too."""
+def _nodelay(writes: Writes | None) -> str:
+    """What to do about TCP_NODELAY: where it was set and then lost, setting it once more would be lost, too."""
     if not (lost := cleared(writes)):
-        return text
+        return NODELAY
     by = lost.write
-    if by.program and by.program.line and not lost.caller and (by.library is None or asked(by)):
-        return text.replace("or set TCP_NODELAY", f"or remove {_named(by.program)}, which clears TCP_NODELAY")
+    if by.program and by.program.line and not lost.caller and (by.library is None or is_asked(by)):
+        return f"remove {_named(by.program)}, which clears TCP_NODELAY"
     line = _line(by)
     clears = f"{line} clears{f' for {_named(lost.caller)}' if lost.caller else ''}"
-    return text.replace("or set TCP_NODELAY", f"or leave TCP_NODELAY set{f', which {clears}' if line else ''}")
+    return f"leave TCP_NODELAY set{f', which {clears}' if line else ''}"
 
 
 def _line(write: Write) -> str:
@@ -89,6 +96,22 @@ def _line(write: Write) -> str:
 def _named(place: Place) -> str:
     """File and line."""
     return shown_place(place).partition(" ")[0]
+
+
+def shown(write: Write) -> str:
+    """Its place, as short as it can be said: "server.py:16 reply"."""
+    return write_text(write, _here())
+
+
+def shown_place(place: Place) -> str:
+    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
+    return place_text(place, _here())
+
+
+def _here() -> Path | None:
+    with suppress(OSError):  # the working directory was removed
+        return Path.cwd()
+    return None
 
 
 def place_of(write: Write, most: int) -> str:
