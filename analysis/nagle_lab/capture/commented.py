@@ -10,11 +10,13 @@ from pathlib import Path
 from struct import pack, unpack_from
 from typing import BinaryIO
 
+from nagle_lab.capture import writer
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcap import heads
 from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
+    COMMENT,
     IF_TSRESOL,
     INTERFACE,
     MAGIC,
@@ -29,7 +31,6 @@ from nagle_lab.capture.pcapng import (
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 
-COMMENT = 1  # opt_comment
 LONGEST_COMMENT = 60_000  # bytes; an option's length has 16 bits
 SECTION_HEADER = 24  # bytes before its options
 
@@ -85,7 +86,7 @@ class _Copy:
             self._begin_section(order)
             resolution = pack(order + "HHB3x", IF_TSRESOL, 1, framing.interface.resolution)
             interface = pack(order + "HHI", framing.interface.link_type, 0, snaplen)
-            self._to.write(_block(order, INTERFACE, interface, resolution))
+            self._to.write(writer.block(order, INTERFACE, interface + resolution))
         per_second = 1_000_000_000 if is_nanosecond else 1_000_000
         for start, seconds, fraction, captured, original in heads(window, at, framing):
             self.frames += 1
@@ -93,7 +94,7 @@ class _Copy:
             ticks = seconds * per_second + fraction
             head = pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, captured, original)
             packet = window.raw[start:at] + bytes(-captured % 4)
-            self._to.write(_block(order, PACKET, head + packet, _comments(order, self._due())))
+            self._to.write(writer.block(order, PACKET, head + packet + _comments(order, self._due())))
         return at
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
@@ -119,7 +120,8 @@ class _Copy:
             captured = packet_head(window, block.at, block.type, order).captured
             options = block.at + PACKET_HEADER + captured + -captured % 4
             old = window.raw[options : block.end]
-            self._to.write(_block(order, block.type, window.raw[block.at + 8 : options], _comments(order, due, old)))
+            body = window.raw[block.at + 8 : options]
+            self._to.write(writer.block(order, block.type, body + _comments(order, due, old)))
         self._copied = window.base + at
         return at
 
@@ -140,12 +142,7 @@ class _Copy:
         """Write the header of a section; the first one has the comment on the whole."""
         body = (head or pack(order + "IHH", BYTE_ORDER_MAGIC, 1, 0)) + pack("q", -1)  # -1: its length is not stated
         about, self._about = self._about, ""
-        self._to.write(_block(order, SECTION, body, _comments(order, [about] if about else [], options)))
-
-
-def _block(order: str, kind: int, body: Bytes, options: Bytes) -> bytes:
-    length = 12 + len(body) + len(options)
-    return pack(order + "II", kind, length) + body + options + pack(order + "I", length)
+        self._to.write(writer.block(order, SECTION, body + _comments(order, [about] if about else [], options)))
 
 
 def _comments(order: str, texts: Sequence[str], others: Bytes = b"") -> Bytes:
@@ -153,5 +150,5 @@ def _comments(order: str, texts: Sequence[str], others: Bytes = b"") -> Bytes:
     options = b""
     for text in texts:
         content = text.encode("utf-8", "backslashreplace")[:LONGEST_COMMENT].decode("utf-8", "ignore").encode()
-        options += pack(order + "HH", COMMENT, len(content)) + content + bytes(-len(content) % 4)
+        options += writer.option(order, COMMENT, content)
     return options + (others or bytes(4 if options else 0))

@@ -8,6 +8,9 @@ from struct import unpack
 
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcapng import (
+    COMMENT,
+    EPB_FLAGS,
+    IF_NAME,
     INTERFACE,
     OBSOLETE_PACKET,
     PACKET,
@@ -21,7 +24,6 @@ from nagle_lab.capture.pcapng import (
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 
-COMMENT, IF_NAME, EPB_FLAGS = 1, 2, 2
 INBOUND, OUTBOUND = 1, 2
 
 Comments = Callable[[bytearray, int, int, int, int, list[str], int, str], None]

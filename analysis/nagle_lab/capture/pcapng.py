@@ -27,7 +27,7 @@ PACKET_HEADER = 28  # of both kinds with a time stamp
 SHORTEST_BLOCK, LONGEST_BLOCK = 12, 1 << 24
 MOST_TURNS = 1000  # changes of byte order
 
-END_OF_OPTIONS, COMMENT, IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP = 0, 1, 9, 14, 5
+END_OF_OPTIONS, COMMENT, IF_NAME, IF_TSRESOL, IF_TSOFFSET, EPB_FLAGS, ISB_IFDROP = 0, 1, 2, 9, 14, 2, 5
 MICROSECONDS = 6  # the resolution where if_tsresol is absent
 FARTHEST_OFFSET_S = 1 << 31
 FARTHEST_NS = 1 << 62  # so that the difference of two times is an int64, too

@@ -3,11 +3,39 @@
 from struct import Struct, pack
 from typing import BinaryIO
 
-from nagle_lab.capture.pcapng import BYTE_ORDER_MAGIC, COMMENT, INTERFACE, ISB_IFDROP, PACKET, SECTION, STATISTICS
+from nagle_lab.capture.pcapng import (
+    BYTE_ORDER_MAGIC,
+    COMMENT,
+    END_OF_OPTIONS,
+    IF_NAME,
+    IF_TSRESOL,
+    INTERFACE,
+    ISB_IFDROP,
+    PACKET,
+    SECTION,
+    STATISTICS,
+)
 from nagle_lab.capture.waiting import Waiting, comment
 
 ETHERNET = 1  # LINKTYPE_ETHERNET
-_IF_NAME, _IF_TSRESOL, _END = 2, 9, 0
+LITTLE = "<"  # byte order, as struct has it
+
+
+def block(order: str, kind: int, body: bytes | bytearray) -> bytes:
+    """A block of that kind."""
+    size = pack(order + "I", 12 + len(body))
+    return pack(order + "I", kind) + size + body + size
+
+
+def option(order: str, code: int, value: bytes) -> bytes:
+    """An option of a block, filled up to four bytes."""
+    return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def waiting_block(order: str, interface: int, ticks: int, waiting: Waiting) -> bytes:
+    """A block that says what data waited in a socket then: a comment on the interface, whose clock has such ticks."""
+    options = option(order, COMMENT, comment(waiting).encode()) + option(order, END_OF_OPTIONS, b"")
+    return block(order, STATISTICS, pack(order + "III", interface, ticks >> 32, ticks & 0xFFFFFFFF) + options)
 
 
 class Pcapng:
@@ -17,12 +45,12 @@ class Pcapng:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        file.write(_block(SECTION, pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)))
+        file.write(block(LITTLE, SECTION, pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)))
 
     def add_interface(self, name: str, *, snaplen: int = 0, link_type: int = ETHERNET) -> None:
         """Describe the next interface; ``snaplen`` is in bytes, 0 means no limit."""
-        options = _option(_IF_NAME, name.encode()) + _option(_IF_TSRESOL, b"\x09") + _option(_END, b"")
-        self._file.write(_block(INTERFACE, pack("<HHI", link_type, 0, snaplen) + options))
+        options = _options((IF_NAME, name.encode()), (IF_TSRESOL, b"\x09"))
+        self._file.write(block(LITTLE, INTERFACE, pack("<HHI", link_type, 0, snaplen) + options))
 
     def add(self, ts: int, interface: int, length: int, kept: bytes) -> None:
         """Write a packet: its time in ns since 1970, its length on the wire, and the bytes kept of it."""
@@ -32,20 +60,13 @@ class Pcapng:
 
     def add_dropped(self, interface: int, packets: int) -> None:
         """Say how many packets of an interface were lost since it was described."""
-        options = _option(ISB_IFDROP, pack("<Q", packets)) + _option(_END, b"")
-        self._file.write(_block(STATISTICS, pack("<III", interface, 0, 0) + options))
+        options = _options((ISB_IFDROP, pack("<Q", packets)))
+        self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
     def add_waiting(self, interface: int, waiting: Waiting) -> None:
         """Say what data waited in a socket then: a comment on the interface."""
-        options = _option(COMMENT, comment(waiting).encode()) + _option(_END, b"")
-        time = pack("<III", interface, waiting.at >> 32, waiting.at & 0xFFFFFFFF)
-        self._file.write(_block(STATISTICS, time + options))
+        self._file.write(waiting_block(LITTLE, interface, waiting.at, waiting))
 
 
-def _block(kind: int, body: bytes) -> bytes:
-    size = 12 + len(body)
-    return pack("<II", kind, size) + body + pack("<I", size)
-
-
-def _option(code: int, value: bytes) -> bytes:
-    return pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+def _options(*options: tuple[int, bytes]) -> bytes:
+    return b"".join(option(LITTLE, code, value) for code, value in (*options, (END_OF_OPTIONS, b"")))

@@ -14,16 +14,15 @@ from typing import IO, Self
 from nagle_lab.capture import pcap
 from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
-    COMMENT,
     IF_TSOFFSET,
     IF_TSRESOL,
     INTERFACE,
     SECTION,
-    STATISTICS,
     ticks,
 )
 from nagle_lab.capture.records import Interface, PcapFraming
-from nagle_lab.capture.waiting import Waiting, comment
+from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.writer import block, option, waiting_block
 
 ROOM = 64 << 20  # bytes of records
 PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
@@ -62,24 +61,17 @@ class _Section:
 
     def packed(self) -> bytes:
         body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
-        return self._block(SECTION, body) + b"".join(map(self._described, self.interfaces))
+        return block(self.order, SECTION, body) + b"".join(map(self._described, self.interfaces))
 
     def said(self, waiting: Waiting) -> bytes:
         """A block that says it, as Pcapng.add_waiting does; of the first interface."""
-        order, text = self.order, comment(waiting).encode()
-        at = ticks(waiting.at, self.interfaces[0])
-        option = pack(order + "HH", COMMENT, len(text)) + text + bytes(-len(text) % 4) + bytes(4)
-        return self._block(STATISTICS, pack(order + "III", 0, at >> 32, at & 0xFFFFFFFF) + option)
+        return waiting_block(self.order, 0, ticks(waiting.at, self.interfaces[0]), waiting)
 
     def _described(self, interface: Interface) -> bytes:
         order, (_, link_type, resolution, offset_ns) = self.order, interface
-        options = pack(order + "HHB3x", IF_TSRESOL, 1, resolution)
-        options += pack(order + "HHq", IF_TSOFFSET, 8, offset_ns // 10**9) + bytes(4)
-        return self._block(INTERFACE, pack(order + "HHI", link_type, 0, 0) + options)
-
-    def _block(self, kind: int, body: bytes) -> bytes:
-        size = pack(self.order + "I", 12 + len(body))
-        return pack(self.order + "I", kind) + size + body + size
+        options = option(order, IF_TSRESOL, bytes([resolution]))
+        options += option(order, IF_TSOFFSET, pack(order + "q", offset_ns // 10**9)) + bytes(4)
+        return block(order, INTERFACE, pack(order + "HHI", link_type, 0, 0) + options)
 
 
 class PacketRing:
