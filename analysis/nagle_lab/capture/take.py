@@ -1,6 +1,7 @@
 """Records taken one by one, in plain Python: the specification, and what goes on where there is no C compiler."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcap import heads
@@ -9,9 +10,23 @@ from nagle_lab.capture.pcapng import PACKET_HEADER as PCAPNG_HEADER
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 
+
+class Record(NamedTuple):
+    """One record of a capture."""
+
+    buffer: bytearray  # that it is in
+    at: int  # where its link layer begins in that
+    captured: int  # bytes
+    original: int  # bytes on the wire
+    link_type: int  # LINKTYPE_…
+    frame: int
+    ts: int  # ns since 1970
+    epoch: int  # of the clock
+    interface: int
+
+
 Take = Callable[[bytearray, int, int, int, int, int, int, int, int], object]
-"""Takes one record: the buffer it is in, where its link layer begins, how many bytes of it were captured and were on
-the wire, its LINKTYPE_… number, its frame, its time in ns, its clock epoch, and its interface."""
+"""Takes the fields of one :class:`Record`, in their order: to make one of each would take a third longer."""
 
 
 class Taker:

@@ -129,8 +129,12 @@ def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
 
 def stall_window(result: Result, stall: Stall) -> Window:
     """The packets that the ladder of a stall is made of."""
-    connection = result.connections[stall.connection]
-    return Window(connection, stall.trigger_frame, stall.release_frame, _BEFORE, _AFTER)
+    return window_around(result.connections[stall.connection], stall.trigger_frame, stall.release_frame)
+
+
+def window_around(connection: Connection, trigger_frame: int, release_frame: int) -> Window:
+    """The same, of a stall of which the frames are known."""
+    return Window(connection, trigger_frame, release_frame, _BEFORE, _AFTER)
 
 
 def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:

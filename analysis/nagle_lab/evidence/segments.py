@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.capture.capture import Capture, open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import Record, Taker
 from nagle_lab.packet.segment import Segment, decode
 from nagle_lab.tcp import native
 from nagle_lab.tcp.layout import LAYOUTS
@@ -47,7 +47,7 @@ def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int
     decoded: list[Segment] = []
 
     def take(*record: Any) -> None:
-        if first_frame <= record[5] <= last_frame:
+        if first_frame <= Record(*record).frame <= last_frame:
             segment = decode(*record)
             if isinstance(segment, Segment):
                 decoded.append(segment)

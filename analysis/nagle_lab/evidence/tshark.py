@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from nagle_lab.capture.capture import Capture, open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import Record, Taker
 from nagle_lab.errors import NagleLabError
 from nagle_lab.packet.headers import Packet
 from nagle_lab.packet.kinds import name_of
@@ -105,11 +105,12 @@ def our_frames(capture: Capture) -> Iterator[Ours]:
     frames: list[Ours] = []
 
     def take(*record: Any) -> None:  # see nagle_lab.capture.take.Take
-        packet = Packet(*record[:5])
+        one = Record(*record)
+        packet = Packet(one.buffer, one.at, one.captured, one.original, one.link_type)
         peel(packet)
         segment = decode(*record)
         if isinstance(segment, int):
-            frames.append(Ours(record[5], None, name_of(segment)))
+            frames.append(Ours(one.frame, None, name_of(segment)))
         else:
             is_cut = packet.captured_end < packet.wire_end
             frames.append(Ours(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end))

@@ -7,13 +7,12 @@ from typing import Any
 
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Role, Stall
 from nagle_lab.errors import NagleLabError
-from nagle_lab.evidence.excerpt import Window, excerpts
-from nagle_lab.evidence.ladder import Ladder, stall_ladder
+from nagle_lab.evidence.excerpt import excerpts
+from nagle_lab.evidence.ladder import Ladder, stall_ladder, window_around
 from nagle_lab.fleet.ask import Store, sql_of
 
 MOST_HOSTS, MOST_COLUMNS, WORST = 40, 48, 10
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 8760)  # hours in a column
-_BEFORE, _AFTER = 6, 1  # packets of the connection
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,7 @@ def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
         stall["connection"], stall["exchange"], held_by, delayed_by, trigger, ack, release, stall["wait_ms"],
         stall["release_us"], stall["trigger_bytes"], stall["released_bytes"],
     )  # fmt: skip
-    window = Window(connection, trigger, release, _BEFORE, _AFTER)
-    (excerpt,) = excerpts([file for file, _ in files], [window])
+    (excerpt,) = excerpts([file for file, _ in files], [window_around(connection, trigger, release)])
     found = {step.frame for step in excerpt.steps}
     if not {trigger, ack or trigger, release} <= found:
         raise NagleLabError(f"{files[0][0]}: its packets are not those that were read: run nagle-lab fleet again")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import Record, Taker
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.folder import file_system, is_object_store, url_of
 
@@ -144,7 +144,7 @@ def first_time(file: File) -> int | None:
     taken: list[int] = []
     try:
         with open_capture(file.path, window_bytes=1 << 12, sha256=False) as capture:
-            for _ in capture.read_files(Taker(lambda *record: taken.append(record[6]))):
+            for _ in capture.read_files(Taker(lambda *record: taken.append(Record(*record).ts))):
                 if taken:
                     break
     except NagleLabError:

@@ -7,6 +7,7 @@ with. The same file gives the same result, byte for byte, wherever and whenever 
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -57,6 +58,15 @@ class Source(msgspec.Struct, frozen=True):
     tcp_packets: Count
     first_time: str | None  # UTC, ISO 8601, nanoseconds
     duration_s: float
+
+    @property
+    def first_ns(self) -> int | None:
+        """The time of the first packet, ns since 1970."""
+        if not self.first_time:
+            return None
+        whole, _, fraction = self.first_time.rstrip("Z").partition(".")
+        seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
+        return seconds * 10**9 + int(fraction.ljust(9, "0"))
 
 
 class Quality(msgspec.Struct, frozen=True):

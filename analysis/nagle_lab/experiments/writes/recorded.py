@@ -6,7 +6,6 @@ binaries that it names are only asked for the names of lines.
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -86,7 +85,7 @@ def _check_streams(file: Path, trace: Trace) -> None:
 
 
 def _check_time(file: Path, trace: Trace, result: Result) -> None:
-    began = _first_ns(result)
+    began = result.source.first_ns
     if began is None:
         return
     ended = began + round(result.source.duration_s * 1e9)
@@ -96,16 +95,6 @@ def _check_time(file: Path, trace: Trace, result: Result) -> None:
         raise NagleLabError(
             f"{file}: recorded at another time, {apart:,.0f} s {when}: use two files recorded together"
         )
-
-
-def _first_ns(result: Result) -> int | None:
-    """When the capture begins, ns since the epoch."""
-    text = result.source.first_time
-    if not text:
-        return None
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
-    return seconds * 10**9 + int(fraction.ljust(9, "0"))
 
 
 def _check_connections(file: Path, trace: Trace, connections: Sequence[Connection]) -> None:

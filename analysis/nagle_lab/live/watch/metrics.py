@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
@@ -85,9 +84,9 @@ class Metrics:
         """By connection, those asked since the ones counted last that have had their time to be answered."""
         found: Counter[int] = Counter()
         source, exchanges = view.result.source, view.result.exchanges
-        if not source.first_time or exchanges is None:
+        if source.first_ns is None or exchanges is None:
             return found
-        began = datetime.fromisoformat(f"{source.first_time[:26]}+00:00").timestamp()
+        began = source.first_ns / 1e9
         up_to = began + source.duration_s - settled_s
         for exchange in exchanges:
             if self._counted_to < began + exchange.asked_s <= up_to:
