@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.waiting import Waiting, comment, read
+from nagle_lab.capture.waiting import End, Waiting, comment, read
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.passing import Passing
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.guard.recording import waiting as recording
-from nagle_lab.guard.recording.diag import OPEN_STATES, End, Info, Listed, busy_sockets
+from nagle_lab.guard.recording.diag import OPEN_STATES, Info, Listed, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told

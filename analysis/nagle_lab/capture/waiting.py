@@ -13,7 +13,7 @@ MOST = 200_000  # of a capture: of more than that the memory would be felt
 _TEXT = "nagle-lab: {unsent} bytes wait in {sender} for {receiver}, behind a small segment that is not acknowledged"
 _COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+:\d{1,5}) for (\S+:\d{1,5}), ", re.ASCII)
 
-End = tuple[str, int]  # IP address and port
+End = tuple[str, int]  # IP address, as ipaddress writes it, IPv4 not mapped into IPv6; port
 
 
 class Waiting(NamedTuple):

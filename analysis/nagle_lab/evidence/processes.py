@@ -16,6 +16,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.comments import INBOUND, OUTBOUND, CommentTaker
 from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
 from nagle_lab.evidence.excerpt import end_of
+from nagle_lab.evidence.segments import Ends
 from nagle_lab.packet.segment import Segment, decode
 
 _LOOK = 2_000  # packets at the beginning of a file, of which one has such a comment where any does
@@ -24,7 +25,6 @@ _OF_CONTAINERS = re.compile(r"veth|br-|docker|cni|cali|flannel|lxc|vnet|tap|virb
 
 _WINDOW = 1 << 18  # bytes: of a file without such comments no more is read
 
-Way = tuple[bytes, int, bytes, int]
 Process = tuple[int, str, str]  # id, executable, arguments
 
 
@@ -62,7 +62,7 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
     return [EndProcess(role, ip, port, *process, count) for (role, ip, port, process), count in named]
 
 
-def _ends(one: Connection, seen: dict[Way, _Seen]) -> list[tuple[Role | None, Process]]:
+def _ends(one: Connection, seen: dict[Ends, _Seen]) -> list[tuple[Role | None, Process]]:
     """The role and the process of each end that is known; without a role where it is one of the two."""
     client, server = end_of(one.client), end_of(one.server)
     asks, answers = seen.get((*client, *server)), seen.get((*server, *client))
@@ -80,8 +80,8 @@ def _ends(one: Connection, seen: dict[Way, _Seen]) -> list[tuple[Role | None, Pr
     return [(None, process)]
 
 
-def _read(files: Sequence[Path]) -> dict[Way, _Seen]:
-    seen: dict[Way, _Seen] = defaultdict(_Seen)
+def _read(files: Sequence[Path]) -> dict[Ends, _Seen]:
+    seen: dict[Ends, _Seen] = defaultdict(_Seen)
 
     def take(
         raw: bytearray, at: int, captured: int, original: int, link: int, comments: list[str], way: int, name: str

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from nagle_lab.capture.waiting import End
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -13,7 +14,7 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge, lost
 from nagle_lab.guard.recording.attach import attach
-from nagle_lab.guard.recording.diag import LISTEN, End
+from nagle_lab.guard.recording.diag import LISTEN
 from nagle_lab.live.sockets.change import Program, living, sockets, without
 from nagle_lab.live.sockets.inventory import Found
 

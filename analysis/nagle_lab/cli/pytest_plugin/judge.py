@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import pytest
 
+from nagle_lab.capture.waiting import End
 from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, Expected, expected_of, options_of
@@ -28,7 +29,6 @@ from nagle_lab.experiments.software.guarded import Selection, judge
 from nagle_lab.experiments.writes.traced import Named, no_writes
 from nagle_lab.reports.words.writes import pair_lines
 
-End = tuple[str, int]
 _EXPECTED = pytest.StashKey[Expected]()
 _NOTHING = "no TCP segment passed"
 

@@ -41,7 +41,7 @@ class Prose:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Banner:
     """A verdict, what it is of, and why."""
 
     verdict: str
@@ -65,7 +65,7 @@ class Drawing:
     content: Text | Table
 
 
-Block = Prose | Verdict | Asked | Drawing
+Block = Prose | Banner | Asked | Drawing
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def run(part: Incident, of: Run, columns: Sequence[tuple[str, Figures]], *, with
     here = of.folder.relative_to(REPOSITORY) if of.folder.is_relative_to(REPOSITORY) else of.folder
     folder = str(here) if without_lab else shown_path(of.folder)
     return [
-        Verdict(of.verdict, f"{of.manifest.scenario} / {of.manifest.variant}", part.programs.named(of.reason)),
+        Banner(of.verdict, f"{of.manifest.scenario} / {of.manifest.variant}", part.programs.named(of.reason)),
         *([Drawing("Figures", _figures(columns))] if columns else []),
         Prose(f"{what}: {printable(folder)}", "dim"),
         *(_simulator(part) if len(columns) > 1 else []),
@@ -139,7 +139,7 @@ def _simulator(part: Incident) -> list[Block]:
 
 def no_run(name: str, outcome: Outcome) -> list[Block]:
     """Why there is nothing to show."""
-    return [Verdict("NO RUN", name, outcome.reason)]
+    return [Banner("NO RUN", name, outcome.reason)]
 
 
 def typical_stall(part: Incident, of: Run) -> list[Block]:
@@ -205,7 +205,7 @@ def diagnosis(part: Mystery, result: Result) -> list[Block]:
         for cause, silence in sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
     )
     return [
-        Verdict(result.verdict, str(file), result.reason),
+        Banner(result.verdict, str(file), result.reason),
         Prose(f"{numbers.IDLE_GAPS}: {causes or 'none'}."),
     ]
 

@@ -7,7 +7,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.cli.workshop.pages import Asked, Block, Drawing, Page, Prose, Verdict
+from nagle_lab.cli.workshop.pages import Asked, Banner, Block, Drawing, Page, Prose
 from nagle_lab.errors import printable
 from nagle_lab.reports.screens.terminal import STYLE
 
@@ -63,7 +63,7 @@ def _drawn(block: Block) -> RenderableType:
     match block:
         case Prose(text, style):
             return Text(text, style)
-        case Verdict(verdict, title, reason):
+        case Banner(verdict, title, reason):
             style = STYLE.get(verdict, STYLE["INCONCLUSIVE"])
             heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
             return Text("\n").join([heading, Text(printable(reason))])

@@ -11,9 +11,8 @@ from struct import Struct, pack
 
 import msgspec
 
+from nagle_lab.capture.waiting import End
 from nagle_lab.errors import NagleLabError
-
-End = tuple[str, int]  # IP address and port, as in a packet
 
 STATES = {
     1: "ESTABLISHED", 2: "SYN-SENT", 3: "SYN-RECEIVED", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2", 6: "TIME-WAIT",

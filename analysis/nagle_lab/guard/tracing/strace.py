@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from nagle_lab.capture.waiting import End
+
 MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a million calls
 LONGEST_LINE = 1 << 20  # bytes: a longer one is none of strace's
 MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before a call
 
-End = tuple[str, int]  # address, as ipaddress writes it, IPv4 not mapped into IPv6; port
 Way = tuple[End, End]  # of the bytes: from, to
 
 _LINE = re.compile(r"(\d{1,10})(?:<(.*?)>)? +(\d{1,12})\.(\d{6}) (.*)")
