@@ -141,11 +141,16 @@ def test_nothing_is_loaded_and_only_our_script_runs(page):
     assert len(tree.of("script")) == 1
 
 
+def drawings(page: str) -> list[str]:
+    """The drawings in a page or in a part of one."""
+    return re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+
+
 def test_drawings_are_well_formed_and_take_the_pages_colours(page):
-    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(drawings) == 6
-    assert "font-family" not in "".join(drawings)
-    for drawing in drawings:
+    found = drawings(page)
+    assert len(found) == 6
+    assert "font-family" not in "".join(found)
+    for drawing in found:
         ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns:xlink="x"', 1))
         assert set(re.findall(r"#[0-9a-fA-F]{6}\b", drawing)) <= {"#ffffff", "#000000"}
     names = set(re.findall(r"var\(--(\w+)\)", page))
@@ -537,9 +542,8 @@ def axis_labels(drawing: str) -> list[float]:
 
 @pytest.mark.parametrize(("low", "high"), [(1300, 1500), (64, 300), (64, 16384), (700, 701)])
 def test_a_sweep_of_any_span_has_an_axis_to_read(low, high):
-    points = [SizePoint(size, "CLEAN", 0.0) for size in (low, high)]
-    for drawing in re.findall(r"<svg.*?</svg>", cliff_plot(points, [], "SIZE"), re.DOTALL):
-        assert len(set(re.findall(r">([\d,]+)</text>", drawing.split("stalled")[0])) - {"0", "20", "40", "60"}) >= 2
+    (drawing,) = drawings(cliff_plot([SizePoint(size, "CLEAN", 0.0) for size in (low, high)], [], "SIZE"))
+    assert len(set(axis_labels(drawing))) >= 2
 
 
 @pytest.mark.parametrize(
@@ -549,8 +553,8 @@ def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
     histogram = Histogram(sum(count for *_, count in bins), 1.0, bins)
     spread = Spread(bins[0][0], bins[-1][0], bins[-1][0], bins[-1][0])
     drawn = distribution_plot([Durations("exchanges", histogram, spread)], "x")
-    for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
-        assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
+    (drawing,) = drawings(drawn)
+    assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
 
 
 def test_bars_of_a_distribution_are_as_wide_as_their_bins():
@@ -567,8 +571,8 @@ def test_bars_of_a_distribution_are_as_wide_as_their_bins():
 def test_variants_of_any_span_have_an_axis_to_read():
     for values in ((2.1, 4.0), (43.0, 44.0), (0.05, 250.0)):
         drawn = variant_plot([Bar("a", "CLEAN", values[0]), Bar("b", "STALL", values[1])], "x", "ms")
-        for drawing in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
-            assert [tick for tick in axis_labels(drawing) if values[0] / 2 <= tick <= values[1] * 2]
+        (drawing,) = drawings(drawn)
+        assert [tick for tick in axis_labels(drawing) if values[0] / 2 <= tick <= values[1] * 2]
 
 
 def test_a_report_that_cannot_be_written_is_told_before_anything_runs(run, tmp_path):
