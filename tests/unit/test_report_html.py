@@ -42,7 +42,8 @@ from support.run_folders import change
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+REPOSITORY = Path(__file__).resolve().parents[2]
+REFERENCE = REPOSITORY / "captures" / "reference"
 STALLED, CLEAN = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\x00"
 VOID = {"meta", "br", "hr"}
@@ -405,9 +406,8 @@ def harmless(page: str) -> None:
 
 def test_a_hostile_run_is_only_text(run, hostile, tmp_path):
     out = tmp_path / "out.html"
-    code, _, _ = run("show", hostile, "--html", out)
+    assert run("show", hostile, "--html", out)[0] == Exit.OK  # what it calls itself changes no verdict
     page = out.read_text()
-    assert code in (Exit.OK, Exit.CONTRADICTED, Exit.INCONCLUSIVE, Exit.UNUSABLE)
     harmless(page)
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 10 and "\\x1b[31m" in page
     run("compare", STALLED, hostile, "--html", out)
@@ -461,7 +461,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(page, run, tmp_path):
     out = tmp_path / "again.html"
     assert run("show", folder, "--html", out)[0] == 0
     assert out.read_text() == page
-    assert str(tmp_path) not in page and "/work" not in page
+    assert str(tmp_path) not in page and str(REPOSITORY) not in page
     assert len(page) < 1_000_000
 
 
@@ -479,7 +479,7 @@ def test_captures_that_tell_little_have_a_report(tmp_path, run):
     assert run("analyze", few, empty, "--html", out)[0] == Exit.UNUSABLE
     said = out.read_text()
     Tree(said)
-    assert "? INCONCLUSIVE" in said and ("✕ INVALID" in said or "unusable: empty.pcap" in said)
+    assert "? INCONCLUSIVE" in said and "✕ INVALID" in said
 
 
 def test_a_comparison_has_gains_differences_and_both_ladders(run, tmp_path):
