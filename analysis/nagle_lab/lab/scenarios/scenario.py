@@ -1,4 +1,4 @@
-"""Scenarios as data: each class is a table of a ``scenario.toml`` (format 2), each field a key.
+"""Scenarios as data: each class is a table of a ``scenario.toml``, each field a key.
 
 A key with a default may be left out; a ``name`` is that of the table (``[variants.NAME]``). ``{NAME}`` in a template
 stands for a parameter (a literal brace is doubled); parameters also reach the Compose files, as environment variables
