@@ -22,24 +22,24 @@ from nagle_lab.lab.scenarios.scenario import (
 )
 from nagle_lab.lab.scenarios.toml import convert, convert_each, mistake, named, read_toml
 
+SCENARIOS = REPOSITORY / "scenarios"  # where they are looked for, unless a folder is given
 
-def scenarios(folder: Path = REPOSITORY / "scenarios") -> dict[str, Scenario]:
+
+def scenarios(folder: Path | None = None) -> dict[str, Scenario]:
     """Return every scenario under ``folder`` by name, in alphabetical order.
 
     Raises NagleLabError where there is none, and naming file and key where one is wrong.
     """
-    return {file.parent.name: load_scenario(file) for file in scenario_files(folder)}
+    return {file.parent.name: load_scenario(file) for file in scenario_files(folder or SCENARIOS)}
 
 
-def readable_scenarios(
-    folder: Path = REPOSITORY / "scenarios",
-) -> tuple[dict[str, Scenario], list[NagleLabError]]:
-    """Return the scenarios under ``folder`` that can be read, by name, and what is wrong with each of the others.
+def readable_scenarios() -> tuple[dict[str, Scenario], list[NagleLabError]]:
+    """Return the scenarios that can be read, by name, and what is wrong with each of the others.
 
     Raises NagleLabError where there is none at all.
     """
     found, mistakes = dict[str, Scenario](), []
-    for file in scenario_files(folder):
+    for file in scenario_files(SCENARIOS):
         try:
             found[file.parent.name] = load_scenario(file)
         except NagleLabError as error:
@@ -47,13 +47,14 @@ def readable_scenarios(
     return found, mistakes
 
 
-def find_scenario(name: str, folder: Path = REPOSITORY / "scenarios") -> Scenario:
+def find_scenario(name: str, folder: Path | None = None) -> Scenario:
     """Return the scenario ``name`` under ``folder``, whatever is wrong with the others.
 
     Raises NagleLabError where there is none, naming those there are, and naming file and key where it is wrong.
     """
-    file = folder / name / "scenario.toml"
-    if file not in (files := scenario_files(folder)):
+    home = folder or SCENARIOS
+    file = home / name / "scenario.toml"
+    if file not in (files := scenario_files(home)):
         names = ", ".join(file.parent.name for file in files)
         raise NagleLabError(f"there is no scenario {name!r}: choose from {names}")
     return load_scenario(file)
