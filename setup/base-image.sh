@@ -38,7 +38,7 @@ use() {
 # pull REFERENCE: false, with the reason in $pull_said, when it cannot be had. The registry gets
 # a few seconds for its first word; the download itself may take minutes.
 pull() {
-  local said=$scratch/pull waited
+  local said=$scratch/pull waited status=0
   : >"$said"
   timeout "$PULL_SECONDS" docker pull "$1" >"$said" 2>&1 </dev/null &
   pull_pid=$!
@@ -52,8 +52,13 @@ pull() {
     pull_pid='' pull_said="no registry answered within $ANSWER_SECONDS s"
     return 1
   fi
-  wait "$pull_pid" && pull_pid='' && return
-  pull_pid='' pull_said=$(last_line <"$said" | sed 's/^Error response from daemon: //')
+  wait "$pull_pid" || status=$?
+  pull_pid=''
+  case $status in
+    0) return 0 ;;
+    124) pull_said="took longer than $PULL_SECONDS s" ;;  # what timeout(1) exits with then
+    *) pull_said=$(last_line <"$said" | sed 's/^Error response from daemon: //') ;;
+  esac
   return 1
 }
 

@@ -56,4 +56,4 @@ fi
 require_ours . .venv .venv/lib .cache public .pytest_cache .mypy_cache .ruff_cache .hypothesis
 rm -rf .venv .cache sbom .pytest_cache .mypy_cache .ruff_cache .hypothesis analysis/{build,*.egg-info,.mypy_cache,.ruff_cache}
 [[ ! -e public/.nagle-lab-site ]] || rm -rf public
-find analysis tests bench scenarios maintenance -name __pycache__ -type d -prune -exec rm -rf {} +
+find . -path ./.git -prune -o -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

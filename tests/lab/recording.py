@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from nagle_lab.lab.scenarios.scenario import Lab
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.run import Run
 from support.schemas import check
+from support.waiting import within
 
 REPOSITORY = Path(__file__).parents[2]
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
@@ -221,13 +221,3 @@ def left_on_engine(runs_dir: Path) -> list[str]:
     """Return the containers and networks of runs that recorded into ``runs_dir``."""
     containers, networks = engine_holds(runs_dir)
     return containers + networks
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Return whether the condition comes true within that time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True

@@ -24,12 +24,12 @@ from lab.recording import (
     engine_holds,
     left_on_engine,
     well_recorded,
-    within,
 )
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge
+from support.waiting import within
 
 pytestmark = pytest.mark.long
 LOAD = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # 40 s where it stalls: the fault comes first

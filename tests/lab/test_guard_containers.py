@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from lab.recording import within
 
 from nagle_lab.guard.recording.ways import EMPTY_IMAGE, docker_with_folders
 from support import forbid
 from support.guarded import GUARD, server
 from support.in_docker import IMAGE, PERL, compose_project
+from support.waiting import within
 
 
 def recorded(*options: str, **more) -> tuple[int, str]:

@@ -15,11 +15,11 @@ from lab.recording import (
     left_on_engine,
     remove_images,
     well_recorded,
-    within,
 )
 
 from nagle_lab.lab.containers.images import BASE
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
+from support.waiting import within
 
 pytestmark = pytest.mark.long
 LONG = {"CONCURRENCY": "1", "REQUESTS": "1000"}  # a load of 40 s, to be interrupted

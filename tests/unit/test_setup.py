@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.tcp import native
+from support.waiting import within
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = Path("analysis/nagle_lab")
 COMPILED = PACKAGE / "tcp" / "_engine.fake.so"
 REAL_TOOLS = """
-    awk bash chmod cp cut date dirname env head mkdir mktemp rm sed setsid sha256sum sleep sort tail tar timeout touch
+    awk bash chmod cp cut date dirname env find head mkdir mktemp rm sed setsid sha256sum sleep sort stat tail tar
+    timeout touch
 """
 DOCKER = """
 case "$1 $2" in
@@ -58,6 +60,7 @@ class Host:
             real = shutil.which(name)
             assert real is not None, f"this machine has no {name}"
             (self.bin / name).symlink_to(real)
+        self.before: list[str] = []  # what starts the scripts
         self.runs_as(uid=1000)
         self.is_debian()
         # The daemon of the machine that runs the tests must not show through.
@@ -94,7 +97,7 @@ class Host:
         scratch.mkdir(exist_ok=True)
         env = {"PATH": str(self.bin), "FAKE": str(self.fake), "TMPDIR": str(scratch), **environment}
         done = subprocess.run(
-            [self.bin / "bash", self.checkout / "setup" / script, *arguments],
+            [*self.before, self.bin / "bash", self.checkout / "setup" / script, *arguments],
             env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert done.stdout == "", "standard output is for results"
@@ -297,6 +300,12 @@ def test_no_registry_and_not_root(engine: Host) -> None:
     assert "sudo " in refusal
 
 
+def test_a_pull_that_takes_too_long(engine: Host) -> None:
+    engine.command("timeout", 'echo "library: Pulling from somewhere"; echo "a1b2c3: Downloading 3 MB"; exit 124')
+    refusal = engine.refusal("base-image.sh", BASE_IMAGE="mine:2")
+    assert refusal.endswith("cannot be pulled: took longer than 900 s. Name another, or unset it.")
+
+
 def test_no_registry_and_installing_forbidden(engine: Host) -> None:
     engine.runs_as(uid=0)
     engine.state("registry-says", NO_NETWORK)
@@ -419,10 +428,15 @@ def test_environment_is_made_once(pythonic: Host) -> None:
     assert len(pythonic.calls("pip")) == 2
 
 
+def test_set_up_compiles_in_the_checksum_that_the_engine_is_known_by(pythonic: Host) -> None:
+    """Of the same sources in the same order: ENGINE of python.sh and SOURCES of native.py are two lists of them."""
+    pythonic.succeeds("python.sh")
+    assert zlib.crc32((pythonic.fake / "sources").read_bytes()) == native.checksum()
+
+
 def test_without_a_compiler_it_says_what_that_costs(pythonic: Host) -> None:
     pythonic.succeeds("python.sh")
     assert (pythonic.checkout / COMPILED).exists()
-    assert zlib.crc32((pythonic.fake / "sources").read_bytes()) == native.checksum()
     with (pythonic.checkout / PACKAGE / "tcp" / "machine.c").open("a") as file:
         file.write("/* changed */\n")
     pythonic.state("no-compiler")
@@ -521,8 +535,8 @@ def test_python_without_ensurepip(pythonic: Host) -> None:
 
 
 # Root may write everything: as root, set-up runs without that right.
-NO_ENGINE = {**os.environ, "DOCKER_HOST": "unix:///nowhere"}
-AS_OTHERS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+SETPRIV = [str(shutil.which("setpriv")), "--bounding-set=-dac_override,-dac_read_search"]
+AS_OTHERS = SETPRIV if os.geteuid() == 0 else []
 
 
 @pytest.mark.parametrize(
@@ -533,16 +547,15 @@ def test_what_belongs_to_somebody_else_is_one_line(host: Host, script: str, clos
     (folder / "bin").mkdir(parents=True)
     folder.chmod(0o500)
     name, *arguments = script.split()
-    command = [*AS_OTHERS, host.bin / "bash", host.checkout / "setup" / name, *arguments]
+    host.before = AS_OTHERS
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=NO_ENGINE)
+        done = host.run(name, *arguments)
     finally:
         folder.chmod(0o700)
-    assert (done.returncode, done.stdout) == (2, "")
-    said = done.stderr.splitlines()[-1]
-    assert len([line for line in done.stderr.splitlines() if "engine answers" not in line]) == 1
+    (said,) = done.stderr.splitlines()
+    assert done.returncode == 2
     assert said.startswith(f"setup: cannot write {folder if name == 'python.sh' else closed}, which belongs to ")
-    assert "Run: sudo chown -R " in said
+    assert "Run: sudo chown -R someone " in said
     assert (folder / "bin").is_dir()
 
 
@@ -558,9 +571,18 @@ def test_a_site_is_removed_if_it_was_built_here(host: Host, made_here: bool) -> 
     folder = host.checkout / "public"
     folder.mkdir()
     (folder / (".nagle-lab-site" if made_here else "mine.html")).touch()
-    host.command("find", "true")
     host.succeeds("clean.sh")
     assert folder.exists() != made_here
+
+
+def test_what_python_compiled_is_removed_wherever_it_is(host: Host) -> None:
+    compiled = [host.checkout / name / "__pycache__" for name in ("analysis/nagle_lab/tcp", "site", "docs", ".git")]
+    for folder in compiled:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "module.pyc").touch()
+    assert host.succeeds("clean.sh") == []
+    assert [folder.parent.name for folder in compiled if folder.exists()] == [".git"]
+    assert (host.checkout / PACKAGE / "tcp" / "machine.c").exists()
 
 
 def test_unknown_set_of_packages(host: Host) -> None:
@@ -629,9 +651,8 @@ def test_set_ups_wait_for_each_other(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     library = f'. "{REPOSITORY}/setup/lib.sh"; one_at_a_time lock'
     hold = f"{library}; touch held; until [[ -e go ]]; do sleep 0.05; done; touch released"
-    with subprocess.Popen(["bash", "-c", hold], cwd=tmp_path) as first:
-        while not (tmp_path / "held").exists():
-            assert first.poll() is None
+    with subprocess.Popen(["bash", "-c", hold], cwd=tmp_path):
+        assert within(30, (tmp_path / "held").exists)
         waiter = ["bash", "-c", f"{library}; [[ -e released ]]"]
         with subprocess.Popen(waiter, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as second:
             assert second.stderr
