@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command import nagle_lab
+from support.command import in_process
 from support.guarded import GUARD, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 
@@ -372,7 +372,7 @@ def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
     ],
 )
 def test_wrong_usage_is_one_line(options, says):
-    done = nagle_lab("guard", *options)
+    done = in_process("guard", *options)
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("nagle-lab: recording")]
     assert line.startswith("nagle-lab: ") and says in line

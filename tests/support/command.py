@@ -11,7 +11,7 @@ import pytest
 from nagle_lab.cli import main as cli
 
 
-def nagle_lab(*arguments: object) -> CompletedProcess[str]:
+def in_process(*arguments: object) -> CompletedProcess[str]:
     """Run nagle-lab with arguments; gives what a process of its own would have ended with and printed."""
     command, out, err = ["nagle-lab", *map(str, arguments)], StringIO(), StringIO()
     with (

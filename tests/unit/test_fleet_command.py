@@ -16,7 +16,7 @@ from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.overview import Heat, overview
 from nagle_lab.reports.html.fleet import heat_map, level, shortened
 from support.browser import chromium
-from support.command import nagle_lab
+from support.command import in_process
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
 
@@ -26,7 +26,7 @@ HERE = ("--workers", 1, "--on", "concurrent.futures:ThreadPoolExecutor")
 
 
 def fleet(*arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
-    done = nagle_lab("fleet", *arguments)
+    done = in_process("fleet", *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

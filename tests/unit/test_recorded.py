@@ -19,7 +19,7 @@ from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.experiments.writes.attached import of_traced
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.reports.words.ladder_text import ladder_text
-from support.command import nagle_lab
+from support.command import in_process
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
 from support.straces import BEFORE, strace_text, write_strace
@@ -46,7 +46,7 @@ class Recorded:
 
     def analyze(self, *options: object) -> subprocess.CompletedProcess[str]:
         with chdir(self.capture.parent):
-            return nagle_lab("analyze", f"--strace={self.strace}", *options, self.capture)
+            return in_process("analyze", f"--strace={self.strace}", *options, self.capture)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_the_json_is_the_contracts(recorded):
     content = json.loads(done.stdout)
     check("result", content)
     assert [content["writes"]["groups"][0][end]["program"]["line"] for end in ("trigger", "held")] == [16, 17]
-    without = json.loads(nagle_lab("analyze", "--json", recorded.capture).stdout)
+    without = json.loads(in_process("analyze", "--json", recorded.capture).stdout)
     assert {name: value for name, value in content.items() if name != "writes"} == without
 
 
