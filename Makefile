@@ -106,7 +106,7 @@ lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
 	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
-	@MYPYPATH=maintenance/recorder:maintenance/stacks:tests $(bin)/mypy --config-file analysis/pyproject.toml \
+	@MYPYPATH=maintenance/recorder:maintenance/stacks $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:site $(bin)/mypy --config-file analysis/pyproject.toml site/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR

@@ -17,7 +17,7 @@ from rich.table import Table
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
-from support.holds import MS
+from support.synthetic import MS
 from support.transforms import transformed
 from support.truth import (
     KNOWN_LIMITS,

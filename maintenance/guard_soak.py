@@ -23,28 +23,51 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from support.guarded import GUARD, server
-
-EXCHANGES = "15"
+GUARD = [sys.executable, "-m", "nagle_lab", "guard"]
+EXCHANGES = 15
 PROGRAMS = {"two-writes": "STALL", "nodelay": "CLEAN"}
+# A server that answers in two writes, and a client that asks in one; both in one process.
+PROGRAM = textwrap.dedent("""
+    import socket, sys, threading
+    how, count = sys.argv[1], int(sys.argv[2])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        peer, _ = listener.accept()
+        if how == "nodelay":
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while peer.recv(4096):
+            peer.sendall(bytes(200))
+            peer.sendall(bytes(600))
+
+    threading.Thread(target=serve, daemon=True).start()
+    with socket.create_connection(listener.getsockname()) as client:
+        for _ in range(count):
+            client.sendall(bytes(100))
+            got = 0
+            while got < 800:
+                got += len(client.recv(4096))
+""")
 SUITE = textwrap.dedent("""
     import subprocess
 
     import pytest
-    from support.guarded import server
 
 
     @pytest.mark.nagle(expect="any")
     @pytest.mark.parametrize("number", range({each}))
-    @pytest.mark.parametrize("how", {programs})
-    def test_it(how, number):
-        subprocess.run(server(how, "{exchanges}"), check=True)
+    @pytest.mark.parametrize(("how", "command"), {commands})
+    def test_it(how, command, number):
+        subprocess.run(command, check=True)
 """)
 PYTEST = "`pytest --nagle -n 4`, busy"
 Verdicts = dict[tuple[str, str], Counter[str]]  # by program and machine
 CODES = {"STALL": 1, "CLEAN": 0, "INCONCLUSIVE": 3, "INVALID": 2}
+
+
+def command(how: str) -> list[str]:
+    """What runs the program."""
+    return [sys.executable, "-c", PROGRAM, how, str(EXCHANGES)]
 
 
 def guarded(how: str) -> tuple[str, float]:
@@ -53,7 +76,7 @@ def guarded(how: str) -> tuple[str, float]:
         report = Path(folder) / "report.json"
         started = time.monotonic()
         done = subprocess.run(
-            [*GUARD, f"--json={report}", f"--keep={folder}/kept", "--", *server(how, EXCHANGES)],
+            [*GUARD, f"--json={report}", f"--keep={folder}/kept", "--", *command(how)],
             capture_output=True, check=False,
             env={"TMPDIR": folder, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         )  # fmt: skip
@@ -71,10 +94,9 @@ def tested(runs: int) -> list[tuple[str, str]]:
     """The program and the verdict of each test of a suite in which each program is tested ``runs`` times."""
     with tempfile.TemporaryDirectory() as folder:
         suite, junit = Path(folder) / "test_soak.py", Path(folder) / "junit.xml"
-        suite.write_text(SUITE.format(each=runs, programs=[*PROGRAMS], exchanges=EXCHANGES))
-        command = [sys.executable, "-m", "pytest", "-q", "--nagle", "-n", "4", f"--junitxml={junit}", suite.name]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "tests")}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        suite.write_text(SUITE.format(each=runs, commands=[(how, command(how)) for how in PROGRAMS]))
+        pytest = [sys.executable, "-m", "pytest", "-q", "--nagle", "-n", "4", f"--junitxml={junit}", suite.name]
+        done = subprocess.run(pytest, cwd=folder, capture_output=True, text=True, check=False)
         print(*done.stdout.splitlines()[-8:], sep="\n", file=sys.stderr)
         if done.returncode:
             sys.exit(f"pytest ended with {done.returncode}")
@@ -90,7 +112,7 @@ def tested(runs: int) -> list[tuple[str, str]]:
 def bare(how: str) -> float:
     """How long the command takes by itself, s."""
     started = time.monotonic()
-    subprocess.run(server(how, EXCHANGES), capture_output=True, check=True)
+    subprocess.run(command(how), capture_output=True, check=True)
     return time.monotonic() - started
 
 
@@ -109,7 +131,7 @@ def busy_cores() -> Iterator[None]:
 def main(runs: int, page: Path, *notes: str) -> None:
     """Run them all, and write the page."""
     quarter = runs // 4
-    orders = [how for pair in zip(*([how] * quarter for how in PROGRAMS), strict=True) for how in pair]
+    orders = list(PROGRAMS) * quarter
     overheads = [guarded("nodelay")[1] - bare("nodelay") for _ in range(min(30, runs))]
     verdicts: Verdicts = {}
     with ThreadPoolExecutor(1) as pool:

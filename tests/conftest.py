@@ -1,13 +1,9 @@
-"""Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`.
-
-The maintainers' tools, which are no part of the package, are reached in the same way.
-"""
+"""Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
 
 import os
 import shutil
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,7 +11,6 @@ from hypothesis import settings
 from nagle_lab.cli import main as cli
 from support.engines import ENGINES
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "maintenance"))
 pytest.register_assert_rewrite("lab.recording")  # its assertions say what they compared, as those of tests do
 
 # What is imported is compiled once, whatever the environment says: not in every worker and every program they start.

@@ -26,11 +26,10 @@ from typing import IO, Any
 
 from cases import ADDRESSES, CASES, ORIGIN_PORT, PORT, Case, Drop
 from families import ALL, FAMILIES
+from holds import MS, holds_of
 
 HERE = Path(__file__).parent
 CAPTURES = HERE.parents[1] / "captures"
-sys.path.insert(0, str(HERE.parents[1] / "tests"))
-from support.holds import MS, holds_of  # noqa: E402
 
 HELD_MS = 4  # a segment held for less makes no stall; an ACK that much later than its path is a late one
 STALLS = 3  # so many held segments make a STALL

@@ -12,7 +12,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof import population
-from support.holds import MS
+from recorder.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
 from support.truth import KNOWN_LIMITS, Judgement, Labelled, families, holds, lookalikes, references, stacks

@@ -15,7 +15,7 @@ from typing import Any
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.segments import segments
 from nagle_lab.packet.segment import SYN
-from support.holds import LATE, MS, holds_of
+from recorder.holds import LATE, MS, holds_of
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 SOON, NEVER = 4 * MS, 2**62  # what the families call late, and where no end ever delays an ACK

@@ -1,6 +1,6 @@
 """How long a sender's TCP held each segment, from the log of its writes alone; only Python's own library.
 
-The recorder needs it where nagle-lab is not installed. programs.py (maintenance/recorder) has the columns of the log.
+The recorder needs it where nagle-lab is not installed, and so do the tests. programs.py has the columns of the log.
 """
 
 from collections.abc import Iterator
