@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.lab.containers.interrupts import deferred, interruptible
 from nagle_lab.lab.containers.process import Child, Finished
-from nagle_lab.lab.folder import claimed, disk_problem
+from nagle_lab.lab.folder import claimed, disk_problem, ended_runs
 from nagle_lab.reports.screens import terminal
 from nagle_lab.runs.manifest import MANIFEST
 from nagle_lab.runs.witnesses import WITNESSES
@@ -185,7 +185,7 @@ def _make(trial: Trial, runs: Path, children: set[Child]) -> Entry:
         finished = child.wait()
     finally:
         children.discard(child)
-    recorded = next((each for each in sorted(folder.glob("2*")) if each.is_dir()), None)
+    recorded = next(iter(ended_runs(folder)), None)
     kept = None
     if recorded and finished.exit_code != Exit.OK:
         kept = runs / recorded.name
