@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 MSS = 1448  # payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its timestamps
 PORT, ORIGIN_PORT, CREDIT_PORT = 7000, 7001, 7002  # of the server, of what it asks itself, of a second way to it
+ORIGIN_ADDRESS = "10.78.0.2"  # of the origin, where it has a namespace of its own
 ADDRESSES = {False: {"client": "10.77.0.1", "server": "10.77.0.2"}, True: {"client": "fd77::1", "server": "fd77::2"}}
 
 
@@ -120,8 +121,8 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Path:
-    """What else happens on a relayed path."""
+class Delays:
+    """What else delays the frames on a relayed path."""
 
     later_rtt_ms: float | None = None  # the round trip from the 20th frame on: after the handshake
     queue_ms: float = 0  # a queue fills and empties, every 1.7 s, and adds up to so much to the round trip
@@ -141,9 +142,8 @@ class Case:
     client: tuple[Step, ...]
     server: tuple[Step, ...]
     held_by: str | None = None
-    silence: str | None = (
-        None  # the cause (nagle_lab.diagnosis.proof.idle.Cause) of a silence in every exchange, or every second
-    )
+    # The cause (nagle_lab.diagnosis.proof.idle.Cause) of the silence that every exchange has, or every second one.
+    silence: str | None = None
     exchanges: int = 40
     nodelay: bool = False  # TCP_NODELAY, both ends
     keepalive: bool = True  # False: a connection per exchange
@@ -172,7 +172,7 @@ class Case:
     held_in_view: str | None = None  # held on the connection to the origin, by its "client" or its "server"
     bridge: bool = False  # the ends are on a bridge, and the middle's capture is of all its interfaces
     ipv4_mtu: int | None = None  # a router between the ends that passes on no larger packets
-    path: Path = Path()
+    path: Delays = Delays()
     client_sysctls: tuple[str, ...] = ()
     server_send_buffer: int | None = None  # SO_SNDBUF, bytes
     md5: bool = False  # TCP MD5 signatures (RFC 2385)
@@ -189,6 +189,11 @@ class Case:
         """What one end does in an exchange of that kind."""
         client, server = ((self.client, self.server), *self.kinds)[kind]
         return client if end == "client" else server
+
+    @property
+    def origin_address(self) -> tuple[str, int]:
+        """Where the origin listens."""
+        return ("127.0.0.1" if self.origin_at == "server" else ORIGIN_ADDRESS, ORIGIN_PORT)
 
     @property
     def longest_path_ms(self) -> float:

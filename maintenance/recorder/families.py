@@ -17,9 +17,9 @@ from cases import (
     Chat,
     Cork,
     Credit,
+    Delays,
     Drained,
     NoDelay,
-    Path,
     Pause,
     Poll,
     Read,
@@ -191,18 +191,18 @@ QUICKACK = ("quickack", "1")
 ASK_AND_REST = (*ASK, Pause(0, 12))
 QUEUES = (
     Case("queue-60-quickack", "The client acknowledges at once, but a queue adds up to 60 ms to the path; Nagle on.",
-         ASK, HEADER_BODY, rtt_ms=2, path=Path(queue_ms=60), client_route=QUICKACK, acks_at_once=True,
+         ASK, HEADER_BODY, rtt_ms=2, path=Delays(queue_ms=60), client_route=QUICKACK, acks_at_once=True,
          unsure=EVERYWHERE),
     Case("queue-random-60-quickack", "The same with up to 60 ms at random.",
          ASK, HEADER_BODY, rtt_ms=2, jitter_ms=60, client_route=QUICKACK, acks_at_once=True, unsure=EVERYWHERE),
     Case("still-40-quickack", "The client acknowledges at once, but for 40 of every 55 ms nothing moves; Nagle on.",
-         ASK_AND_REST, HEADER_BODY, rtt_ms=2, path=Path(still_ms=40), client_route=QUICKACK, acks_at_once=True,
+         ASK_AND_REST, HEADER_BODY, rtt_ms=2, path=Delays(still_ms=40), client_route=QUICKACK, acks_at_once=True,
          exchanges=100, unsure=EVERYWHERE),
     Case("still-15", "For 15 of every 55 ms nothing moves, and the client delays its ACKs; Nagle on.",
-         ASK_AND_REST, HEADER_BODY, held_by="server", rtt_ms=2, path=Path(still_ms=15), counted=False,
+         ASK_AND_REST, HEADER_BODY, held_by="server", rtt_ms=2, path=Delays(still_ms=15), counted=False,
          unsure=EVERYWHERE),
     Case("queue-60-nodelay", "The queue of up to 60 ms, and TCP_NODELAY.",
-         ASK, HEADER_BODY, rtt_ms=2, path=Path(queue_ms=60), nodelay=True, unsure=EVERYWHERE),
+         ASK, HEADER_BODY, rtt_ms=2, path=Delays(queue_ms=60), nodelay=True, unsure=EVERYWHERE),
     *(Case(f"round-trip-{rtt}-quickack", f"Nagle holds for one round trip of {rtt} ms; no ACK is delayed.",
            ASK, HEADER_BODY, rtt_ms=rtt, client_route=QUICKACK, acks_at_once=True) for rtt in (1, 10)),
 )  # fmt: skip
@@ -297,7 +297,7 @@ DUPLEX = (
          *PUSHES, rtt_ms=10),
 )  # fmt: skip
 
-RISING = Path(later_rtt_ms=20)
+RISING = Delays(later_rtt_ms=20)
 PATHS = (
     Case("rtt-rising", "The round trip is 2 ms in the handshake and 20 ms after it.",
          ASK, HEADER_BODY, held_by="server", rtt_ms=2, path=RISING, unsure=AWAY),

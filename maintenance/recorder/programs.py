@@ -29,7 +29,6 @@ from contextlib import ExitStack, suppress
 from cases import (
     ADDRESSES,
     CREDIT_PORT,
-    ORIGIN_PORT,
     Case,
     Chat,
     Cork,
@@ -251,7 +250,7 @@ def serve(case: Case, address: tuple[str, int], origin: bool = False) -> dict[st
     def session(sock: socket.socket, turns: tuple[int, ...], credit: socket.socket | None) -> None:
         up = None
         if case.origin and not origin:
-            up = Stream(socket.create_connection(upstream_address(case)), case, "upstream")
+            up = Stream(socket.create_connection(case.origin_address), case, "upstream")
         stream = Stream(sock, case, end, up)
         if credit:
             stream.use_credit(credit)
@@ -282,11 +281,6 @@ def serve(case: Case, address: tuple[str, int], origin: bool = False) -> dict[st
         for thread in threads:
             thread.join()
     return logs
-
-
-def upstream_address(case: Case) -> tuple[str, int]:
-    """Where the origin listens."""
-    return ("127.0.0.1" if case.origin_at == "server" else "10.78.0.2", ORIGIN_PORT)
 
 
 def _credit_listener(case: Case, host: str) -> socket.socket:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from cases import ADDRESSES, CASES, ORIGIN_PORT, PORT, Case, Drop
+from cases import ADDRESSES, CASES, ORIGIN_ADDRESS, ORIGIN_PORT, PORT, Case, Drop
 from families import ALL, FAMILIES
 from holds import MS, holds_of
 
@@ -104,8 +104,8 @@ class ContradictionError(Exception):
 
 
 @contextmanager
-def network(case: Case) -> Iterator[dict[str, Place]]:
-    """The case's namespaces and path; yields the capture positions."""
+def network(case: Case) -> Iterator[tuple[dict[str, str], dict[str, Place]]]:
+    """The case's namespaces and path; yields the namespace of each program by its role, and the capture positions."""
     with ExitStack() as stack:
         ends = {end: stack.enter_context(namespace(end)) for end in ("client", "server")}
         only = f"tcp port {PORT}" if case.family else "tcp"
@@ -134,9 +134,10 @@ def network(case: Case) -> Iterator[dict[str, Place]]:
         if case.origin:
             places["both"] = Place(ends["server"], "any")
             if case.origin_at == "origin":
-                beside(stack.enter_context(namespace("origin")), ends["server"])
+                ends["origin"] = stack.enter_context(namespace("origin"))
+                beside(ends["origin"], ends["server"])
         time.sleep(0.2)  # neighbours and bridge ports settle
-        yield places
+        yield ends, places
 
 
 def veth(a: str, device_a: str, b: str, device_b: str) -> None:
@@ -174,7 +175,7 @@ def router(middle: str, mtu: int) -> None:
 def beside(origin: str, server: str) -> None:
     """Connect the origin's namespace with the server's."""
     veth(server, "eth1", origin, "eth0")
-    for name, device, address in ((server, "eth1", "10.78.0.1/24"), (origin, "eth0", "10.78.0.2/24")):
+    for name, device, address in ((server, "eth1", "10.78.0.1/24"), (origin, "eth0", f"{ORIGIN_ADDRESS}/24")):
         ip("-n", name, "link", "set", device, "up")
         ip("-n", name, "address", "add", address, "dev", device)
         sysctl(name, "net.ipv4.tcp_congestion_control=reno")
@@ -222,10 +223,10 @@ def capturing(place: Place, file: Path) -> Iterator[None]:
 def record(case: Case, folder: Path) -> None:
     """Run one case, and write its captures, its log of writes and its truth."""
     folder.mkdir(parents=True, exist_ok=True)
-    with network(case) as places, ExitStack() as captures:
+    with network(case) as (namespaces, places), ExitStack() as captures:
         for position, place in places.items():
             captures.enter_context(capturing(place, folder / f"{position}.pcap"))
-        logs = run_programs(case, places)
+        logs = run_programs(case, namespaces)
         time.sleep(QUIET_S)
     for position in places:
         compress(folder / f"{position}.pcap")
@@ -245,22 +246,19 @@ def record_family(case: Case, folder: Path) -> None:
     raise SystemExit(f"{case.name}: the log contradicts the table each time")
 
 
-def run_programs(case: Case, places: dict[str, Place]) -> Logs:
-    """What all programs say they wrote."""
+def run_programs(case: Case, namespaces: dict[str, str]) -> Logs:
+    """What all programs, each in the namespace of its role, say they wrote."""
     address = ADDRESSES[case.ipv6]["server"]
-    server_namespace = places["server"].namespace
     with ExitStack() as stack:
         programs = []
         if case.origin:
-            where = server_namespace if case.origin_at == "server" else server_namespace.replace("server", "origin")
-            host = "127.0.0.1" if case.origin_at == "server" else "10.78.0.2"
-            origin = python("programs.py", "origin", case.name, host, str(ORIGIN_PORT))
-            programs.append(stack.enter_context(running(inside(where, *origin), "ready")))
+            origin = python("programs.py", "origin", case.name, *map(str, case.origin_address))
+            programs.append(stack.enter_context(running(inside(namespaces[case.origin_at], *origin), "ready")))
         server = python("programs.py", "server", case.name, address, str(PORT))
-        programs.append(stack.enter_context(running(inside(server_namespace, *server), "ready")))
+        programs.append(stack.enter_context(running(inside(namespaces["server"], *server), "ready")))
         for index in range(len(case.programs)):
             client = python("programs.py", "client", case.name, address, str(PORT), str(index))
-            command = inside(places["client"].namespace, *client)
+            command = inside(namespaces["client"], *client)
             programs.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(programs[-1].kill)
         said = [json.loads(program.communicate(timeout=TIMEOUT_S)[0]) for program in reversed(programs)]
