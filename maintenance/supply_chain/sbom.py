@@ -42,7 +42,7 @@ def bill(subject: Component, components: Iterable[Component]) -> dict[str, Any]:
     }
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
     return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
+        "$schema": SCHEMA,
         "serialNumber": f"urn:uuid:{serial}",
         **content,
     }

@@ -17,7 +17,7 @@ from support.truth import Labelled
 
 Frames = list[Frame]
 PORT = 7000  # of the server, in every recorded capture
-IPV4, IPV6 = b"\x08\x00", b"\x86\xdd"
+IPV6 = b"\x86\xdd"  # EtherType
 SYN, ACK = 0x02, 0x10
 COPIED_AFTER = 20 * US
 
