@@ -61,14 +61,14 @@ def going_on(case: Case) -> Any:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
         try:
             assert run.stderr
-            stages = []
+            before = stage = ""
             for line in run.stderr:
-                stages.append(line.strip())
-                if "captures" in stages[-2:][0]:  # the stage after that is the load
+                before, stage = stage, line.strip()
+                if "captures" in before:  # the stage after that is the load
                     break
             time.sleep(BEGUN_S)
             if run.poll() is not None:
-                sys.exit(f"{case.scenario}: the run ended: {stages[-1] if stages else ''}")
+                sys.exit(f"{case.scenario}: the run ended: {stage}")
             yield container_of(case.service)
         finally:
             run.send_signal(signal.SIGINT)

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stack:
-    """A TCP stack. Its program is NAME-peer; full is the payload of a full segment between it and Linux."""
+    """A TCP stack, whose program is NAME-peer.
+
+    ``full_sent`` is the payload, in bytes, of a full segment that it sends to Linux, ``full_received`` that of one
+    which Linux sends to it.
+    """
 
     name: str
     full_sent: int

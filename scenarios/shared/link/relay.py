@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 INTERFACE = "eth0"
 ETH_P_IP, ETHERNET_BYTES = 0x0800, 14
-VNET_HEADER = struct.Struct(
-    "=BBHHHH"
-)  # virtio_net_hdr: flags, GSO type, header length, GSO size, checksum start, offset
+# The header before each frame, struct virtio_net_hdr: flags, GSO type, header length, GSO size, where the checksum
+# begins that the kernel is to fill in, and its offset from there.
+VNET_HEADER = struct.Struct("=BBHHHH")
 NEEDS_CSUM, TCP_CHECKSUM_AT = 1, 16
 IP_MINTTL, SO_TIMESTAMPNS, SOL_PACKET, PACKET_VNET_HDR = 21, 35, 263, 15  # Linux's numbers; Python has no names
 STAMP_SPACE = socket.CMSG_SPACE(struct.calcsize("ll"))  # a timespec
