@@ -4,13 +4,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
 from support.guarded import GUARD
+from support.namespaces import is_recorded, sent
 from support.rights import mount_refused
+from support.waiting import unread, within
 
 ASKED_FOREVER = textwrap.dedent("""
     import socket, sys, threading
@@ -54,13 +55,9 @@ def elsewhere():
         process.kill()
 
 
-def recorded(*options: str, interrupt_after: float | None = None) -> tuple[int, str]:
-    process = subprocess.Popen([*GUARD, *options], stderr=subprocess.PIPE, text=True)
-    if interrupt_after:
-        time.sleep(interrupt_after)
-        process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    return process.returncode, err
+def recorded(*options: str) -> tuple[int, str]:
+    done = subprocess.run([*GUARD, *options], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
 
 
 def test_a_process_for_some_seconds(elsewhere):
@@ -70,8 +67,14 @@ def test_a_process_for_some_seconds(elsewhere):
 
 
 def test_ctrl_c_ends_the_recording_and_reports(elsewhere):
-    code, err = recorded(f"--pid={elsewhere}", interrupt_after=3)
-    assert code == 1
+    counts = Path(f"/proc/{elsewhere}/net/snmp")
+    with subprocess.Popen([*GUARD, f"--pid={elsewhere}"], stderr=subprocess.PIPE, text=True) as process:
+        assert within(60, lambda: is_recorded(elsewhere))
+        before = sent(counts.read_text())
+        assert within(60, lambda: sent(counts.read_text()) > before + 300)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
     assert "recording pid" in err and "until Ctrl-C" in err
     assert " exchanges waited for a delayed ACK" in err
 
@@ -97,18 +100,21 @@ def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
     capture = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
     # All but the end of the last packet, and then it waits: what a reader sees of a recorder that is cut off.
     program = "import sys, time; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()[:-9]); sys.stdout.flush()\n"
-    program += "try: time.sleep(30)\nexcept KeyboardInterrupt: pass\n"
+    program += "try: print('written', file=sys.stderr, flush=True); time.sleep(30)\nexcept KeyboardInterrupt: pass\n"
     if writer == "goes on":
         program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + program
     with (
-        subprocess.Popen([sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE) as recorder,
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as recorder,
         subprocess.Popen(
             [sys.executable, "-m", "nagle_lab", "analyze", "-"], stdin=recorder.stdout, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         ) as analyzer,
     ):  # fmt: skip
+        assert recorder.stderr.readline() == b"written\n"
+        assert within(30, lambda: not unread(recorder.stdout))
         recorder.stdout.close()
-        time.sleep(2)
         for process in (recorder, analyzer):
             process.send_signal(signal.SIGINT)
         out, err = analyzer.communicate(timeout=20)

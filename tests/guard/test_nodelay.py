@@ -8,15 +8,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
+from support.namespaces import is_recorded
 from support.rights import AS_ROOT, mount_refused
 from support.schemas import check
+from support.waiting import within
 
 
 @pytest.fixture(autouse=True)
@@ -99,11 +100,8 @@ def test_a_signal_takes_it_back(program, number, option):
             assert line, "it ended"
             if "TCP_NODELAY set" in line and "listens" in line:
                 break
-        for _ in range(100):
-            if set(options(program.pid).values()) == {True}:
-                break
-            time.sleep(0.05)
-        time.sleep(1)
+        assert within(5, lambda: set(options(program.pid).values()) == {True})
+        assert option or within(30, lambda: is_recorded(program.pid))
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode in (130, 128 + number), err

@@ -19,8 +19,10 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from support.crowd import crowd
+from support.namespaces import FIN_WAIT_2, is_recorded, sent, sockets
 from support.rights import mount_refused
 from support.schemas import check
+from support.waiting import within
 
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch"]
 PORT = 18082
@@ -81,10 +83,11 @@ class Asked:
 
     def sent(self) -> int:
         """TCP segments that its kernel sent, those sent again included."""
-        lines = [line.split() for line in Path(f"/proc/{self.pid}/net/snmp").read_text().splitlines()]
-        names, values = (line for line in lines if line[0] == "Tcp:")
-        counts = dict(zip(names, values, strict=True))
-        return int(counts["OutSegs"]) + int(counts["RetransSegs"])
+        return sent(Path(f"/proc/{self.pid}/net/snmp").read_text())
+
+    def is_closed(self) -> bool:
+        """Whether the client has closed the connection and the server has acknowledged that: nothing more is sent."""
+        return sockets(Path(f"/proc/{self.pid}/net/tcp").read_text(), PORT, FIN_WAIT_2) > 0
 
     def end(self) -> None:
         os.killpg(self.pid, signal.SIGKILL)
@@ -218,12 +221,12 @@ def test_what_a_slow_reader_loses_is_counted_and_nothing_is_called_clean(asked):
         pair.wait()  # while nobody reads
         with subprocess.Popen([*COMMAND, "-", "--json"], stdin=reader, stdout=subprocess.PIPE) as watch:
             os.close(reader)
-            time.sleep(1)
-            sent = pair.sent() - before
+            assert within(30, pair.is_closed)
+            count = pair.sent() - before
             recorder.send_signal(signal.SIGTERM)
             report = report_of(watch)
     assert report["dropped"] > 0
-    assert report["packets"] + report["dropped"] == sent
+    assert report["packets"] + report["dropped"] == count
     assert report["verdict"] == "INVALID"
     assert any("packets were lost" in note for note in report["notes"])
 
@@ -233,23 +236,15 @@ def test_ctrl_c_takes_all_that_was_recorded_until_then(asked):
     pair = asked("nodelay", 15_000)
     begun = pair.sent()
     with subprocess.Popen([*COMMAND, f"--pid={pair.pid}", "--json"], stdout=subprocess.PIPE, text=True) as watch:
-        while len(Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()) < 2:
-            time.sleep(0.05)
-        time.sleep(1)
+        assert within(60, lambda: is_recorded(pair.pid))
         before = pair.sent()
         pair.go()
         pair.wait()
-        sent = pair.sent() - before
+        least = pair.sent() - before
         watch.send_signal(signal.SIGINT)
         report = report_of(watch)
     most = pair.sent() - begun  # a segment or two before and after may be in it
-    assert sent <= report["packets"] + report["dropped"] <= most
-
-
-def is_recorded(pair: Asked) -> bool:
-    """Whether a packet socket is bound to an interface in its namespace: packet(7) lists them."""
-    lines = Path(f"/proc/{pair.pid}/net/packet").read_text().splitlines()
-    return any(int(line.split()[4]) for line in lines[1:])
+    assert least <= report["packets"] + report["dropped"] <= most
 
 
 def test_an_interface_that_goes_away_and_comes_back(asked):
@@ -261,8 +256,7 @@ def test_an_interface_that_goes_away_and_comes_back(asked):
     with subprocess.Popen(
         [*enter, *COMMAND, "-i", "veth0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watch:
-        while not is_recorded(pair):
-            time.sleep(0.05)
+        assert within(60, lambda: is_recorded(pair.pid))
         subprocess.run([*ip, "del", "veth0"], check=True)
         gone = json.loads(watch.stdout.readline())
         subprocess.run([*ip, "add", "veth0", "type", "veth", "peer", "name", "veth1"], check=True)

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from nagle_lab.tcp import tables
 from support import schemas
 from support.stories import nodelay, server_held, talk
 from support.synthetic import MS, US, Conversation, pcap_bytes, pcapng_bytes
+from support.waiting import unread, within
 
 HEADERS = 74  # bytes: all of Ethernet, IPv4, and TCP with the options of a SYN
 STALL = pcap_bytes(talk(server_held, 2).segments, snaplen=HEADERS)
@@ -355,7 +355,7 @@ def test_whoever_interrupts_does_not_wait_for_a_pipe_that_brings_nothing(tmp_pat
     with os.fdopen(begun, "wb") as pipe:
         pipe.write(head + body * (6_000_000 // len(body)))  # more than one window, so that reading ahead has begun
         pipe.flush()
-        time.sleep(1)
+        assert within(20, lambda: not unread(pipe))
         process.send_signal(signal.SIGINT)
         shown, told = process.communicate(timeout=20)
     assert (process.returncode, told) == (2, "")

@@ -5,7 +5,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,8 @@ import pytest
 from nagle_lab.guard.recording.ways import EMPTY_IMAGE, docker_with_folders
 from support import forbid
 from support.guarded import GUARD, server
-from support.in_docker import IMAGE, PERL, compose_project
+from support.in_docker import IMAGE, PERL, compose_project, read_in
+from support.namespaces import receiving, sent
 from support.waiting import within
 
 
@@ -71,7 +71,9 @@ def test_the_calls_of_a_container_that_runs(container):
 def test_ctrl_c_ends_the_sidecar_and_reports(container):
     process = subprocess.Popen([*GUARD, f"--container={container}"], stderr=subprocess.PIPE, text=True)
     assert within(60, lambda: len(sidecars_of(container)) == 1)
-    time.sleep(3)
+    assert within(60, lambda: receiving(read_in(container, "/proc/net/packet")))
+    before = sent(read_in(container, "/proc/net/snmp"))
+    assert within(60, lambda: sent(read_in(container, "/proc/net/snmp")) > before + 300)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1, err

@@ -2,13 +2,15 @@
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from support.in_docker import read_in
 from support.living import nagle_lab, switched
+from support.namespaces import ESTABLISHED, LISTEN, sockets
 from support.rights import AS_ROOT
+from support.waiting import within
 
 REPOSITORY = Path(__file__).parents[2]
 BASE = "BASE=nagle-lab/base"
@@ -32,9 +34,10 @@ def nginx(tmp_path):
         run = ["run", "--detach", "--rm", f"--network={name}"]
         docker(*run, f"--name={name}", "--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615", "--tmpfs=/tmp",
                f"--tmpfs={conf}", server)  # fmt: skip
+        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, LISTEN))
         load = ["-k", "-c", 10, "-t", 600, "-n", 10**8, f"http://{name}:8080/"]
         docker(*run, f"--name={name}-load", "--entrypoint=ab", client, *load)
-        time.sleep(2)
+        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, ESTABLISHED) == 10)
         yield name
     finally:
         subprocess.run(["docker", "rm", "--force", name, f"{name}-load"], check=False, capture_output=True)

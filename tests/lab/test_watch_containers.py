@@ -3,15 +3,16 @@
 import json
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support.in_docker import compose_project
+from support.in_docker import compose_project, read_in
+from support.namespaces import LISTEN, sent, sockets
 from support.rights import AS_ROOT
 from support.schemas import check
+from support.waiting import within
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +45,7 @@ def nginx(tmp_path):
         folders = ["--tmpfs=/tmp", "--tmpfs=/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"]
         settings = ["--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615"]
         docker("run", "--detach", f"--network={name}", f"--name={name}", *settings, *folders, server)
-        time.sleep(2)
+        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, LISTEN))
         load()
         yield name, load
     finally:
@@ -74,7 +75,7 @@ def test_a_container_that_is_stopped_and_started_is_followed(nginx):
         docker("start", name)
         assert until("note", "is back")["text"] == f"container {name} is back"
         load()
-        time.sleep(6)
+        assert within(60, lambda: sent(read_in(name, "/proc/net/snmp")) > 2000), "counted anew in its new namespace"
         watch.terminate()
         report = until("report", "")
         assert watch.wait(60) == 0

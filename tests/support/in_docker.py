@@ -26,6 +26,12 @@ while (1) {
 IMAGE = "nagle-lab/base:latest"
 
 
+def read_in(container: str, file: str) -> str:
+    """A file in a container that runs; empty where there is none."""
+    shown = ["docker", "exec", container, "cat", file]
+    return subprocess.run(shown, capture_output=True, text=True, check=False).stdout
+
+
 @contextmanager
 def compose_project(folder: Path) -> Iterator[tuple[Path, Callable[..., None]]]:
     """A Compose project in a new folder, whose one service stalls, and a function that calls Compose there."""

@@ -1,7 +1,11 @@
 """Waiting for what another process does."""
 
+import fcntl
+import struct
+import termios
 import time
 from collections.abc import Callable
+from typing import IO, Any
 
 
 def within(seconds: float, condition: Callable[[], object]) -> bool:
@@ -10,5 +14,11 @@ def within(seconds: float, condition: Callable[[], object]) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(0.2)
     return True
+
+
+def unread(pipe: IO[Any]) -> int:
+    """How many bytes there are in a pipe, either end of it, that nobody has read yet."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)

@@ -13,6 +13,7 @@ from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.witnesses import parse_counters
 from nagle_lab.runs.witnesses import CaptureNumbers
+from support.waiting import within
 
 # First asked for its counts it has seen nothing. Then come 100 packets of one byte; the last 40 arrive only 0.4 s
 # later, or never if it is stopped before.
@@ -192,6 +193,5 @@ def test_a_full_disk_is_told_and_the_capture_can_still_be_stopped(recorder, tmp_
     capture = recorder(file=tmp_path / "run" / "client.pcap")
     with pytest.raises(NagleLabError, match=f"disk full while writing client.pcap: make room in {tmp_path}$"):
         capture.wait_until_capturing()
-        time.sleep(0.2)
-        capture.check()
+        within(30, capture.check)
     capture.abandon()

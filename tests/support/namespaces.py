@@ -1,0 +1,38 @@
+"""What the kernel says of a network namespace, in files of /proc/net: TCP sockets, segments sent, recorders."""
+
+from contextlib import suppress
+from pathlib import Path
+
+ESTABLISHED, FIN_WAIT_2, LISTEN = "01", "05", "0A"  # states of proc_net_tcp.rst in Linux's documentation
+
+
+def sockets(tcp: str, port: int, state: str) -> int:
+    """How many sockets of /proc/net/tcp are in that state and have the port at one of their ends."""
+    rows = [line.split() for line in tcp.splitlines()[1:]]
+    return sum(row[3] == state and f"{port:04X}" in (row[1][-4:], row[2][-4:]) for row in rows)
+
+
+def sent(snmp: str) -> int:
+    """TCP segments that were sent, by /proc/net/snmp, those sent again included; 0 where the file is empty."""
+    lines = [line.split() for line in snmp.splitlines() if line.startswith("Tcp:")]
+    counts = dict(zip(*lines, strict=True)) if lines else {}
+    return int(counts.get("OutSegs", 0)) + int(counts.get("RetransSegs", 0))
+
+
+def receiving(packet: str) -> set[str]:
+    """The inodes of packet sockets in /proc/net/packet that receive, or would if their interface were not down."""
+    rows = [line.split() for line in packet.splitlines()[1:]]
+    return {row[8] for row in rows if row[5] == "1" or row[4] != "0"}
+
+
+def is_recorded(pid: int) -> bool:
+    """Whether a packet socket in the network namespace of that process receives and has its ring.
+
+    A socket receives from its making on, but what comes before its ring is mapped is not recorded.
+    """
+    mapped = {f"socket:[{inode}]" for inode in receiving(Path(f"/proc/{pid}/net/packet").read_text())}
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # the process has ended meanwhile
+            if mapped & set(maps.read_text().split()):
+                return True
+    return False
