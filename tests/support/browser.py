@@ -77,9 +77,9 @@ class Page:
 
     @contextmanager
     def inside(self, kind: str) -> Iterator[None]:
-        """Speak to the newest "worker" or "iframe"; what it has complained about is heard then, too."""
-        attached = [event["params"] for event in self.said if event.get("method") == "Target.attachedToTarget"]
-        sessions = [of["sessionId"] for of in attached if of["targetInfo"]["type"] == kind]
+        """Speak to the newest "worker" or "iframe", once there is one; what it has complained about is heard, too."""
+        while not (sessions := self._sessions(kind)):
+            self.said.append(self._next())
         own, self._session = self._session, sessions[-1]
         try:
             self.call("Runtime.enable")
@@ -87,6 +87,10 @@ class Page:
             yield
         finally:
             self._session = own
+
+    def _sessions(self, kind: str) -> list[str]:
+        attached = [event["params"] for event in self.said if event.get("method") == "Target.attachedToTarget"]
+        return [of["sessionId"] for of in attached if of["targetInfo"]["type"] == kind]
 
     def events(self, *methods: str) -> list[dict[str, Any]]:
         self.js("new Promise((done) => setTimeout(done, 50))")
