@@ -7,9 +7,12 @@ import sys
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from nagle_lab.cli import main as cli
 from support.engines import ENGINES
+from support.turns import unit_of
 
 pytest.register_assert_rewrite("lab.recording")  # its assertions say what they compared, as those of tests do
 
@@ -26,6 +29,18 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup
+
+
+class Units(LoadFileScheduling):
+    """Hands the units of `support.turns` to the workers, in the order of the collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units | None:
+    return Units(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

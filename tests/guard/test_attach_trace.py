@@ -20,7 +20,7 @@ from support.guarded import GUARD
 from support.rights import mount_refused
 
 WHY_NOT = tracing.why_not() or mount_refused() or ""
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.long]
 
 # Prints a dot for each 20 answers, so that one can see whether it goes on.
 PYTHON = """

@@ -7,6 +7,7 @@ import pytest
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.software.museum import exhibits, show
 
+pytestmark = pytest.mark.long
 QUICK = {"pypi/hypercorn": "pip", "pypi/thrift": "pip", "npm/undici": "npm", "debian/python-http-server": "python3"}
 
 

@@ -16,7 +16,7 @@ from support.guarded import SERVER
 from support.guarded import guard as guard_command
 from support.traced import C, line, lines, program, traced, writes_of
 
-pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+pytestmark = [pytest.mark.skipif(bool(why := tracing.why_not()), reason=why), pytest.mark.long]
 
 # What asks: the answers of a server in another language.
 NODE = """

@@ -11,6 +11,7 @@ from nagle_lab.guard.tracing import hooking, trace
 from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(bool(why := trace.why_not()), reason=why),
     pytest.mark.skipif(not shutil.which("javac"), reason="there is no JDK"),
 ]

@@ -24,6 +24,7 @@ from support.stories import nodelay, server_held, talk
 from support.synthetic import MS, US, Conversation, pcap_bytes, pcapng_bytes
 from support.waiting import unread, within
 
+pytestmark = pytest.mark.long
 HEADERS = 74  # bytes: all of Ethernet, IPv4, and TCP with the options of a SYN
 STALL = pcap_bytes(talk(server_held, 2).segments, snaplen=HEADERS)
 CLEAN = pcap_bytes(talk(nodelay, 12).segments, snaplen=HEADERS)

@@ -4,8 +4,8 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,33 @@ from lab.recording import left_on_engine
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.docker import engine_version
+from support.turns import by_turns, unit_of
 
 LOCKS = Path(__file__).parents[2] / ".cache"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First what takes long and leaves a processor to others; last what others would disturb.
+    """First what is `alone` and what `builds`; then what waits and what computes, by turns; last what is `quiet`.
 
-    That is the one test that is `alone`, and the file that builds all images; then what computes, which is fast; of
-    lab and guard the files that are `long`, so that none of them is left over at the end, then the others, those with
-    most tests first; then the `quiet` ones.
+    The guard and the lab wait for most of their time, and the other tests compute: side by side they leave no
+    processor idle. Two files of the guard come before the lab's, so that the test that is alone is over by then. What
+    is marked `long` begins before the others of its kind, so that nothing of it is left over at the end.
     """
-    order = ("alone", "builds", "", "long", "lab", "guard", "quiet")  # quiet ones wait for the lab's, not the guard's
-    tests = Counter(item.path for item in items)
-
-    def turn(item: pytest.Item) -> tuple[int, int]:
-        module = item.getparent(pytest.Module)
-        kind = next((name for name in order if name and module.get_closest_marker(name)), "")
-        if not kind and item.path.parent.name in ("guard", "lab"):
-            kind = item.path.parent.name
-        return order.index(kind), -tests[item.path] if order.index(kind) > order.index("") else 0
-
-    items.sort(key=turn)
+    units: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        units.setdefault(unit_of(item.nodeid), []).append(item)
+    kinds: dict[str, list[list[pytest.Item]]] = {
+        kind: [] for kind in ("alone", "builds", "quiet", "guard", "lab", "computing")
+    }
+    for unit in units.values():
+        folder = unit[0].path.parent.name
+        kind = folder if folder in kinds else "computing"
+        kinds[next((name for name in kinds if unit[0].get_closest_marker(name)), kind)].append(unit)
+    for of_kind in kinds.values():
+        of_kind.sort(key=lambda unit: (not unit[0].get_closest_marker("long"), -len(unit)))
+    first, guard = kinds["guard"][:2], kinds["guard"][2:]
+    both = by_turns([*first, *by_turns(guard, kinds["lab"])], kinds["computing"])
+    items[:] = chain(*kinds["alone"], *kinds["builds"], *both, *kinds["quiet"])
 
 
 @pytest.hookimpl(wrapper=True)

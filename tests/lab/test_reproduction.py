@@ -12,7 +12,7 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.runs.witnesses import Counters
 from support.schemas import check
 
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
 
 def run(runs: Path, variant: str, **parameters: str) -> subprocess.CompletedProcess[str]:

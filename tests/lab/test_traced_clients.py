@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from lab.recording import traced
 
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.tracer import traced_service
 from nagle_lab.runs.manifest import THREADS, TRACE
 
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
 
 def test_the_calls_of_nginx(tmp_path):
@@ -91,8 +92,8 @@ def test_the_running_sidecar_has_one_right_and_its_trace_a_checksum(tmp_path):
     environment = os.environ | {"REQUESTS": "400", "CONCURRENCY": "2"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         sidecar = ""
-        while run.poll() is None and not sidecar:
-            sidecar = tracer_of(tmp_path)
+        while run.poll() is None and not (sidecar := tracer_of(tmp_path)):
+            time.sleep(0.2)
         container = json.loads(docker("container", "inspect", sidecar))[0]
         status = docker("exec", sidecar, "cat", "/proc/self/status")
         run.communicate(timeout=300)

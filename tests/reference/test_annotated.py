@@ -30,7 +30,7 @@ from support.synthetic import (
     pcapng_bytes,
 )
 
-pytestmark = pytest.mark.usefixtures("tshark")
+pytestmark = [pytest.mark.usefixtures("tshark"), pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 STALLED = ROOT / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 6).segments

@@ -8,6 +8,7 @@ import pytest
 from support.browser import Page, chromium
 from support.site import built
 
+pytestmark = pytest.mark.long
 WIDE, PHONE, PROJECTOR = (1280, 900), (390, 800), (1920, 1080)
 STALLED = "preset=nginx-static/nodelay-off"
 

@@ -13,7 +13,7 @@ from nagle_lab.evidence.tshark import verify
 from support.stories import server_held, talk
 from support.synthetic import Frame, Segment, packet_bytes, pcap_bytes, pcapng_bytes
 
-pytestmark = pytest.mark.usefixtures("tshark")
+pytestmark = [pytest.mark.usefixtures("tshark"), pytest.mark.long]
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 3).segments

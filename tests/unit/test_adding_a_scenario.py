@@ -10,6 +10,7 @@ from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario
 from nagle_lab.lab.scenarios.scenario_file import load_scenario
 from support.tree import copied, run_in
 
+pytestmark = pytest.mark.long
 PAGE = (REPOSITORY / "docs" / "adding-a-scenario.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))

@@ -21,6 +21,7 @@ from support.s3 import s3  # noqa: F401 - a fixture
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
 
+pytestmark = pytest.mark.long
 THREADS = "concurrent.futures:ThreadPoolExecutor"
 TESTS = Path(__file__).parents[1]
 PARTS = 4  # files of a series

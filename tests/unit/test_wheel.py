@@ -13,6 +13,7 @@ import pytest
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 
+pytestmark = pytest.mark.long
 ANALYSIS = REPOSITORY / "analysis"
 STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
 MADE = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__", ".*")  # by set-up and by tests

@@ -1,0 +1,22 @@
+"""Which tests one worker of pytest-xdist runs in a row, and in what order the workers take them."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Of the lab: what several of their tests look at is made once for all of them, or is in one folder.
+TOGETHER = ("test_confinement.py", "test_faults.py", "test_places.py", "test_reproduction.py")
+
+
+def unit_of(nodeid: str) -> str:
+    """Tests of the same unit are run by one worker, one after the other: a file; of the lab mostly a single test."""
+    file = PurePath(nodeid.partition("::")[0])
+    return nodeid if file.parent.name == "lab" and file.name not in TOGETHER else str(file)
+
+
+def by_turns(one: Sequence[T], other: Sequence[T]) -> list[T]:
+    """Both as one list, which uses up either as evenly as the other."""
+    places = [((number + 0.5) / len(some), each) for some in (one, other) for number, each in enumerate(some)]
+    return [each for _, each in sorted(places, key=lambda place: place[0])]
