@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.command import in_process
-from support.guarded import GUARD, guard, server
+from support.guarded import GUARD, Ended, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 
 pytestmark = pytest.mark.long
@@ -27,6 +27,32 @@ def temporary(tmp_path: Path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
+
+
+def guard_once(folder: Path, *options: str, how: str) -> Ended:
+    """For several tests; what it keeps stays in the folder."""
+    return guard(folder, *options, command=server(how), env=os.environ | {"TMPDIR": str(folder)})
+
+
+@pytest.fixture(scope="module")
+def stalls(tmp_path_factory) -> tuple[Ended, Path]:
+    """How the guard of a program that stalls ended, and the folder of junit.xml and page.html."""
+    folder = tmp_path_factory.mktemp("stalls")
+    views = (f"--junit={folder / 'junit.xml'}", f"--html={folder / 'page.html'}")
+    return guard_once(folder, *views, how="two-writes"), folder
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory) -> tuple[Ended, Path]:
+    """How the guard of one that is clean ended, and the folder of page.md and page.html."""
+    folder = tmp_path_factory.mktemp("clean")
+    views = (f"--markdown={folder / 'page.md'}", f"--html={folder / 'page.html'}")
+    return guard_once(folder, *views, how="nodelay"), folder
+
+
+@pytest.fixture(scope="module")
+def clean_on_both_sides(tmp_path_factory) -> Ended:
+    return guard_once(tmp_path_factory.mktemp("both"), "--both-sides", how="nodelay")
 
 
 @pytest.mark.parametrize(
@@ -55,13 +81,19 @@ def test_the_verdict_on_a_program(tmp_path, temporary, how, code, verdict, reaso
 @pytest.mark.parametrize(
     ("how", "protection", "verdict"),
     [
-        ("nodelay", "option", "CLEAN"),
         ("one-write", "one_write", "CLEAN"),
         ("no-keepalive nodelay", "nothing_needed", "INCONCLUSIVE"),
     ],
 )
 def test_what_protects_a_clean_program(tmp_path, how, protection, verdict):
-    ended = guard(tmp_path, "--both-sides", command=server(how))
+    assert_protected(guard(tmp_path, "--both-sides", command=server(how)), protection, verdict)
+
+
+def test_the_option_protects_a_clean_program(clean_on_both_sides):
+    assert_protected(clean_on_both_sides, "option", "CLEAN")
+
+
+def assert_protected(ended: Ended, protection: str, verdict: str) -> None:
     assert ended.report["both_sides"]["protection"] == protection
     assert ended.report["verdict"] == verdict
     assert ended.report["reason"] == ended.report["both_sides"]["sentence"]
@@ -74,29 +106,26 @@ def test_a_program_that_stalls_is_not_run_again(tmp_path):
     assert "--both-sides: there was no second run, because the command stalls" in ended.err
 
 
-def test_a_stall_comes_with_the_setting_to_paste_and_the_next_step(tmp_path):
-    err = guard(tmp_path, command=server("two-writes")).err
+def test_a_stall_comes_with_the_setting_to_paste_and_the_next_step(stalls):
+    err = stalls[0].err
     assert "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)" in err
     assert "run it again with --trace" in err and "ss -tlnp" not in err
     wait, exchange = (next(line for line in err.splitlines() if line.startswith(name)) for name in ("wait ", "exch"))
     assert "stalls" in wait and "exchanges" not in wait and wait != exchange
 
 
-def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path):
-    err = guard(tmp_path, command=server("nodelay")).err
+def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path, clean, clean_on_both_sides):
+    err = clean[0].err
     assert "between       client 127.0.0.1:" in err
     assert "\nnext          run it once with --both-sides" in err
     err = guard(tmp_path, command=server("one-write")).err
     assert "\nnext          if single writes are your fix, run it again with --both-sides" in err
-    assert "\nnext " not in guard(tmp_path, "--both-sides", command=server("nodelay")).err
+    assert "\nnext " not in clean_on_both_sides.err
 
 
-def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(tmp_path):
-    page, markdown = tmp_path / "r.html", tmp_path / "m.md"
-    guard(tmp_path, f"--html={page}", f"--markdown={markdown}", command=server("nodelay"))
-    assert "no idle gap" not in page.read_text() + markdown.read_text()
-    guard(tmp_path, f"--html={page}", command=server("two-writes"))
-    text = page.read_text()
+def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(stalls, clean):
+    assert "no idle gap" not in (clean[1] / "page.html").read_text() + (clean[1] / "page.md").read_text()
+    text = (stalls[1] / "page.html").read_text()
     assert "socket.TCP_NODELAY, 1" in text and "ss -tlnp" not in text and "ip route" not in text
 
 
@@ -471,13 +500,13 @@ def test_quick_acks_are_not_one_write(tmp_path):
     assert ended.report["both_sides"]["protection"] != "one_write", ended.err
 
 
-def test_the_files_for_ci(tmp_path):
-    junit, page = tmp_path / "junit.xml", tmp_path / "page.html"
-    ended = guard(tmp_path, f"--junit={junit}", f"--html={page}", command=server("two-writes"))
+def test_the_files_for_ci(stalls):
+    ended, folder = stalls
+    junit = (folder / "junit.xml").read_text()
     assert ended.code == 1
-    assert 'failures="1"' in junit.read_text() and "STALL" in junit.read_text()
-    assert f'<testcase name="{shlex.quote(sys.executable)}' in junit.read_text(), "named for the command"
-    assert "<svg" in page.read_text()
+    assert 'failures="1"' in junit and "STALL" in junit
+    assert f'<testcase name="{shlex.quote(sys.executable)}' in junit, "named for the command"
+    assert "<svg" in (folder / "page.html").read_text()
 
 
 SLOW_TO_JUDGE = """\

@@ -381,9 +381,9 @@ def test_a_trace_without_ends_of_lines_costs_no_memory(recorded, tmp_path):
     strace = tmp_path / "long.txt"
     with strace.open("wb") as file:
         file.write(b"700<server> 1700000000.000000 write(")
-        file.truncate(1200 << 20)
+        file.truncate(600 << 20)
     command = [sys.executable, "-m", "nagle_lab", "analyze", f"--strace={strace}", str(recorded.capture)]
-    limited = ["sh", "-c", 'ulimit -v 1000000; exec "$@"', "sh", *command]
+    limited = ["sh", "-c", 'ulimit -v 500000; exec "$@"', "sh", *command]
     done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 2 and "nothing in it writes to a TCP connection" in done.stderr, done.stderr
 
