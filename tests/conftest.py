@@ -1,5 +1,6 @@
 """Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from nagle_lab.cli import main as cli
 from support.engines import ENGINES
+from support.site import built
 from support.turns import unit_of
 
 pytest.register_assert_rewrite("lab.recording")  # its assertions say what they compared, as those of tests do
@@ -50,6 +52,19 @@ def tshark() -> str:
     if path is None:
         pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
     return path
+
+
+@pytest.fixture(scope="session")
+def built_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, which no test writes to: built by the worker that asks first, for all of them."""
+    shared = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):  # a worker's folder is in that of all
+        shared = shared.parent
+    with (shared / "site.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "site").exists():
+            built(tmp_path_factory.mktemp("built") / "public").rename(shared / "site")
+    return shared / "site"
 
 
 @pytest.fixture(scope="session", params=ENGINES.values(), ids=ENGINES)

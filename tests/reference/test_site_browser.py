@@ -6,7 +6,6 @@ import re
 import pytest
 
 from support.browser import Page, chromium
-from support.site import built
 
 pytestmark = pytest.mark.long
 WIDE, PHONE, PROJECTOR = (1280, 900), (390, 800), (1920, 1080)
@@ -14,8 +13,8 @@ STALLED = "preset=nginx-static/nodelay-off"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("site") / "public")
+def site(built_site):
+    return built_site
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ import zstandard
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from support.browser import chromium
-from support.site import built
 from support.stories import client_held, talk
 from support.synthetic import pcapng_bytes
 
@@ -50,12 +49,13 @@ class Server(ThreadingHTTPServer):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(built_site, tmp_path_factory):
     """Served under a path, as a static host may."""
     above = tmp_path_factory.mktemp("host")
     if not shutil.which("npm"):
         pytest.skip("npm is not on this machine: the site is built without the page")
-    assert (built(above / "some" / "path") / "drop.html").exists(), "what site/build.py says is above"
+    page = shutil.copytree(built_site, above / "some" / "path") / "drop.html"
+    assert page.exists(), "what site/build.py says is above"
     return above
 
 

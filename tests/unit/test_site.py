@@ -12,14 +12,14 @@ import pytest
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import scenarios
-from support.site import SITE, built, module
+from support.site import SITE, module
 
 STRICT = {"default-src 'none'", "style-src 'self'", "base-uri 'none'", "form-action 'none'"}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    return built(tmp_path_factory.mktemp("site") / "public")
+def site(built_site) -> Path:
+    return built_site
 
 
 @pytest.fixture(scope="module")
