@@ -162,7 +162,7 @@ def test_measuring_lateness_ends_with_the_capture(recorder):
     capture.watch_lateness()
     assert "lateness" in processes_of(capture)
     capture.abandon()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 5
     while left := processes_of(capture):
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
@@ -170,8 +170,10 @@ def test_measuring_lateness_ends_with_the_capture(recorder):
 
 def processes_of(capture: Recorder) -> str:
     """The commands that still run of what that recorder started."""
-    session = ["ps", "-o", "args=", "--sid", str(capture._process.pid)]
-    return subprocess.run(session, capture_output=True, text=True, check=False).stdout
+    session = ["ps", "-o", "stat=,args=", "--sid", str(capture._process.pid)]
+    rows = subprocess.run(session, capture_output=True, text=True, check=False).stdout.splitlines()
+    # A test of the guard may have made this worker the parent of orphans: what has ended stays a zombie then.
+    return "\n".join(row for row in rows if not row.startswith("Z"))
 
 
 def test_tcpdump_that_cannot_start_is_told_in_its_own_words(recorder):
