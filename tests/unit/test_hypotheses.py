@@ -780,6 +780,21 @@ def test_a_path_that_varies_is_no_timer(diagnose):
     assert result.verdict == "INCONCLUSIVE" and "path_varies" in result.quality.unresolved
 
 
+def test_a_pause_behind_an_ack_that_the_path_delayed_is_a_pause(diagnose):
+    """At the sender a kernel lets go at once, whatever made the ACK late: what comes 2 ms later was not held."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=number * 13 % 40 * MS)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.quality.unresolved) == ("CLEAN", {})
+
+
 @pytest.mark.parametrize(
     ("after", "elsewhere", "position", "verdict"),
     [

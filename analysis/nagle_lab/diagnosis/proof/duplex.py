@@ -12,7 +12,7 @@ from statistics import correlation
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.proof.near import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, PAUSE
+from nagle_lab.diagnosis.proof.near import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.population import among, distinct, each, groups, percentile, pick, total
 from nagle_lab.diagnosis.proof.programs import Reactions
 from nagle_lab.diagnosis.proof.timing import (
@@ -21,6 +21,7 @@ from nagle_lab.diagnosis.proof.timing import (
     MANY,
     MOST_LOOKED_AT,
     NEAR,
+    PAUSE,
     SOME,
     US,
     Known,

@@ -21,6 +21,7 @@ from nagle_lab.diagnosis.proof.timing import (
     LONGEST_WAIT,
     MANY,
     NEAR,
+    PAUSE,
     SOME,
     US,
     Known,
@@ -31,8 +32,6 @@ from nagle_lab.diagnosis.proof.timing import (
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, Echo
 
-# Later than this behind the ACK comes a pause of the program.
-PAUSE = 1 * MS
 INTERRUPTED = 20 * MS  # so long may a program wait for a processor, on a busy machine
 TICK = 5 * MS  # of a kernel with 250 of them in a second, and what a release takes
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from nagle_lab.capture.waiting import SLOWEST_NS
 from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.near import PAUSE
 from nagle_lab.diagnosis.proof.population import (
     among,
     distinct,
@@ -20,7 +19,7 @@ from nagle_lab.diagnosis.proof.population import (
     percentile,
     total,
 )
-from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, Known
+from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, PAUSE, Known
 from nagle_lab.tcp.events import Echo
 
 

@@ -34,6 +34,9 @@ CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 # An end that reacts faster than this is at the capture point, or next to it.
 NEAR = 1 * MS
 
+# Later than this behind the ACK comes a pause of the program, where it is at the capture point.
+PAUSE = 1 * MS
+
 # From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
 AWAY = 150 * US
 
@@ -140,7 +143,7 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), known):
-        judged.leave(pure, Obstacle.PATH_VARIES)
+        _leave_to_the_path(pure, known, judged)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes tell how long it was under way.
     if len(ridden) and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
@@ -148,6 +151,13 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
     if len(pure) + len(ridden) == len(sent_late):
         return sent_late
     return pure if len(pure) else ridden
+
+
+def _leave_to_the_path(pure: Candidates, known: Known, judged: Judged) -> None:
+    """Leave open what such ACKs may have released: at the sender, what came before a pause."""
+    unsure = pure if known.is_far else pure.only(each(lambda release: release < PAUSE, pure.release))
+    judged.leave(unsure, Obstacle.PATH_VARIES)
+    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
 
 def _ways_to_peers(known: Known) -> list[int]:
