@@ -107,3 +107,17 @@ def test_a_program_that_is_woken_is_not_accused_for_being_quick(diagnose, spread
         c.client_sends(60, after_ns=25 * MS if number % 5 == 4 else (61 + (number % 11 - 5) * spread) * US)
         c.server_sends(200, after_ns=12 * MS)
     assert diagnose(c, "client").verdict == verdict
+
+
+def test_an_answer_among_what_was_held_is_not_counted(diagnose):
+    """Most of what follows data comes as soon as behind pure ACKs, and some only when the program was woken."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake(after_ns=20 * US)
+    for number in range(60):
+        c.client_sends(60, after_ns=(25 * MS, 21 * US, 100 * US, 22 * US, 20 * US)[number % 5])
+        if number % 10 == 0:
+            c.server_acks(after_ns=40 * MS)
+            c.client_sends(60, after_ns=21 * US)
+        c.server_sends(200, after_ns=12 * MS)
+    result = diagnose(c, "client")
+    assert (result.verdict, result.summary.grounds) == ("STALL", {"repetition_at_sender": 6, "data_acks": 36})

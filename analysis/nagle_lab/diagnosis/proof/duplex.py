@@ -69,7 +69,7 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     if len(near) < SOME:
         return
     middle = percentile(near.release, 50)
-    prompt = near.only(each(lambda release: release <= max(3 * middle, 2 * HELD_ALIKE), near.release))
+    prompt = near.only(each(lambda release: release <= max(2 * middle, HELD_ALIKE), near.release))
     merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known, prompt)) >= FEW
     has_second_sign = (
         speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
