@@ -195,6 +195,18 @@ def test_a_stream_without_answers_is_clean_where_many_acks_held_nothing(diagnose
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(("messages", "verdict"), [(300, "CLEAN"), (150, "INCONCLUSIVE")])
+def test_a_stream_may_leave_open_as_little_as_exchanges_may(diagnose, messages, verdict):
+    """One message came 90 µs behind a late ACK, as late as a program or a busy kernel sends: one of 25 exchanges."""
+    c = Conversation()
+    c.handshake()
+    for number in range(messages):
+        c.server_sends(60, after_ns=90 * US if number == 90 else 7 * MS)
+        c.client_acks(after_ns=15 * MS if number == 89 else 30 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, sum(result.quality.unresolved.values())) == (verdict, 1)
+
+
 def beside_each_other(ahead: list[int], after_ns: int = 20 * US) -> list[Segment]:
     """Two services on loopback, both held behind late ACKs in the same ticks; one is ``ahead`` ns of the other.
 

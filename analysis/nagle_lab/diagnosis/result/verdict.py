@@ -8,8 +8,9 @@ from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
-# A stream without answers has none; there data behind so many acknowledgements says as much.
-ENOUGH_FOLLOWED = 100
+# A stream without answers has none; there data behind so many acknowledgements says as much as one.
+FOLLOWED_EACH = 10
+ENOUGH_FOLLOWED = ENOUGH_EXCHANGES * FOLLOWED_EACH
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
@@ -65,8 +66,9 @@ def decide(
     if damage:
         return Verdict.INVALID, "; ".join(damage)
     is_stream = exchanges < ENOUGH_EXCHANGES and followed >= ENOUGH_FOLLOWED
+    as_many = followed // FOLLOWED_EACH if is_stream else 0
     reason = _what_hinders(
-        exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {}, is_stream=is_stream
+        exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {}, as_many=as_many
     )
     if reason:
         return Verdict.INCONCLUSIVE, reason
@@ -88,14 +90,17 @@ def _what_hinders(
     one_way: float,
     astray: float,
     unresolved: Mapping[Obstacle, int],
-    is_stream: bool,
+    as_many: int,
 ) -> str:
-    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
+    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can.
+
+    ``as_many`` exchanges say as much as a stream without answers does; 0 where it is none.
+    """
     left_open = sum(unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= FEW and without_cause > MOST_OPEN * (late_acks + left_open)
     exchanges = max(exchanges, late_acks)
-    if are_many or left_open > MOST_UNRESOLVED * exchanges:
+    if are_many or left_open > MOST_UNRESOLVED * max(exchanges, as_many):
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
         return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
     if astray > MOST_ASTRAY:
@@ -106,7 +111,7 @@ def _what_hinders(
     if one_way == 1 or (one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
         which = "every connection" if one_way == 1 else f"{one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
-    if exchanges < ENOUGH_EXCHANGES and not is_stream:
+    if exchanges < ENOUGH_EXCHANGES and not as_many:
         return (
             f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
