@@ -334,12 +334,12 @@ def test_the_screen_its_keys_and_another_size(asked, tmp_path):
     press(b"\x1b", "STALL")
     press(b"\r", "remedy")
     press(b"w", "packets to nagle-lab-watch-")
-    press(b"f", "FROZEN")
-    press(b"\x1b", "enter open")
     ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     os.kill(pid, signal.SIGWINCH)
     until("how sure")
-    until("certain")
+    until("certain")  # by the stalls to come, where it has seen few
+    press(b"f", "FROZEN")
+    press(b"\x1b", "enter open")
     press(b"q", " exchanges waited for a delayed ACK")
     while True:
         try:

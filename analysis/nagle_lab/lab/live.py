@@ -86,7 +86,7 @@ class LiveLab:
         """Run ``command`` in the container of ``service``; NagleLabError with its last line if it fails."""
         done = self.exec(service, command).finish(_COMMAND_S)
         if done.exit_code != 0:
-            raise NagleLabError(f"`{command}` in {service} failed: {done.last_line()}: check scenario.toml")
+            raise NagleLabError(f"`{command}` in {service} failed: {done.last_line()}")
 
     def recorder(self, name: str, file: Path) -> Recorder:
         """Start the capture ``name`` of the lab into ``file``."""
@@ -139,9 +139,7 @@ class LiveLab:
         if ended:
             first = min(ended, key=lambda service: states[service].finished_at)
             log = last_log_lines(self._id(first))
-            raise NagleLabError(
-                f"the {first} ended with exit code {states[first].exit_code}: {log}: check its configuration"
-            )
+            raise NagleLabError(f"the {first} ended with exit code {states[first].exit_code}: {log}")
 
     def paused(self) -> list[str]:
         """Return the services whose containers are paused."""

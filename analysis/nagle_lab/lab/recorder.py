@@ -86,9 +86,7 @@ class Recorder:
             self._messages.join(_ANSWER_S)
             since = self._lines[self._answered :]
             words = [line for line in since if line.strip() and "packet" not in line]  # not its final counts
-            raise NagleLabError(
-                f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}: run it again"
-            )
+            raise NagleLabError(f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
         """Return the first result that is not None of ``done(line)`` over the lines the sidecar writes."""

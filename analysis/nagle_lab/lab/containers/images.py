@@ -37,7 +37,7 @@ def ready_images(
             progress("building images")
             built = compose.build(lab.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
             if built.exit_code != 0:
-                raise NagleLabError(f"building the images failed: {error_line(built)}: run `make setup`")
+                raise NagleLabError(f"building the images failed: {error_line(built)}")
     return tag, bases
 
 
