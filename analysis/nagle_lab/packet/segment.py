@@ -171,7 +171,6 @@ def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
     return Kernel.WINDOWS if 64 < ttl <= 128 and order in (0x234, 0x2348) else Kernel.UNKNOWN
 
 
-@lru_cache(1 << 12)
 def packed_address(text: str) -> bytes:
     """An address as it stands in a segment: 16 bytes, IPv4 mapped into IPv6."""
     address = ipaddress.ip_address(text)
@@ -183,6 +182,7 @@ def end_text(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+@lru_cache(1 << 12)
 def address_text(address: bytes) -> str:
     """An address of a segment as people write it."""
     v6 = ipaddress.IPv6Address(address)
