@@ -89,9 +89,7 @@ def removed_afterwards(names: str, base: str) -> Iterator[None]:
 def finish(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
     """Run ``command``; NagleLabError with its error_line when it fails. Interrupted, it may clean up as well."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as child:
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, process_group=0) as child:
         try:
             with interruptible():
                 said = child.communicate()

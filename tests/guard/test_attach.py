@@ -1,5 +1,6 @@
 """What already runs, recorded and judged: a process, an interface, a pipe; until Ctrl-C, which reports."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -133,11 +134,22 @@ while :; do sleep 0.05; done
 """
 WAITS = """
 import os, sys
-from nagle_lab.guard.command.processes import Child
-child = Child(["sh", "-c", sys.argv[1]], os.environ, "/", os.setsid)
+from nagle_lab.guard.command.processes import Child, leave_terminal
+child = Child(["sh", "-c", sys.argv[1]], os.environ, "/", leave_terminal)
 child.start()
 sys.exit(child.wait_or_end().status)
 """
+
+
+def test_a_recorder_is_out_of_the_reach_of_the_terminal_but_in_its_session():
+    """The scheduler lets a session of its own wait for seconds."""
+    where = "import os; print(os.getpgrp(), os.getsid(0), os.readlink('/proc/self/fd/0'))"
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS, f'"{sys.executable}" -c "{where}"'], stdin=subprocess.PIPE, capture_output=True,
+        text=True, check=True, timeout=30,
+    )  # fmt: skip
+    group, session, stdin = done.stdout.split()
+    assert (group != str(os.getpgrp()), session, stdin) == (True, str(os.getsid(0)), "/dev/null")
 
 
 def test_a_signal_that_is_lost_is_sent_again():

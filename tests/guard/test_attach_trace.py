@@ -101,7 +101,7 @@ C = """
 def started(*command: str) -> subprocess.Popen[bytes]:
     """In a network namespace of its own, and asking itself already."""
     enter = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    process = subprocess.Popen([*enter, *command], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen([*enter, *command], stdout=subprocess.PIPE, process_group=0)
     assert process.stdout and process.stdout.read(1) == b"."
     return process
 

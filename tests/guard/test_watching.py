@@ -68,9 +68,7 @@ class Asked:
     def __init__(self, how: str, most: int = 10**9) -> None:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
         command += [sys.executable, "-c", ASKED, how, str(PORT), str(most)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         self.pid = self._process.pid
         assert self._process.stdout.readline() == b"ready\n"
 

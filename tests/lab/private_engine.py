@@ -49,7 +49,7 @@ class PrivateEngine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,
+            process_group=0,
         )
         # Without a socket of the machine's containerd in sight, dockerd starts its own.
         self._do("mkdir -p /run/containerd && mount -t tmpfs none /run/containerd && ip link set lo up")

@@ -44,7 +44,7 @@ class Recording:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
+            process_group=0,
         )
 
     def wait_for(self, stage: str) -> None:

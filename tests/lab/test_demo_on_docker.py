@@ -28,7 +28,7 @@ def test_ctrl_c_in_a_run_leaves_nothing(runs_dir: Path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
+        process_group=0,
     )
     assert process.stdout
     for line in process.stdout:

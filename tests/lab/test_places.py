@@ -152,7 +152,7 @@ def test_a_path_with_a_space_and_odd_letters(checkout: Checkout, host: dict[str,
     words = [".venv/bin/nagle-lab", "run", "nginx-static", "nodelay-off", "--set", "REQUESTS=5000"]
     killed = subprocess.Popen(
         checkout.command("sh", "-c", f"echo $$; exec {shlex.join(words)}", **host),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
     )  # fmt: skip
     assert killed.stdout is not None and killed.stderr is not None
     process = killed.stdout.readline().strip()

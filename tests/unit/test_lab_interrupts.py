@@ -66,8 +66,9 @@ def test_an_ignored_signal_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_child_has_a_session_of_its_own_and_a_limit():
-    assert run(["sh", "-c", "ps -o sid= -p $$ || cut -d' ' -f6 /proc/$$/stat"]).stdout.strip() != str(os.getsid(0))
+def test_a_child_has_a_process_group_of_its_own_and_a_limit():
+    group, session = run(["sh", "-c", "cut -d' ' -f5,6 /proc/$$/stat"]).stdout.split()
+    assert (group != str(os.getpgrp()), session) == (True, str(os.getsid(0)))
     slow = Child(["sleep", "60"])
     finished = slow.wait(0.05)
     assert finished.exit_code == -signal.SIGKILL

@@ -247,7 +247,7 @@ def test_an_interrupted_soak_ends_its_run_and_goes_on_later(stand_in: Path, numb
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
+        process_group=0,
     )
     deadline = time.monotonic() + 30
     while not list(stand_in.glob("now-*/began")):

@@ -53,7 +53,7 @@ class Recorder:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
+            process_group=0,
         )
         self._messages = threading.Thread(target=self._read_messages, daemon=True)
         self._pumps = [threading.Thread(target=self._write_capture, daemon=True), self._messages]

@@ -70,7 +70,7 @@ def put_hooks(container: str, environment: Mapping[str, str]) -> dict[str, str]:
                     tar.addfile(about, file)
     unpack = f"tar -x --no-same-owner -f - -C {_HOOKS} && uname -s -m"
     command = ["docker", "exec", "--interactive", container, "sh", "-c", unpack]
-    done = subprocess.run(command, input=packed.getvalue(), capture_output=True, check=False, start_new_session=True)
+    done = subprocess.run(command, input=packed.getvalue(), capture_output=True, check=False, process_group=0)
     if done.returncode:
         return {}
     found, machine = hooking.agent_in(hooking.HOOKS), done.stdout.decode().split()
@@ -94,7 +94,7 @@ class Tracer:
         script = ["trace", str(STACKS_S), *(["held"] if waits_for_load else [])]
         self._process = subprocess.Popen(
             ["docker", "exec", "--interactive", container, *script],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
         )  # fmt: skip
         self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._write, self._listen)]
         for each in self._pumps:

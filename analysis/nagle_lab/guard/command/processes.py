@@ -48,6 +48,16 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
+def leave_terminal() -> None:
+    """Neither be interrupted by the terminal nor read from it.
+
+    In a session of its own a process is another user to the scheduler (sched(7), autogroup): Linux 6.18 then lets it
+    wait for seconds while others compute. So it has a process group of its own.
+    """
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
@@ -115,7 +125,7 @@ class Child:
                 self._signal(info.si_signo)
 
     def wait_or_end(self) -> Ended:
-        """Until it has ended by itself, or after the first signal. It has a session of its own: none reaches it.
+        """Until it has ended by itself, or after the first signal. It has left the terminal: none reaches it.
 
         It is asked to end until it does: docker's client loses what comes before its container runs.
         """

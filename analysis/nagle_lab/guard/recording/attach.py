@@ -70,7 +70,8 @@ def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
 
 
 def _run(way: Way, folder: Path) -> Outcome:
-    child = processes.Child([*way.before, *program("attached", folder)], os.environ, str(Path.cwd()), os.setsid)
+    command = [*way.before, *program("attached", folder)]
+    child = processes.Child(command, os.environ, str(Path.cwd()), processes.leave_terminal)
     try:
         child.start()
         ended = child.wait_or_end()

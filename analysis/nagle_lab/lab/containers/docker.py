@@ -100,7 +100,7 @@ def remove_project(project: str) -> None:
     """Remove every container and network of a Compose project, whatever signals arrive.
 
     Asks again until nothing is left: the engine may still finish a request made before it, and a child may be
-    hit by a Ctrl-C in the millisecond before it has a session of its own. Raises NagleLabError if something stays,
+    hit by a Ctrl-C in the millisecond before it has a group of its own. Raises NagleLabError if something stays,
     or if no engine has answered for 10 s (a restart takes less).
     """
     problem, attempts, deadline = "", 0, time.monotonic() + _AWAY_S

@@ -1,4 +1,8 @@
-"""Child processes: each in a session of its own, so that a terminal's Ctrl-C reaches only nagle-lab."""
+"""Child processes: each in a process group of its own, so that a terminal's Ctrl-C reaches only nagle-lab.
+
+Not in a session of its own: to the kernel's scheduler that is another user (sched(7), autogroup), which Linux 6.18
+lets wait for seconds while others compute.
+"""
 
 import contextlib
 import os
@@ -39,7 +43,7 @@ class Child:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,
+            process_group=0,
         )
 
     def wait(self, timeout_s: float | None = None) -> Finished:
@@ -69,7 +73,7 @@ class Child:
         return Finished(self.command, self._process.returncode, stdout, stderr or "")
 
     def kill(self) -> None:
-        """Kill the child and whatever it started in its session."""
+        """Kill the child and whatever it started in its group."""
         self._signal(signal.SIGKILL)
 
     def interrupt(self) -> None:

@@ -44,7 +44,7 @@ def pod_stream(pod: str, image: str, ports: Sequence[int], seconds: float | None
     with tempfile.TemporaryFile() as said:
         command = [*kubectl, *inside, *_TCPDUMP, only]
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, process_group=0
         )
         assert child.stdout
         try:

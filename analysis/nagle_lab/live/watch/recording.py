@@ -107,7 +107,7 @@ class Recording:
         said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
         command = [*way.before, *streaming(msgspec.json.encode(request).decode())]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, process_group=0
         )
         self._said = said
         if self.pid is not None:
