@@ -170,10 +170,12 @@ def test_measuring_lateness_ends_with_the_capture(recorder):
 
 def processes_of(capture: Recorder) -> str:
     """The commands that still run of what that recorder started."""
-    session = ["ps", "-o", "stat=,args=", "--sid", str(capture._process.pid)]
-    rows = subprocess.run(session, capture_output=True, text=True, check=False).stdout.splitlines()
+    listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
     # A test of the guard may have made this worker the parent of orphans: what has ended stays a zombie then.
-    return "\n".join(row for row in rows if not row.startswith("Z"))
+    return "\n".join(
+        args for group, state, args in rows if group == str(capture._process.pid) and not state.startswith("Z")
+    )
 
 
 def test_tcpdump_that_cannot_start_is_told_in_its_own_words(recorder):
