@@ -14,20 +14,21 @@ from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_s
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.near import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.population import among, distinct, each, groups, percentile, pick, total
-from nagle_lab.diagnosis.proof.programs import Reactions
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
+    HARDLY_ANY,
     LATE_FAR,
     MANY,
     MOST_LOOKED_AT,
-    NEAR,
+    NEARLY_ALL,
     PAUSE,
     SOME,
-    US,
     Known,
+    around,
     is_chance,
     is_paced,
     middle_half,
+    nearby,
 )
 from nagle_lab.tcp.events import Echo
 
@@ -74,7 +75,7 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     has_second_sign = (
         speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
     )
-    are_merged = (len(merged) > 0.8 * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
+    are_merged = (len(merged) > NEARLY_ALL * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
     is_kernel = _is_kernel(middle, prompt, held, known)
     # A few of many on a busy machine are as quick by chance.
     may_be_kernel = MANY <= len(prompt) > len(c) / 2 and _answers_like_a_kernel(middle, known)
@@ -89,8 +90,7 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
 
 
 def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
-    own = known.own or 0
-    low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
+    low, high = around(known.own or 0)
     if len(held) >= FEW:
         high = max(high, percentile(held.release, 90))
     prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
@@ -107,7 +107,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
         is_silent_beside
         or (_speaks_between(known) and _grows_with_the_wait(prompt))
         or _are_two_talkers(prompt, known)
-        or len(merged) > 0.8 * len(prompt)
+        or len(merged) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, known)
         or (not len(held) and _held_early(known))
@@ -127,7 +127,7 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known
     is_sender = known.place == "sender"
     if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(held.release, 50):
         return True
-    answers, theirs = (_handshakes(side) for side in (known.program.own, known.program.peers))
+    answers, theirs = (nearby(side.handshake) for side in (known.program.own, known.program.peers))
     if known.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
     varies = percentile(prompt.release, 90) > ALIKE * middle
@@ -136,18 +136,14 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known
 
 def _answers_like_a_kernel(middle: float, known: Known) -> bool:
     """Whether releases came as soon as SYNs are answered; at the peer the way there hides some of the difference."""
-    answers = _handshakes(known.program.own)
+    answers = nearby(known.program.own.handshake)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
 
 
 def _is_surely_kernel(middle: float, known: Known) -> bool:
     """Whether that is as soon as no program that slept is: not so at the peer, where the way there hides it."""
-    answers = _handshakes(known.program.own)
+    answers = nearby(known.program.own.handshake)
     return known.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
-
-
-def _handshakes(side: Reactions) -> list[int]:
-    return [ns for ns in side.handshake if ns < NEAR]
 
 
 def _holds(known: Known) -> bool:
@@ -158,14 +154,13 @@ def _holds(known: Known) -> bool:
 
 def _held_early(known: Known) -> bool:
     """Whether early pure ACKs released data, too, as soon as a kernel does: then Nagle's algorithm is on there."""
-    own = known.own or 0
     if known.is_far:
-        low, high = own * 7 // 8 - 300 * US, own * 9 / 8 + 300 * US
+        low, high = around(known.own or 0)
     else:
-        answers = [ns for ns in known.program.own.handshake if ns < NEAR]
-        low, high = 0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0
+        answers = nearby(known.program.own.handshake)
+        low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
     prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
-    return prompt >= FEW and _sent_beside(known) <= prompt / 10
+    return prompt >= FEW and _sent_beside(known) <= HARDLY_ANY * prompt
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
@@ -285,7 +280,7 @@ def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
     """Whether an end that speaks when it likes would have done so while data was unacknowledged, but did not."""
     free = _of_own_accord(c, known, prompt)
     expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
-    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(known) <= expected / 10
+    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(known) <= HARDLY_ANY * expected
 
 
 def _unknown_hold(prompt: Candidates, known: Known) -> Hold:

@@ -8,10 +8,13 @@ from nagle_lab.diagnosis.proof.population import among, each, highest, in_order,
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     FEW_LATE,
+    HARDLY_ANY,
     LATE_FAR,
     MANY,
     MOST_LOOKED_AT,
     NEAR,
+    NEARLY_ALL,
+    SLACK,
     SOME,
     US,
     Known,
@@ -19,10 +22,10 @@ from nagle_lab.diagnosis.proof.timing import (
     is_chance,
     is_paced,
     middle_half,
+    slack,
 )
 from nagle_lab.tcp.events import MS, Echo
 
-SLACK = 300 * US  # by which a path varies at least
 SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
@@ -53,20 +56,20 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     if base is None:
         judged.leave(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
-    slack = max(SLACK, base // 8)
+    varies = slack(base)
     if _both_speak(pure, known):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
-    soonest, latest = base - slack, _latest_release(pure, answers, base, slack)
+    soonest, latest = base - varies, _latest_release(pure, answers, base)
     around = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
     soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
-    if (is_paced(around) and not _are_merged(pure, known)) or soon > 0.1 * len(pure) + 0.5:
+    if (is_paced(around) and not _are_merged(pure, known)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
     by_chance = is_chance(len(prompt), pure.release, latest, latest - base, 4)
     if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, known)):
         close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
-        if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base, slack):
+        if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
@@ -117,7 +120,7 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
-    return len(soon) >= FEW and pieces > 0.8 * min(len(prompt), MOST_LOOKED_AT) and 2 * follow > len(prompt)
+    return len(soon) >= FEW and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT) and 2 * follow > len(prompt)
 
 
 def _are_merged(pure: Candidates, known: Known) -> bool:
@@ -127,7 +130,7 @@ def _are_merged(pure: Candidates, known: Known) -> bool:
         return False
     (size, count), *_ = single.most_common(1)
     merged = each(lambda released: (released > size) & (released % size == 0), pure.released_bytes)
-    return count > 0.8 * single.total() and total(merged) > 0.8 * len(pure)
+    return count > NEARLY_ALL * single.total() and total(merged) > NEARLY_ALL * len(pure)
 
 
 def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
@@ -146,10 +149,10 @@ def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
 
 
-def _is_none_at_once(close: Candidates, answers: list[int], base: int, slack: int) -> bool:
+def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
     """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does."""
     soonest = max(base, percentile(answers, 25)) if answers else base
-    return len(close) >= SOME and lowest(close.release) > soonest + slack
+    return len(close) >= SOME and lowest(close.release) > soonest + slack(base)
 
 
 def _is_a_listing(pure: Candidates, known: Known) -> bool:
@@ -182,12 +185,12 @@ def _both_speak(pure: Candidates, known: Known) -> bool:
     return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 
-def _latest_release(pure: Candidates, answers: list[int], base: int, slack: int) -> float:
+def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     """How late a release may pass: as late as that end's own answers do."""
-    latest: float = base + slack
+    latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
-        within = total(each(lambda release: (release >= base - slack) & (release <= latest), pure.release))
+        within = total(each(lambda release: (release >= base - slack(base)) & (release <= latest), pure.release))
         if within > 0.7 * len(pure):  # one behaviour
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

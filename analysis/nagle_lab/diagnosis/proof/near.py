@@ -17,10 +17,12 @@ from nagle_lab.diagnosis.proof.population import (
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     FEW_LATE,
+    HARDLY_ANY,
     LINUX_TIMER,
     LONGEST_WAIT,
     MANY,
     NEAR,
+    NEARLY_ALL,
     PAUSE,
     SOME,
     US,
@@ -29,6 +31,7 @@ from nagle_lab.diagnosis.proof.timing import (
     is_chance,
     is_paced,
     middle_half,
+    nearby,
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, Echo
 
@@ -97,9 +100,8 @@ def _is_often_at_once(near: Candidates, known: Known) -> bool:
 
     Then a busy machine delayed the others: what released some released all of them.
     """
-    answers = [ns for ns in known.program.own.handshake if ns < NEAR]
-    is_at_sender = known.place == "sender" or known.program.is_on_loopback
-    if not is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
+    answers = nearby(known.program.own.handshake)
+    if not known.is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
         return False
     return percentile(near.release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
 
@@ -121,17 +123,16 @@ def _set_aside_relayed(
 
 def slowest_release(pure: Candidates, known: Known) -> float:
     """How large the median of a kernel's releases is here, at most, ns."""
-    is_at_sender = known.place == "sender" or known.program.is_on_loopback
     near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
     step = known.setting.step
     cannot_tell = len(near) < SOME_ALIKE or step > FINE
     is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
     own = known.program.own
-    answers = [ns for ns in own.handshake or own.ack if ns < NEAR]
+    answers = nearby(own.handshake or own.ack)
     usual = percentile(answers, 50) if answers else 0
     if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, known) and comes_early_too(pure, known):
         return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
-    if is_at_sender:
+    if known.is_at_sender:
         return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
@@ -159,7 +160,7 @@ def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, mi
     prompt = near.only(each(lambda release: release <= bound, near.release))
     pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
     nothing = near.picked([])
-    if 0.1 * len(pure) < known.sent_before and len(prompt) < 3 * known.sent_before:
+    if known.sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * known.sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     if is_chance(len(prompt), pure.release, bound, bound, 10):
@@ -209,7 +210,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
     if not are_few and not comes_early_too(pure, known):
         return prompt
-    if len(ticked) > len(prompt) or later > 0.1 * len(prompt):
+    if len(ticked) > len(prompt) or later > HARDLY_ANY * len(prompt):
         return prompt
     return pure.only(among(pure.row, in_order([prompt.row, ticked.row])))
 
@@ -227,7 +228,7 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     longest = QUEUE * limit
     queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
     soon = total(each(lambda alone: alone <= limit, queued.alone))
-    if len(queued) < max(SOME, len(pure) / 2) or soon <= 0.8 * len(queued):
+    if len(queued) < max(SOME, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
     if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
         return None
@@ -299,7 +300,7 @@ def _is_slow_stack(pure: Candidates, known: Known) -> bool:
 
     Without timestamps, which smoltcp and lwIP lack and Linux does not, some may be faster.
     """
-    acks = [ns for ns in known.program.own.ack if ns < NEAR]
+    acks = nearby(known.program.own.ack)
     has_timestamps = total(each(lambda pace: pace >= 0, pure.pace))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if has_timestamps else SOMETIMES_SLOW)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
 from nagle_lab.diagnosis.proof.duplex import judge_ridden
-from nagle_lab.diagnosis.proof.far import SLACK, held_far
+from nagle_lab.diagnosis.proof.far import held_far
 from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.near import COARSE, held_near
 from nagle_lab.diagnosis.proof.population import (
@@ -43,6 +43,7 @@ from nagle_lab.diagnosis.proof.programs import Program
 from nagle_lab.diagnosis.proof.shown import is_denied, seen_waiting
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
+    HARDLY_ANY,
     LATE_NEAR,
     MANY,
     MOST_LOOKED_AT,
@@ -51,6 +52,7 @@ from nagle_lab.diagnosis.proof.timing import (
     US,
     Known,
     Setting,
+    around,
     know,
     late_ones,
     middle_half,
@@ -168,9 +170,9 @@ def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, in
 def _find_round_trips(known: Known, judged: Judged) -> None:
     """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
     early, base = known.early, known.own if known.is_far and known.own else 0
-    slack = max(SLACK, base // 8)
-    prompt = where(each(lambda release: (release - base <= slack) & (release - base >= -slack), early.release))
-    if len(early) >= MANY and known.program.sent_without_waiting().total() <= len(early) / 10:
+    soonest, latest = around(base)
+    prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.release))
+    if len(early) >= MANY and known.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
 

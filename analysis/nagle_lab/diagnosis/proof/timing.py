@@ -41,8 +41,11 @@ PAUSE = 1 * MS
 AWAY = 150 * US
 
 FEW, SOME, MANY = 3, 5, 10  # candidates, or samples
+NEARLY_ALL, HARDLY_ANY = 0.8, 0.1  # shares: what so many do all do; what so few do may be chance
 FEW_LATE = 0.25  # of the prompt ones come a little later, and none after that: no pause ends so
 MOST_LOOKED_AT = 1_000  # of those, where all of them would say no more
+
+SLACK = 300 * US  # by which a path varies at least
 
 
 @dataclass(frozen=True)
@@ -82,19 +85,39 @@ class Known:
         return self.own is None or self.own >= AWAY
 
     @property
+    def is_at_sender(self) -> bool:
+        """Whether a release is captured where its host sends it: there, or on loopback."""
+        return self.place == "sender" or self.program.is_on_loopback
+
+    @property
     def place(self) -> str | None:
         """Which end the capture is at, "sender" or "peer": whose pure ACKs follow sooner; None both, or unknown."""
         if self.peer >= NEAR:
             return "sender"
         if self.setting.copied:
             return None
-        own, peers = ([ns for ns in side.ack if ns < NEAR] for side in (self.program.own, self.program.peers))
+        own, peers = (nearby(side.ack) for side in (self.program.own, self.program.peers))
         if not own or not peers:
             return None
         mine, theirs = percentile(own, 5), percentile(peers, 5)
         if mine <= 0.7 * theirs:
             return "sender"
         return "peer" if theirs <= 0.7 * mine else None
+
+
+def nearby(reactions: list[int]) -> list[int]:
+    """Those of an end at the capture point, or next to it."""
+    return [ns for ns in reactions if ns < NEAR]
+
+
+def slack(round_trip: int) -> int:
+    """How much sooner or later than a round trip before something may pass that takes one, ns: the path varies."""
+    return SLACK + round_trip // 8
+
+
+def around(round_trip: int) -> tuple[float, float]:
+    """How soon and how late something passes that takes a round trip, ns."""
+    return round_trip - slack(round_trip), round_trip + slack(round_trip)
 
 
 def fastest(handshake: list[int], others: list[int]) -> int | None:
@@ -251,7 +274,7 @@ def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether the late ones are the few slowest of a path's many: a timer's are alike, or many."""
     waits = late.late_by(peer)
     is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    return len(late) <= 0.1 * len(c) and not is_alike
+    return len(late) <= HARDLY_ANY * len(c) and not is_alike
 
 
 def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
