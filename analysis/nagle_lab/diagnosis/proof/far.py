@@ -22,6 +22,7 @@ from nagle_lab.diagnosis.proof.timing import (
     is_chance,
     is_paced,
     middle_half,
+    pauses_anyway,
     slack,
 )
 from nagle_lab.tcp.events import MS, Echo
@@ -36,7 +37,7 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
     prompt = _prompt(pure, known, judged)
     if len(prompt) and (
-        _pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known) or _is_slower_than_answers(prompt, known)
+        pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known) or _is_slower_than_answers(prompt, known)
     ):
         judged.leave(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
@@ -95,16 +96,6 @@ def _with_those_held_up(
             return prompt.picked([])
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     return prompt
-
-
-def _pauses_anyway(prompt: Candidates, known: Known) -> bool:
-    """Whether data came as long after the trigger where the ACK came early: something else paces that program."""
-    early, usual = known.early, percentile(prompt.since, 50)
-    low, high, own = 0.9 * usual, 1.1 * usual, known.own or 0
-    alike = each(
-        lambda release, since: (release > own + 5 * MS) & (since >= low) & (since <= high), early.release, early.since
-    )
-    return total(alike) >= 2 and 2 * total(alike) > len(early)
 
 
 def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:

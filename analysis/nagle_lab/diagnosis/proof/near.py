@@ -32,6 +32,7 @@ from nagle_lab.diagnosis.proof.timing import (
     is_paced,
     middle_half,
     nearby,
+    pauses_anyway,
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, Echo
 
@@ -256,7 +257,7 @@ def _held_among_others(
     some = near.picked(in_order(held) if held else [])
     rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
     middle = percentile(near.release, 50)
-    if known.sent_before >= max(1, 0.01 * len(near)) or _pauses_anyway(near, known):
+    if known.sent_before >= max(1, 0.01 * len(near)) or pauses_anyway(near, known):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)
@@ -303,18 +304,3 @@ def _is_slow_stack(pure: Candidates, known: Known) -> bool:
     acks = nearby(known.program.own.ack)
     has_timestamps = total(each(lambda pace: pace >= 0, pure.pace))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if has_timestamps else SOMETIMES_SLOW)
-
-
-def _pauses_anyway(near: Candidates, known: Known) -> bool:
-    """Where the ACK came early, whether the program sent more only as long after the trigger as otherwise."""
-    usual = percentile(near.since, 50)
-    least, longest = 0.8 * usual, 1.2 * usual
-    early = known.early
-    slow = early.only(
-        each(
-            lambda release, since: (release > 5 * MS) & (since >= least) & (since <= longest),
-            early.release,
-            early.since,
-        )
-    )
-    return len(slow) >= 2 and 3 * len(slow) > 2 * len(early) and middle_half(slow.since) < 5 * MS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
+from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
@@ -36,6 +36,9 @@ NEAR = 1 * MS
 
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.
 PAUSE = 1 * MS
+
+# A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
+PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
 
 # From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
 AWAY = 150 * US
@@ -299,6 +302,23 @@ def comes_early_too(pure: Candidates, known: Known) -> bool:
     at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
     soon = at_once + total(each(lambda since: since <= usual, known.early.since))
     return soon >= 2 and 2 * soon > at_once + len(known.early)
+
+
+def pauses_anyway(c: Candidates, known: Known) -> bool:
+    """Whether the program writes as long after the trigger where the ACK came early: then it waits for no ACK.
+
+    After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
+    early, are slow as well.
+    """
+    usual, own, early = percentile(c.since, 50), known.own or 0, known.early
+    least, longest = usual * (1 - PAUSES_VARY), usual * (1 + PAUSES_VARY)
+    is_pause = each(
+        lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
+        early.release,
+        early.since,
+    )
+    pauses = early.only(is_pause)
+    return len(pauses) >= 2 and 3 * len(pauses) > 2 * len(early) and middle_half(pauses.since) < PAUSES_SPREAD
 
 
 def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
