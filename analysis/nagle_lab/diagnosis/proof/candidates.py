@@ -77,7 +77,7 @@ class _Joined(Mapping[str, Column]):
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
-            "peer_own_accord": _of_own_accord(rows, involved, peer),
+            "peer_own_accord": _times_spoke(rows, involved, peer),
             "not_held": involved.of_side("not_held", side),
             "beside": involved.of_side("beside", side),
         }
@@ -107,7 +107,7 @@ def times_peer_spoke(c: Candidates) -> int:
     return sum(int(count[int(group[0])]) for group in groups(connections))
 
 
-def _of_own_accord(rows: Columns, involved: Involved, sides: Column) -> Column:
+def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     """How often these sides (n,) sent data by themselves on the connection of each row: see LATER."""
     late = each(lambda release, own: release - own >= LATER, rows["release"], involved.reaction(rows["side"]))
     keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])

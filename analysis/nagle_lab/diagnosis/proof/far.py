@@ -31,11 +31,15 @@ SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held too
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
+ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
+# Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
+SENT_ANYWAY = 0.05
+REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
 def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
-    prompt = _prompt(pure, known, judged)
+    prompt = _in_time(pure, known, judged)
     if len(prompt) and (
         pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known) or _is_slower_than_answers(prompt, known)
     ):
@@ -44,12 +48,12 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     return prompt
 
 
-def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those that pass as soon behind the ACK as what it releases; none where something else tells against them."""
     nothing = pure.picked([])
     if not len(pure):
         return nothing
-    if known.sent_before > 0.05 * len(pure) + 0.5:
+    if known.sent_before > SENT_ANYWAY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     answers = sorted([*known.program.own.ack, *known.program.own.data])
@@ -70,7 +74,7 @@ def _prompt(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     by_chance = is_chance(len(prompt), pure.release, latest, latest - base, 4)
     if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, known)):
         close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
-        if len(close) <= 0.2 * len(pure) or _is_none_at_once(close, answers, base):
+        if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
@@ -161,7 +165,7 @@ def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | Non
     if base is None:
         low = percentile(pure.release, 10)
         spread = percentile(pure.wait, 90) - percentile(pure.wait, 10)
-        if len(pure) < SOME or percentile(pure.release, 90) - low > 0.25 * spread:
+        if len(pure) < SOME or percentile(pure.release, 90) - low > REGULAR * spread:
             return None
         if answers and low > answers[0] + MS:
             return None
@@ -182,6 +186,6 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
         within = total(each(lambda release: (release >= base - slack(base)) & (release <= latest), pure.release))
-        if within > 0.7 * len(pure):  # one behaviour
+        if within > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

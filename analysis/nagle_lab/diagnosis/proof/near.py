@@ -55,7 +55,10 @@ SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
+# Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
+SENT_ANYWAY = 0.01
 
+SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
 DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
@@ -92,7 +95,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
         middle = _typical(near, known.setting.step)
     if middle <= limit or (middle <= 2 * HELD_ALIKE and _is_often_at_once(near, known)):
-        return _prompt(pure, near, known, judged, middle)
+        return _kernels(pure, near, known, judged, middle)
     return _held_among_others(pure, near, known, judged, limit)
 
 
@@ -154,7 +157,7 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
     return suspects.picked(in_order(slow) if slow else [])
 
 
-def _prompt(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
+def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
     """Releases by a kernel, without those that are too late to be; none where something else tells against them."""
     step = known.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
@@ -224,7 +227,9 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     it is not so.
     """
     answers, early = known.program.own.handshake, known.program.own.release
-    if not answers or len(early) < FEW or percentile(early, 50) > 1.5 * percentile(answers, 50) or known.sent_before:
+    if not answers or len(early) < FEW or known.sent_before:
+        return None
+    if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
         return None
     longest = QUEUE * limit
     queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
@@ -257,7 +262,7 @@ def _held_among_others(
     some = near.picked(in_order(held) if held else [])
     rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
     middle = percentile(near.release, 50)
-    if known.sent_before >= max(1, 0.01 * len(near)) or pauses_anyway(near, known):
+    if known.sent_before >= max(1, SENT_ANYWAY * len(near)) or pauses_anyway(near, known):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)

@@ -48,6 +48,7 @@ from nagle_lab.diagnosis.proof.timing import (
     MANY,
     MOST_LOOKED_AT,
     NEAR,
+    NEARLY_ALL,
     SOME,
     US,
     Known,
@@ -64,6 +65,7 @@ BLIND = 100 * US  # step of a clock by which distances say nothing
 NO_PROBE = PROBE * 9 // 10
 TURNS = 3  # from connections that hold data to some that do not, or back
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
+IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
 
 
 def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
@@ -164,7 +166,7 @@ def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, in
         return count
     if known.program.sent_without_waiting():  # timestamps tell most of the lost ones
         return count if count > disorder * (len(late) + count) else 0
-    return count if count > max(0.3 * len(late), 3 * disorder * (len(late) + count) + 1) else 0
+    return count if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else 0
 
 
 def _find_round_trips(known: Known, judged: Judged) -> None:
@@ -194,7 +196,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
     late, early = (some.only(among(some.connection, holding)) for some in (late, known.early))
-    if len(held) < 0.9 * len(late):
+    if len(held) < NEARLY_ALL * len(late):
         return Hold(len(held), 0, usual)
     early = early.only(each(lambda since: since <= usual, early.since))
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
