@@ -101,19 +101,30 @@ class Findings:
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
+        self._count_before_judging(tables)
+        views = mark_seen_again(tables.connection)
+        if only:
+            _leave_out_others(tables.connection, only)
+        self.astray = astray(tables.connection)
+        setting = Setting(step, self.astray, copied=copied, views=views)
+        self._prove_all(tables, setting, Answers(answers, tables.connection))
+        self.sums = Sums(self.connections)
+
+    @property
+    def late_acks(self) -> int:
+        """How often data followed a late ACK and was no stall, by the proof."""
+        return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
+
+    def _count_before_judging(self, tables: Tables) -> None:
         for gaps, _ in _chunks(tables.idle_gap):
             self._count_idle(gaps)
         for late, _ in _chunks(tables.late_ack):
             self._count_late(late)
         for counted in (tables.idle_gap, tables.late_ack):
             counted.cut(0)  # the proof needs the memory
-        views = mark_seen_again(tables.connection)
-        if only:
-            _leave_out_others(tables.connection, only)
-        self.astray = astray(tables.connection)
+
+    def _prove_all(self, tables: Tables, setting: Setting, of_kernel: Answers) -> None:
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        setting = Setting(step, self.astray, copied=copied, views=views)
-        of_kernel = Answers(answers, tables.connection)
         for candidates, packed in _chunks(tables.candidate):
             done += len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
@@ -122,25 +133,35 @@ class Findings:
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
-        self.sums = Sums(self.connections)
-
-    @property
-    def late_acks(self) -> int:
-        """How often data followed a late ACK and was no stall, by the proof."""
-        return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
     def _count_idle(self, gaps: Columns) -> None:
         involved = Involved(self.connections, gaps["connection"])
         idle.add(self.idle, idle.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
 
     def _prove(self, candidates: Columns, packed: bytes, programs: Programs, setting: Setting) -> None:
-        involved, side = Involved(self.connections, candidates["connection"]), candidates["side"]
-        _increase(involved, "followed", pick(involved.of, where(candidates["pure"])))
+        involved = Involved(self.connections, candidates["connection"])
+        judged = self._judge(candidates, involved, programs, setting)
+        self._count_judged(judged, candidates, involved)
+        stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
+        peer_reaction = involved.reaction(each(lambda side: 1 - side, candidates["side"]))
+        for rows, cause in ((stalls, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
+            gaps = pick(candidates["idle"], rows)
+            idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, rows), cause))
+        self._count_round_trips(round_trips, candidates, involved)
+        if len(stalls):
+            self._keep(packed, stalls)
+            self._count_stalls(stalls, candidates, involved, peer_reaction)
+
+    def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
         judged = Judged()
         for program, of_one in by_program(candidates, involved):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
         set_aside_passed_on(candidates, involved, judged)
+        return judged
+
+    def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
+        _increase(involved, "followed", pick(involved.of, where(candidates["pure"])))
         self.rejected.update(judged.rejected)
         self.holds += judged.holds
         self.grounds += judged.grounds
@@ -149,28 +170,27 @@ class Findings:
             _increase(involved, "unresolved", pick(involved.of, unsure))
         self.relays += judged.relays
         self.unseen += _unseen_exchanges(candidates, judged)
-        peer_reaction = involved.reaction(each(lambda side: 1 - side, side))
-        rows, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
-        for these, cause in ((rows, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
-            gaps = pick(candidates["idle"], these)
-            idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, these), cause))
+
+    def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
+        """How long data was held until an ACK that was not delayed."""
         since = each(lambda wait, release: wait + release, candidates["wait"], candidates["release"])
-        waits = pick(since, round_trips)  # at the peer most of the round trip is from the ACK to the release
+        waits = pick(since, rows)  # at the peer most of the round trip is from the ACK to the release
         add_all(self.round_trips, waits)
-        _sum_up(involved, "round_trips", pick(involved.of, round_trips), waits)
-        by_server = total(pick(each(_differ, side, involved.rows("client")), round_trips))
-        self.waited_by.update({"client": len(round_trips) - by_server, "server": by_server})
-        if not len(rows):
-            return
-        self._keep(packed, rows)
-        wait = pick(candidates["wait"], rows)
+        _sum_up(involved, "round_trips", pick(involved.of, rows), waits)
+        by_server = total(pick(each(_differ, candidates["side"], involved.rows("client")), rows))
+        self.waited_by.update({"client": len(rows) - by_server, "server": by_server})
+
+    def _count_stalls(
+        self, rows: Column, candidates: Columns, involved: Involved, peer_reaction: Column
+    ) -> None:  # fmt: skip
+        side, wait = candidates["side"], pick(candidates["wait"], rows)
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
         add_all(self.ack_timer, each(_less, wait, pick(peer_reaction, rows)))
         self.held.add(involved, side, rows)
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
-        _count_stalls(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
+        _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
     def _keep(self, packed: bytes, rows: Column) -> None:
         size, last = self.stalls.layout.struct.size, len(rows) - 1
@@ -209,7 +229,7 @@ def _unseen_exchanges(candidates: Columns, judged: Judged) -> int:
     return len(keys) - total(among(keys, stalled)) if len(keys) else 0
 
 
-def _count_stalls(involved: Involved, connection: Column, exchange: Column) -> None:
+def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: Column) -> None:
     """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled.
 
     The stalls are (n,); ``connection`` is which of those involved each belongs to.
