@@ -303,7 +303,7 @@ def test_what_is_filled_into_connections(changes, first):
             table.add(*nothing)
         if len(numbers):
             involved = Involved(table, numbers)
-            findings._count_stalls(involved, involved.of, values)
+            findings._count_stalled_exchanges(involved, involved.of, values)
             assert plain(involved.numbers) == sorted(set(plain(numbers)))
             assert plain(involved.rows("stalls")) == [plain(numbers).count(number) for number in plain(numbers)]
         columns = ["stalls", "stalled", "first_stalled", "last_stalled"]

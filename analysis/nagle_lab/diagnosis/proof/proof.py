@@ -48,7 +48,6 @@ from nagle_lab.diagnosis.proof.timing import (
     MANY,
     MOST_LOOKED_AT,
     NEAR,
-    NEARLY_ALL,
     SOME,
     US,
     Known,
@@ -64,6 +63,7 @@ BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
 TURNS = 3  # from connections that hold data to some that do not, or back
+SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
 
@@ -196,7 +196,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
     late, early = (some.only(among(some.connection, holding)) for some in (late, known.early))
-    if len(held) < NEARLY_ALL * len(late):
+    if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)
     early = early.only(each(lambda since: since <= usual, early.since))
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
