@@ -100,6 +100,17 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     assert "passed on from those to 10.0.0.3:9000: fix that first" in said
 
 
+def test_releases_that_follow_the_ack_late_are_no_pauses(diagnose):
+    """A hundred connections in step on a busy machine: it releases a few, and then does something else."""
+
+    def busy(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda number: 60 * US if number < 6 else (1275 + number * 4) * US)(c, number)
+
+    result = diagnose(talk(busy, exchanges=101).segments)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"like_a_program": 100}
+
+
 def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):
     def pauses(c: Conversation, number: int) -> None:
         reply_in_two(LATE, lambda number: 20 * US if number == 7 else (3 + number) * MS)(c, number)

@@ -168,7 +168,10 @@ def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, m
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     if is_chance(len(prompt), pure.release, bound, bound, 10):
-        judged.reject(len(pure), Rejected.COINCIDENCE)
+        if _follow_the_ack(pure):
+            judged.leave(pure, Obstacle.LIKE_A_PROGRAM)
+        else:
+            judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, known)
     if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, known)):
@@ -180,6 +183,12 @@ def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, m
         judged.leave(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
+
+
+def _follow_the_ack(pure: Candidates) -> bool:
+    """Whether releases follow the ACK soon, though not at once, and not the trigger: no pauses of any length."""
+    soon = total(each(lambda release: release <= TICK, pure.release))
+    return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
 
 
 def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> bool:
