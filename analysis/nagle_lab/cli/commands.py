@@ -437,7 +437,7 @@ def compare_(**options: Any) -> Exit:
 
 
 @cli.command("annotate")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE|RUN")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…|RUN")
 @click.option("-o", "--output", "out", type=OUTPUT, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng.")
 @click.option("--force", is_flag=True, help="Overwrite OUT.pcapng.")
 @click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, oldest first.")
