@@ -1,17 +1,23 @@
 """The ring that records, in a real network namespace, and what its kernel counted."""
 
+import socket
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from nagle_lab import analyze
 from nagle_lab.guard.command import namespace
-from nagle_lab.guard.recording.recorder import Ring
+from nagle_lab.guard.recording import recorder
+from nagle_lab.guard.recording.recorder import Packet, Recorder, Ring
 from nagle_lab.live.sockets.namespaces import inside
 from support.guarded import guard, server
 from support.living import stalling
 from support.rights import AS_ROOT, mount_refused
+from support.waiting import within
 
 
 def test_a_ring_that_was_ended_takes_no_more():
@@ -30,6 +36,45 @@ def test_a_ring_that_was_ended_takes_no_more():
         time.sleep(0.2)
         assert ring.take() == b""
         ring.close()
+
+
+class _Ceaseless:
+    """A ring in which there is one more packet whenever it is looked at, until it is ended."""
+
+    def __init__(self, interface: str, ports: Sequence[int] = ()) -> None:
+        self._has_ended = False
+
+    def take(self) -> bytes:
+        return b"" if self._has_ended else b"one"
+
+    def packets(self, frames: bytes) -> Iterator[Packet]:
+        if frames:
+            yield Packet(10**18, socket.if_nametoindex("lo"), 60, bytes(54))
+
+    def end(self) -> None:
+        self._has_ended = True
+
+    def dropped(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_recorder_writes_and_ends_though_packets_never_cease(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "Ring", _Ceaseless)
+    monkeypatch.setattr(recorder.Asked, "waiting", lambda self: [])
+    recording = Recorder(tmp_path / "first.pcapng", ["lo"])
+    recording.start()
+    assert within(20, lambda: recording.captured > 2)
+    for act in (lambda: recording.cut(tmp_path / "second.pcapng"), recording.stop):
+        acting = threading.Thread(target=act, daemon=True)
+        acting.start()
+        acting.join(20)
+        assert not acting.is_alive()
+    assert not recording.problem
+    packets = [analyze(tmp_path / f"{name}.pcapng").source.packets for name in ("first", "second")]
+    assert packets[0] > 2 and sum(packets) == recording.captured
 
 
 def test_retransmissions_are_segments_that_the_kernel_sent(monkeypatch):

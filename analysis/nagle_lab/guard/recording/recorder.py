@@ -28,6 +28,7 @@ FRAME_BYTES = 256
 BLOCK_BYTES = 1 << 16
 RING_BYTES = 64 << 20  # 262,144 packets
 AT_ONCE = 1 << 14  # packets
+FULL = AT_ONCE * FRAME_BYTES
 MOST_WAITING = 1 << 30  # bytes of frames that wait to be written
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
@@ -116,8 +117,14 @@ class Ring:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, of)
 
     def take(self) -> bytes:
-        """Some of the frames that are there, as they are, in one piece: the ring is free for others at once."""
-        at, end = self._at, min(self._at + AT_ONCE, RING_BYTES // FRAME_BYTES)
+        """The frames that are there, FULL bytes at most, as they are: the ring is free for others at once."""
+        frames = self._take(AT_ONCE)
+        if frames and self._at == 0:  # the ring goes on at its beginning
+            frames += self._take(AT_ONCE - len(frames) // FRAME_BYTES)
+        return frames
+
+    def _take(self, most: int) -> bytes:
+        at, end = self._at, min(self._at + most, RING_BYTES // FRAME_BYTES)
         statuses = self._words[at * _STEP : end * _STEP : _STEP]
         ready = next((n for n, status in enumerate(statuses.tolist()) if not status & _TO_USER), end - at)
         frames = self._memory[at * FRAME_BYTES : (at + ready) * FRAME_BYTES]
@@ -218,13 +225,18 @@ class Recorder(threading.Thread):
         self._wake.set()
         self.join()
 
-    def _empty(self) -> None:
-        """Take all that the rings hold; writing it may wait."""
+    def _empty(self) -> bool:
+        """Take what the rings hold now; whether there is no room for all of it.
+
+        What comes meanwhile is left for the next time, or where packets never cease nothing would be written.
+        """
         while sum(map(len, (frames for taken in self._waiting for frames in taken))) < MOST_WAITING:
             taken = [ring.take() for ring in self._rings]
-            if not any(taken):
-                return
-            self._waiting.append(taken)
+            if any(taken):
+                self._waiting.append(taken)
+            if not any(len(frames) == FULL for frames in taken):
+                return False
+        return True
 
     def _write_some(self) -> None:
         """Write what was taken first."""
@@ -238,10 +250,12 @@ class Recorder(threading.Thread):
         self._file.flush()
 
     def _write_all(self) -> None:
-        self._empty()
-        while self._waiting:
-            self._write_some()
-            self._empty()
+        """Write what was taken, and what the rings hold now."""
+        is_more = True
+        while is_more:
+            is_more = self._empty()
+            while self._waiting:
+                self._write_some()
 
     def _cut(self, path: Path) -> None:
         self._end_file()

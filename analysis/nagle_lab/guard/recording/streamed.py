@@ -18,7 +18,7 @@ import msgspec
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.guard.command import namespace, processes
 from nagle_lab.guard.recording.attached import OF_PROCESS, Request
-from nagle_lab.guard.recording.recorder import AT_ONCE, EVERY_S, FRAME_BYTES, RING_BYTES, SNAPLEN, Ring, interfaces
+from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.waiting import Asked
 
 GONE = 7  # the exit code when the interface is
@@ -56,16 +56,16 @@ def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) ->
     out.flush()
     ended = None
     while ended is None:
-        taken = streamed.pass_on()
+        is_more = streamed.pass_on()
         streamed.tell_waiting()
         wait_s = EVERY_S * uniform(0.5, 1)  # the kernel is to be asked in any part of a wait
-        ended = signal.sigtimedwait(ends, 0 if taken else wait_s)
+        ended = signal.sigtimedwait(ends, 0 if is_more else wait_s)
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + DROPS_EVERY_S
             streamed.tell_dropped()
             if index and not _is_there(interface, index):
                 return GONE
-    for _ in range(RING_BYTES // FRAME_BYTES // AT_ONCE + 2):  # what is in the ring now, and little more
+    for _ in range(RING_BYTES // FULL + 2):  # what is in the ring now, and little more
         streamed.pass_on()
     streamed.tell_dropped()
     return 0
@@ -89,7 +89,7 @@ class _Streamed:
         self._writer = Pcapng(out)
 
     def pass_on(self) -> bool:
-        """Write what the ring holds, or part of it; whether there was anything."""
+        """Write what the ring holds, or part of it; whether there is more."""
         frames = self._ring.take()
         for ts, index, length, kept in self._ring.packets(frames):
             number = self._numbers.get(index)
@@ -99,7 +99,7 @@ class _Streamed:
         if frames:
             self._out.flush()
             self._quiet_at = time.monotonic() + QUIET_S
-        return bool(frames)
+        return len(frames) == FULL
 
     def tell_waiting(self) -> None:
         """Write what the kernel says of data that waits in sockets, while packets come."""
