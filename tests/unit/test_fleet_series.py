@@ -90,6 +90,31 @@ def test_a_folder_may_be_called_like_a_glob(tmp_path):
     assert [one.name for one in series_of([str(tmp_path / "[dc1]")])] == ["web-1/eth0", "web-2/eth0"]
 
 
+def test_links_are_followed_and_no_capture_counts_twice(tmp_path):
+    touch(tmp_path, "all/web-1/eth0.pcap", "all/web-1/day/eth1.pcap", "elsewhere/eth2.pcap", "elsewhere/in/eth3.pcap")
+    all_of = tmp_path / "all"
+    links = {
+        "up": "..",  # would be everything, again and again
+        "same": "web-1/day",
+        "web-1/latest.pcap": "eth0.pcap",
+        "web-1/gone.pcap": "/nowhere/gone.pcap",
+        "web-2": "../elsewhere",
+        "web-4": "../elsewhere",
+    }
+    for name, target in links.items():
+        (all_of / name).symlink_to(target)
+    (tmp_path / "elsewhere" / "back").symlink_to(all_of)
+    found = {file.path.rpartition("/")[2]: file.size for one in series_of([str(all_of)]) for file in one.files}
+    assert found == {"eth0.pcap": 1, "eth1.pcap": 1, "eth2.pcap": 1, "eth3.pcap": 1, "gone.pcap": -1}
+    assert sum(len(one.files) for one in series_of([str(all_of)])) == len(found)
+
+
+def test_a_name_that_is_no_text_is_an_error(tmp_path):
+    touch(tmp_path, "web-1/eth0.pcap", "web-\udcff/eth0.pcap")
+    with pytest.raises(NagleLabError, match="its name is not UTF-8"):
+        series_of([str(tmp_path)])
+
+
 def test_a_folder_that_cannot_be_looked_into_is_told_of(tmp_path, monkeypatch):
     touch(tmp_path, "web-1/eth0.pcap", "web-2/eth0.pcap")
     real = LocalFileSystem.ls

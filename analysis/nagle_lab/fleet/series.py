@@ -5,6 +5,7 @@ digits before it (dumpcap), one of three or more before the extension, and what 
 left is the series: its last part the interface, the folders before it the host. A manifest says what names do not.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
@@ -182,21 +183,57 @@ def _list(source: str) -> tuple[str, list[File]]:
     ]
     if not files:
         raise NagleLabError(f"{source}: no capture file in it (.pcap, .pcapng, .cap, as they are or .gz, .zst)")
+    for file in files:
+        if file.path.encode("utf-8", "replace").decode() != file.path:  # the store is text
+            raise NagleLabError(f"{file.path}: its name is not UTF-8: rename the file or its folder")
     return url_of(root, source, fs), files
 
 
 def _captures(fs: Any, folder: str) -> dict[str, Any]:
-    """The capture files in a folder, and in those in it; a folder that cannot be looked into is an OSError."""
+    """The capture files in a folder, and in those in it; a folder that cannot be looked into is an OSError.
+
+    Links are followed, but for those to what is there without them: a capture counts once.
+    """
     if is_object_store(folder):  # in one request
         files = fs.find(folder, detail=True).items()
         return {name: info for name, info in files if _CAPTURE.search(name)}
+    found, links = _below(fs, folder)
+    seen = set(map(os.path.realpath, (folder, *found))) if links else set()
+    for link in links:  # to which those are added that are found in folders behind them
+        target = os.path.realpath(link)
+        if target in seen or os.path.realpath(folder).startswith(f"{target.rstrip('/')}/"):
+            continue
+        seen.add(target)
+        more: dict[str, Any] = {}
+        if os.path.isdir(target):  # noqa: PTH112 - names of fsspec are text
+            more, others = _below(fs, link)
+            links += others
+        elif _CAPTURE.search(link):
+            more = {link: fs.info(link) if os.path.exists(target) else _MISSING}  # noqa: PTH110
+        for name, info in more.items():
+            if name == link or os.path.realpath(name) not in seen:
+                found[name] = info
+                seen.add(os.path.realpath(name))
+    return found
+
+
+_MISSING = {"type": "file", "size": -1}  # what a link leads to
+
+
+def _below(fs: Any, folder: str) -> tuple[dict[str, Any], list[str]]:
+    """The capture files in a folder and in those in it, and the links, which are not followed."""
     found: dict[str, Any] = {}  # fsspec's own find passes over what it may not see
+    links: list[str] = []
     for info in fs.ls(folder, detail=True):
-        if info["type"] == "directory":
-            found |= _captures(fs, info["name"])
+        if info.get("islink"):
+            links.append(info["name"])
+        elif info["type"] == "directory":
+            files, more = _below(fs, info["name"])
+            found |= files
+            links += more
         elif _CAPTURE.search(info["name"]):
             found[info["name"]] = info
-    return found
+    return found, links
 
 
 def _version(info: dict[str, Any]) -> str:
