@@ -329,6 +329,7 @@ def test_a_traced_run_that_does_not_stall(tmp_path):
     assert run.writes and not run.writes.groups
     assert run.writes.problem.startswith("the traced run did not stall: tracing slows")
     assert any("changed the share of stalled exchanges by -9" in note for note in run.writes.notes)
+    assert not any("lines hold" in note for note in run.writes.notes), "there are none"
 
 
 def test_a_traced_run_that_fails(tmp_path):

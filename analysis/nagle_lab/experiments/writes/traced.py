@@ -114,17 +114,18 @@ def writes_of_traced(
     ``stacked`` runs the same once more with native stacks; it is called where lines are missing.
     """
     s = first.summary
-    empty = joined.compared(no_writes(first, "", result), s.exchanges, s.stalled_exchanges)
-    notes = [*empty.notes, *what_is_cut(trace)]
+    empty, notes = no_writes(first, "", result), what_is_cut(trace)
     if not result.stalls:
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
-        return msgspec.structs.replace(empty, problem=problem, notes=notes)
+        nothing = msgspec.structs.replace(empty, problem=problem, notes=notes)
+        return joined.compared(nothing, s.exchanges, s.stalled_exchanges)
     found = join([capture], result, trace)
     native, note = _native(found.pairs, trace, stacked)
     lines = Lines(native, lambda call: _why_no_line(call, trace))
     writes = joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
-    return msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
+    writes = msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
+    return joined.compared(writes, s.exchanges, s.stalled_exchanges)
 
 
 def missing_calls(found: Joined, trace: Trace) -> str:

@@ -112,7 +112,8 @@ def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
     """With how many exchanges there were, and stalled, without tracing; a note where that changed the share."""
     share = _share(writes.stalled_exchanges, writes.exchanges) - _share(stalled, exchanges)
     by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
-    notes = [f"{by}: the lines hold, but not how often each stalls"] if abs(share) > _POINTS else []
+    lines = ": the lines hold, but not how often each stalls" if writes.named else ""
+    notes = [by + lines] if abs(share) > _POINTS else []
     return replace(
         writes,
         untraced_exchanges=exchanges,
