@@ -40,6 +40,7 @@ class Exports:
         self._pages: list[str] = []
         self._shown: list[Shown] = []
         self._unusable: list[tuple[str, str]] = []
+        self._is_written = False
 
     @property
     def with_exchanges(self) -> bool:
@@ -76,9 +77,14 @@ class Exports:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
-        if kind is None:
-            markdown = "\n".join(self._pages)
-            write_wanted(self.files, junit=self._junit, markdown=lambda: markdown, html=self._html)
+        if kind is None and not self._is_written:
+            self.write()
+
+    def write(self) -> None:
+        """Write JUnit, Markdown and HTML now, and not again at the end."""
+        self._is_written = True
+        markdown = "\n".join(self._pages)
+        write_wanted(self.files, junit=self._junit, markdown=lambda: markdown, html=self._html)
 
     def _junit(self) -> str:
         from nagle_lab.reports.files.junit import Suite, junit

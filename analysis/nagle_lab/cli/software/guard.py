@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_whole
 from nagle_lab.cli.shared.values import LONGEST_S, allowed_server, duration_s
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.software.guarded import WITHOUT, Run, Selection, guard, judge, lost
 from nagle_lab.experiments.writes.attached import with_writes_beside
@@ -104,16 +104,13 @@ def _report(
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     code = exit_code(result.verdict, expected)
     packets = _packets(run, exports)
-    show_guarded(run, command_line, packets.written or packets.typical, screen, packets.software)
     named = msgspec.structs.replace(
         result, source=msgspec.structs.replace(result.source, file=title(run, command_line))
     )
     exports.capture(named, packets, code, expected, run.writes)
     report = guard_json(run, command_line, expected)
-    if json:
-        write_whole(json, report)
-    if keep:
-        write_whole(run.guarded.folder / REPORT, report)
+    unwritten = _write({json, run.guarded.folder / REPORT if keep else None}, report, exports)
+    show_guarded(run, command_line, packets.written or packets.typical, screen, packets.software)
     if outcome.timed_out:
         tell("the command ran longer than --time-limit and was ended")
     elif outcome.status:
@@ -123,6 +120,9 @@ def _report(
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")
+    if unwritten:
+        tell(str(os_problem(unwritten)))
+        code = Exit.UNUSABLE
     captures = f"the capture is {run.guarded.capture}"
     if run.traced:
         captures += f" (the traced run's: {run.traced.capture.relative_to(run.guarded.folder)} beside it)"
@@ -133,6 +133,17 @@ def _report(
     else:
         _forget(run.guarded.folder, keep)
     return TIMED_OUT if outcome.timed_out else outcome.status or code
+
+
+def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSError | None:
+    """Write the files asked for, before anything is shown: who reads that may go away. Why it failed, if it did."""
+    try:
+        for file in filter(None, files):
+            write_whole(file, report)
+        exports.write()
+    except OSError as error:
+        return error
+    return None
 
 
 def _why_one_run(run: Run) -> str:
