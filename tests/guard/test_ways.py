@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.command import namespace
 from nagle_lab.guard.recording import ways
 from support import forbid
 from support.guarded import GUARD, server
@@ -72,6 +73,14 @@ def test_what_forbids_it_is_named(tmp_path, monkeypatch, setting, value, says):
     monkeypatch.setattr(ways, "SETTINGS", tmp_path)
     monkeypatch.setattr(ways, "is_container", lambda: False)
     assert says in ways.why_not()
+
+
+@pytest.mark.parametrize("missing", ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW"])
+def test_root_without_a_capability_takes_a_user_namespace(monkeypatch, missing):
+    """As in a container that is given SYS_ADMIN alone, or by Podman or CRI-O, which give no NET_RAW."""
+    number = getattr(namespace, missing)
+    monkeypatch.setattr(namespace, "has_capability", lambda asked: asked != number)
+    assert next(ways.ways()).name == "a user namespace, without root"
 
 
 def test_elsewhere_than_on_linux_there_is_one_line(monkeypatch):

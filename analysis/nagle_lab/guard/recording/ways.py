@@ -35,7 +35,7 @@ def ways() -> Iterator[Way]:
     """
     if platform.system() != "Linux":
         raise NagleLabError("guard needs Linux network namespaces: run it in a Linux virtual machine or container")
-    if namespace.has_sys_admin():
+    if namespace.may_make_network():
         yield Way("a network namespace, as root")
         return
     yield Way("a user namespace, without root")
