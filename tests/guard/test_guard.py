@@ -390,7 +390,7 @@ def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
         (["--time-limit", "soon", "true"], "--time-limit soon is not a duration"),
         (["--allow", "here", "true"], "--allow 'here' is not an address and a port"),
         (["--seconds", "1", "true"], "for a command use --time-limit"),
-        (["--interface", "lo", "--seconds", "nan"], "--seconds nan: use at most"),
+        (["--interface", "lo", "--seconds", "nan"], "nan is not a number of seconds"),
         (["--time-limit", "99999999999h", "true"], "is longer than a year"),
         (["--allow", "localhost:80", "true"], "localhost is not an IP address; use :80 for that port on any address"),
         (["--allow", "0.0.0.0:80", "true"], "no connection goes to 0.0.0.0"),

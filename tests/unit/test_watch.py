@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import struct
@@ -461,9 +462,19 @@ def test_usage(run, tmp_path):
         (["-", "--pid", "1"], "exclude each other"),
         (["--container", "a", "-i", "eth0"], "exclude each other"),
         (["--pid", "4194304"], "there is no process 4194304"),
+        (["--seconds", "nan"], "nan is not a number of seconds"),
+        (["-i", "nono"], "interface nono cannot be recorded: there is no interface nono"),
     ):
         code, _, err = run("watch", *arguments)
         assert (code, says in err, err.count("\n")) == (2, True, 1), err
+    assert "sudo" not in run("watch", "-i", "nono")[2]
+
+
+def test_closed_standard_input_is_one_line():
+    line = shlex.join(WATCH) + " <&-"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard input is closed: pipe a capture in" in done.stderr
 
 
 def served(address: str) -> dict[tuple[str, ...], float]:

@@ -5,6 +5,7 @@ diagnosing a capture needs no lab.
 """
 
 from importlib import import_module
+from math import isnan
 from typing import Any
 
 import click
@@ -24,6 +25,16 @@ from nagle_lab.cli.shared.options import (
     set_option,
 )
 from nagle_lab.errors import Exit
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds; NaN is in every range, and never over."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if isnan(seconds):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 class NoReaderError(Exception):
@@ -203,7 +214,7 @@ def analyze_(**options: Any) -> Exit:
 @click.option("--interface", metavar="IF", help="Record an interface of this machine; only PORT with --port.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=_Seconds(0, min_open=True),
     metavar="N",
     help="Record for N seconds instead of until Ctrl-C.",
 )
@@ -250,7 +261,7 @@ def sockets_(**options: Any) -> Exit:
 @click.option("--for", "limit", metavar="TIME", help="Take it back after TIME (30s, 2m, 1h), or when interrupted.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 3600),
+    type=_Seconds(0, 3600),
     default=5,
     metavar="N",
     help="Record for N seconds before the change and after it (default: 5); 0 records nothing.",
@@ -285,13 +296,11 @@ def nodelay_(**options: Any) -> Exit:
     type=click.IntRange(1, 65535),
     help="Watch only connections to this port. Repeatable.",
 )
-@click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), metavar="N", help="End after N seconds, not at Ctrl-C."
-)
+@click.option("--seconds", type=_Seconds(0, min_open=True), metavar="N", help="End after N seconds, not at Ctrl-C.")
 @click.option(
     "--window",
     "window_s",
-    type=click.FloatRange(1, 3600),
+    type=_Seconds(1, 3600),
     default=30.0,
     metavar="N",
     help="Show what happened in the last N seconds (default: 30).",
@@ -299,7 +308,7 @@ def nodelay_(**options: Any) -> Exit:
 @click.option(
     "--period",
     "period_s",
-    type=click.FloatRange(1),
+    type=_Seconds(1),
     default=3600.0,
     metavar="N",
     help="Judge for good every N seconds (default: 3600), so that weeks take no more memory than hours.",

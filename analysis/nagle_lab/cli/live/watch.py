@@ -107,6 +107,8 @@ def _check_usage(source: str | None, target: Target, pod: str, image: str) -> No
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
     if bool(pod) != bool(image):
         raise NagleLabError("--pod and --image go together: which pod, and an image that has tcpdump in it")
+    if source and sys.stdin is None:
+        raise NagleLabError("standard input is closed: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
     if source and os.isatty(0):
         raise NagleLabError("standard input is a terminal: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
 

@@ -21,6 +21,7 @@ from nagle_lab.guard.recording.attached import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.waiting import Asked
 
+NEEDS = "it needs"  # says it of a capability
 GONE = 7  # the exit code when the interface is
 WHOLE = 1 << 20  # bytes
 MOST_INTERFACES = 10_000  # of a section: those that come and go get new numbers
@@ -42,7 +43,7 @@ def main(request: str) -> None:
         ring = Ring(asked.interface, asked.ports)
     except PermissionError as error:
         capability = "CAP_NET_RAW" if asked.pid is None else "CAP_SYS_ADMIN and CAP_NET_RAW"
-        sys.exit(f"{(error.strerror or str(error)).lower()}: it needs {capability}")
+        sys.exit(f"{(error.strerror or str(error)).lower()}: {NEEDS} {capability}")
     except OSError as error:
         sys.exit((error.strerror or str(error)).lower())
     with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=WHOLE) as out:

@@ -15,7 +15,7 @@ import msgspec
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.attach import container_of_service, docker, way_to
 from nagle_lab.guard.recording.attached import Request
-from nagle_lab.guard.recording.streamed import GONE
+from nagle_lab.guard.recording.streamed import GONE, NEEDS
 from nagle_lab.guard.recording.ways import streaming
 
 AGAIN_S = 2.0  # between two looks for what has gone
@@ -121,7 +121,8 @@ class Recording:
         while not select.select([self.fd], [], [], 0.05)[0]:
             if (status := self._child.poll()) is not None:
                 problem = self._problem() or f"the recorder ended with {status}"
-                raise NagleLabError(f"{self._target} cannot be recorded: {problem.strip()}: {_TO_DO}")
+                todo = f": {_TO_DO}" if NEEDS in problem else ""
+                raise NagleLabError(f"{self._target} cannot be recorded: {problem.strip()}{todo}")
 
     def _problem(self) -> str:
         self._said.seek(0)
