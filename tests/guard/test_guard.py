@@ -246,6 +246,7 @@ def test_which_connections_are_judged(tmp_path):
     [
         (["no-such-command"], 127, "no-such-command: No such file or directory: check the command's name or path"),
         ([__file__], 126, f"{__file__}: Permission denied: check the command's name or path"),
+        ([""], 127, "No such file or directory: check the command's name or path"),
         (["sh", "-c", "exit 7"], 7, "the exit code is the command's own, 7; the verdict is INCONCLUSIVE"),
         (["sh", "-c", "kill -9 $$"], 137, "the exit code is the command's own, 137"),
         (["true"], 3, ""),
@@ -428,6 +429,32 @@ def test_streams_that_are_closed_change_no_verdict(tmp_path, closed):
     line = shlex.join([*GUARD, "--", *server("nodelay")])
     done = subprocess.run(["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_files_are_written_though_nobody_reads_the_screen(tmp_path):
+    """As in ``guard … 2>&1 >/dev/null | true``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    report, junit = tmp_path / "report.json", tmp_path / "junit.xml"
+    command = [*GUARD, f"--json={report}", f"--junit={junit}", "--", *server("two-writes")]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=writer, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, json.loads(report.read_text())["verdict"], junit.exists()) == (141, "STALL", True)
+
+
+@pytest.mark.parametrize(("own", "code"), [(0, 2), (5, 5)])
+def test_a_file_that_cannot_be_written_costs_neither_screen_nor_capture(tmp_path, own, code):
+    command = ["sh", "-c", f"{shlex.join(server('two-writes'))}; exit {own}"]
+    ended = guard(tmp_path, "--junit=/dev/full", command=command)
+    assert (ended.code, ended.report["verdict"]) == (code, "STALL"), ended.err
+    assert "│  STALL" in ended.err and "disk full" in ended.err
+    assert Path(re.search(r"the capture is (\S+);", ended.err)[1]).stat().st_size
+
+
+def test_the_environment_is_not_in_a_file_while_the_command_runs(tmp_path):
+    """It may hold secrets, and a guard that is killed removes nothing."""
+    folder = tmp_path / "recorded"
+    assert guard(tmp_path, f"--keep={folder}", command=["ls", str(folder)]).out == "capture.pcapng\nreserve\n"
 
 
 def test_a_folder_removed_by_the_command_is_said(temporary):

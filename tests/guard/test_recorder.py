@@ -11,9 +11,11 @@ import pytest
 
 from nagle_lab import analyze
 from nagle_lab.guard.command import namespace
-from nagle_lab.guard.recording import recorder
+from nagle_lab.guard.command.job import JOB, OUTCOME, read_outcome, write
+from nagle_lab.guard.recording import inside, recorder
 from nagle_lab.guard.recording.recorder import Packet, Recorder, Ring
-from nagle_lab.live.sockets.namespaces import inside
+from nagle_lab.guard.recording.run import make_job
+from nagle_lab.live.sockets import namespaces
 from support.guarded import guard, server
 from support.living import stalling
 from support.rights import AS_ROOT, mount_refused
@@ -27,7 +29,7 @@ def test_a_ring_that_was_ended_takes_no_more():
     if AS_ROOT:
         pytest.skip("looking into other namespaces takes root")
     with stalling("flood") as program:
-        ring = inside(program.pid, lambda: Ring("lo"))
+        ring = namespaces.inside(program.pid, lambda: Ring("lo"))
         time.sleep(0.2)
         assert ring.take()
         assert any(ring.take() or time.sleep(0.01) for _ in range(100)), "it floods no more"
@@ -75,6 +77,20 @@ def test_a_recorder_writes_and_ends_though_packets_never_cease(tmp_path, monkeyp
     assert not recording.problem
     packets = [analyze(tmp_path / f"{name}.pcapng").source.packets for name in ("first", "second")]
     assert packets[0] > 2 and sum(packets) == recording.captured
+
+
+def test_no_room_for_its_thread_is_an_outcome(tmp_path, monkeypatch):
+    """As below a limit of processes (ulimit -u), which root does not have."""
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(inside, "_run", refused)
+    write(make_job(["true"], tmp_path), tmp_path / JOB)
+    inside.main(str(tmp_path))
+    outcome = read_outcome(tmp_path / OUTCOME)
+    assert (outcome.status, outcome.wants_namespace) == (None, False)
+    assert outcome.problem == "the recorder could not start: can't start new thread; see ulimit -u"
 
 
 def test_retransmissions_are_segments_that_the_kernel_sent(monkeypatch):

@@ -92,6 +92,8 @@ class Child:
             os.execvpe(command[0], list(command), dict(environment))
         except OSError as error:
             os.write(failed, str(error.errno).encode())
+        except ValueError:  # an empty name
+            os.write(failed, str(errno.ENOENT).encode())
         finally:
             os._exit(127)
 

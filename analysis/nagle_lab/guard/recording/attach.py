@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +83,8 @@ def _run(way: Way, folder: Path) -> Outcome:
     try:
         return jobs.read_outcome(folder / OUTCOME)
     except (OSError, ValueError):
+        if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
+            raise KeyboardInterrupt from None
         return Outcome(problem=f"{way.name} ended with {ended.status}")
 
 
