@@ -431,6 +431,15 @@ def test_streams_that_are_closed_change_no_verdict(tmp_path, closed):
     assert done.returncode == 0, done.stderr
 
 
+def test_signals_that_are_ignored_stay_ignored(tmp_path):
+    """As in the background of a script, and under nohup."""
+    command = ["grep", "SigIgn", "/proc/self/status"]
+    before = ("sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh")
+    plain = subprocess.run([*before, *command], capture_output=True, text=True, check=True)
+    assert guard(tmp_path, command=command, before=before).out == plain.stdout
+    assert int(plain.stdout.split()[1], 16) & 3 == 3
+
+
 def test_files_are_written_though_nobody_reads_the_screen(tmp_path):
     """As in ``guard … 2>&1 >/dev/null | true``."""
     reader, writer = os.pipe()

@@ -61,8 +61,8 @@ def _started(start: str) -> list[str]:
     return [sys.executable, "-P", "-c", code]
 
 
-# Ctrl-C before it waits: no traceback
-_AT_ONCE = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)"
+# Ctrl-C before it waits: no traceback; what is ignored (nohup, a shell's background) stays so for the command
+_AT_ONCE = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
 
 
 def why_not() -> str:
