@@ -134,6 +134,8 @@ def test_a_source_without_captures_is_an_error(tmp_path):
         series_of([str(tmp_path)])
     with pytest.raises(NagleLabError, match="no capture file in it"):
         series_of([str(tmp_path / "none.pcap")])
+    with pytest.raises(NagleLabError, match="an empty name"):
+        series_of([""])
 
 
 def test_numbers_that_rotation_skipped_are_known():

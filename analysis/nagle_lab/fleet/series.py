@@ -86,6 +86,8 @@ def series_of(sources: Sequence[str]) -> list[Series]:
     roots: list[str] = []
     found: list[Series] = []
     for source in sources:
+        if not source:  # which would be the working folder
+            raise NagleLabError("an empty name: name a folder, a file or a manifest")
         if source.endswith(".toml"):
             found += _manifest(source)
             continue
