@@ -372,6 +372,27 @@ def test_lost_segments_are_invalid(tmp_path):
     assert "TCP segments were lost while recording" in ended.report["reason"]
 
 
+def test_segments_over_an_interface_that_the_command_made_are_missed(tmp_path):
+    """They are counted by the kernel, so it is never CLEAN, and the reason names what is not recorded."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    if AS_ROOT:
+        pytest.skip("making a namespace without a user namespace takes root")
+    script = f"""
+        ip link add to-there type veth peer name there
+        unshare --net sleep 30 & other=$!
+        sleep 0.5
+        ip link set there netns $other
+        ip address add 10.1.1.1/24 dev to-there && ip link set to-there up
+        nsenter --target $other --net sh -c 'ip address add 10.1.1.2/24 dev there; ip link set there up'
+        {sys.executable} -c 'import socket; socket.create_connection(("10.1.1.2", 9), 5)'
+        exec {shlex.join(server("nodelay"))}
+    """
+    report = guard(tmp_path, command=["sh", "-c", script]).report
+    assert report["verdict"] == "INVALID"
+    assert report["reason"].endswith("what passes an interface that the command itself makes is not recorded")
+
+
 def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
     keep = tmp_path / "a" / "new one"
     for _ in range(2):  # the second time over the first

@@ -71,7 +71,10 @@ def lost(outcome: Outcome) -> str:
             "with less traffic"
         )
     if outcome.sent is not None and outcome.captured < outcome.sent:
-        return f"the kernel sent {outcome.sent:,} TCP segments, but {outcome.captured:,} were recorded: run it again"
+        return (
+            f"the kernel sent {outcome.sent:,} TCP segments, but {outcome.captured:,} were recorded: run it again; "
+            "what passes an interface that the command itself makes is not recorded"
+        )
     return ""
 
 
