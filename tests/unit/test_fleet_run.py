@@ -1,8 +1,10 @@
 """Series on workers: whoever reads them, and whoever dies meanwhile, the results are those of one reading."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -281,3 +283,24 @@ def test_an_executor_of_one_s_own_says_how_many_workers_it_has():
     executor = workers.make()
     assert isinstance(executor, ThreadPoolExecutor) and workers.count == executor._max_workers
     executor.shutdown()
+
+
+def test_no_worker_is_left_when_the_run_is_killed():
+    """A worker would wait for work for ever."""
+    program = (
+        "import time; from nagle_lab.fleet.workers import workers_of\n"
+        "executor = workers_of(None, 2).make()\n"
+        "done = [executor.submit(time.sleep, 0.5) for _ in range(2)]\n"
+        "[one.result() for one in done]\n"
+        "print(*executor._processes, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        workers = [Path("/proc", number) for number in process.stdout.readline().split()]
+        assert len(workers) == 2 and all(worker.exists() for worker in workers)
+        process.kill()
+    until = time.monotonic() + 5
+    while (left := [worker for worker in workers if worker.exists()]) and time.monotonic() < until:
+        time.sleep(0.05)
+    for worker in left:
+        os.kill(int(worker.name), signal.SIGKILL)
+    assert not left

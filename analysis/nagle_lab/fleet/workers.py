@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.folder import extra
+from nagle_lab.guard.command.processes import end_with_parent
 
 
 @dataclass
@@ -53,12 +55,14 @@ def _processors() -> int:
 
 
 def _processes(count: int) -> Executor:
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_ignore_ctrl_c)
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_obey)
 
 
-def _ignore_ctrl_c() -> None:
-    """Who started us says what becomes of our work."""
+def _obey() -> None:
+    """Who started us says what becomes of our work, and when that is killed, there is none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        end_with_parent()
 
 
 def _dask(on: str, count: int | None) -> Workers:
