@@ -65,6 +65,7 @@ def recorded(*options: str) -> tuple[int, str]:
 def test_a_process_for_some_seconds(elsewhere):
     code, err = recorded(f"--pid={elsewhere}", "--seconds=2")
     assert code == 1
+    assert f" STALL   process {elsewhere} " in err
     assert " exchanges waited for a delayed ACK: the server (127.0.0.1:18081)" in err
 
 

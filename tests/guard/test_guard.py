@@ -381,7 +381,7 @@ def test_segments_over_an_interface_that_the_command_made_are_missed(tmp_path):
     script = f"""
         ip link add to-there type veth peer name there
         unshare --net sleep 30 & other=$!
-        sleep 0.5
+        while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
         ip link set there netns $other
         ip address add 10.1.1.1/24 dev to-there && ip link set to-there up
         nsenter --target $other --net sh -c 'ip address add 10.1.1.2/24 dev there; ip link set there up'

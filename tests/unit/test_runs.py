@@ -474,6 +474,22 @@ def screen(run: Run) -> str:
     return said.getvalue()
 
 
+def like_a_program(c: Conversation, number: int) -> None:
+    """From here it cannot be told whether it waits for the late ACK or is held until that."""
+    c.client_sends(84)
+    c.server_sends(200, after_ns=200_000)
+    c.client_acks(after_ns=40_300_000 + number % 5 * 1_000_000)
+    c.server_sends(600, after_ns=130_000 + number % 7 * 10_000)
+    c.client_acks(after_ns=10_000)
+
+
+def test_a_capture_that_cannot_tell_does_not_say_that_none_stalled(stalled, monkeypatch):
+    replace_captures(stalled, pcap_bytes(talk(like_a_program, 40, server=("10.0.0.2", 8080)).segments))
+    monkeypatch.setattr(runs, "_checks", lambda *_: [])
+    (row,) = (line.split() for line in screen(judge(stalled)).splitlines() if line.strip().startswith("stalled "))
+    assert row[1:5] == ["cannot", "tell", "cannot", "tell"]
+
+
 BEFORE = {"run": "without", "verdict": "STALL", "exchanges": 101, "stalled_exchanges": 100, "contradictions": []}
 
 

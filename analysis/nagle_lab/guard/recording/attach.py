@@ -36,6 +36,7 @@ def attach(
     One of ``pid``, ``container``, ``service`` and ``interface`` says what. With ``trace`` strace attaches to it
     meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
     """
+    what = f"service {service}" if service else _what(pid, container, interface)
     if service:
         container = container_of_service(service)
     elif container:
@@ -49,8 +50,8 @@ def attach(
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:
-        raise NagleLabError(f"{_what(pid, container, interface)} cannot be recorded ({outcome.problem}){_todo(way)}")
-    return Guarded(folder, way.name, outcome)
+        raise NagleLabError(f"{what} cannot be recorded ({outcome.problem}){_todo(way)}")
+    return Guarded(folder, way.name, outcome, what)
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:

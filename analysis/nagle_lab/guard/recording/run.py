@@ -25,6 +25,7 @@ class Guarded:
     folder: Path
     way: str
     outcome: Outcome
+    what: str = ""  # ran already and was recorded; empty of a command
 
     @property
     def capture(self) -> Path:

@@ -151,7 +151,7 @@ def language(held: Write) -> tuple[Setting, str] | None:
 
 def title(run: Run, command: Sequence[str]) -> str:
     """What was guarded, in a few words."""
-    return shown_command(command) or run.guarded.way
+    return shown_command(command) or run.guarded.what
 
 
 def shown_command(command: Sequence[str]) -> str:

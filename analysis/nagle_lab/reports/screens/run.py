@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
 from nagle_lab.reports.words.numbers import NONE
@@ -93,7 +94,7 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
     mixed = any(capture.others.connections for capture in captures)
     under_test = [capture.under_test for capture in captures]
     yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
-    yield "stalled", [_stalled(total) for total in under_test]
+    yield "stalled", [_stalled_here(capture) for capture in captures]
     if mixed:
         yield "exchanges elsewhere", [str(capture.others.exchanges) for capture in captures]
         yield "stalled elsewhere", [_stalled(capture.others) for capture in captures]
@@ -105,6 +106,12 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
 
 def _stalled(total: Totals) -> str:
     return f"{total.stalled_exchanges} ({total.stalled_share:.1%})" if total.connections else NONE
+
+
+def _stalled_here(capture: RunCapture) -> str:
+    """Of the connections under test; from where none can be proved, none is no number."""
+    is_open = capture.result.verdict is Verdict.INCONCLUSIVE and not capture.under_test.stalls
+    return "cannot tell" if is_open and capture.under_test.connections else _stalled(capture.under_test)
 
 
 def _times(capture: RunCapture, key: str) -> str:
