@@ -385,7 +385,7 @@ def test_segments_over_an_interface_that_the_command_made_are_missed(tmp_path):
         ip link set there netns $other
         ip address add 10.1.1.1/24 dev to-there && ip link set to-there up
         nsenter --target $other --net sh -c 'ip address add 10.1.1.2/24 dev there; ip link set there up'
-        {sys.executable} -c 'import socket; socket.create_connection(("10.1.1.2", 9), 5)'
+        {shlex.quote(sys.executable)} -c 'import socket; socket.create_connection(("10.1.1.2", 9), 5)'
         exec {shlex.join(server("nodelay"))}
     """
     report = guard(tmp_path, command=["sh", "-c", script]).report
