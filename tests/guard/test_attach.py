@@ -73,10 +73,13 @@ def test_ctrl_c_ends_the_recording_and_reports(elsewhere):
     counts = Path(f"/proc/{elsewhere}/net/snmp")
     with subprocess.Popen([*GUARD, f"--pid={elsewhere}"], stderr=subprocess.PIPE, text=True) as process:
         assert within(60, lambda: is_recorded(elsewhere))
+        (recorder,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        where = os.getpgid(int(recorder)) == int(recorder), os.getsid(int(recorder))
         before = sent(counts.read_text())
         assert within(60, lambda: sent(counts.read_text()) > before + 300)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
+    assert where == (True, os.getsid(0)), "the scheduler lets a session of its own wait for seconds"
     assert process.returncode == 1
     assert "recording pid" in err and "until Ctrl-C" in err
     assert " exchanges waited for a delayed ACK" in err
