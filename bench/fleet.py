@@ -32,7 +32,7 @@ DAYS, HOSTS, STALLS = 10, 100, 1_000_000
 PART = """
 import os, sys
 from nagle_lab.fleet.folder import Folder
-from nagle_lab.fleet.judge import judge
+from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.series import File, Series
 from nagle_lab.fleet.stretch import follow, stretches
 what, out, *names = sys.argv[1:]
@@ -41,7 +41,7 @@ cut = stretches(series, 1)
 if what == "read":
     print(follow(cut[-1], Folder(out)).packets)
 else:
-    judged = judge(series, cut, Folder(out))
+    judged = judge_series(series, cut, Folder(out))
     print(judged.packets, judged.stalls)
 """
 

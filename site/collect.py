@@ -13,8 +13,8 @@ import stack_cases
 
 from nagle_lab import analyze
 from nagle_lab.cli.workshop.script import DemoFile, MysteriesFile, workshop
-from nagle_lab.evidence.excerpt import Step, Window, excerpts
-from nagle_lab.experiments.software.museum import Exhibit, Half, exhibits
+from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
+from nagle_lab.experiments.software.museum import Exhibit, ExhibitHalf, exhibits
 from nagle_lab.lab.scenarios.parameters import resolve
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.lab.scenarios.scenario_file import scenarios
@@ -234,7 +234,7 @@ def stack_data(case: stack_cases.Case) -> Data:
 MUSEUM_ROW = re.compile(r"\]\(\.\./museum/(?P<name>[\w/-]+)\) \|.*\*\*STALL\*\* \| (?P<share>\d+)% \|")
 
 
-def half_setup(writes: Data, exhibit: Exhibit, half: Half) -> Data:
+def half_setup(writes: Data, exhibit: Exhibit, half: ExhibitHalf) -> Data:
     """A half of an exhibit as a setup of the model.
 
     The end that does not hold sets TCP_NODELAY, as museum/README.md asks.
@@ -280,7 +280,9 @@ def mysteries_data() -> list[Data]:
     entries = msgspec.toml.decode(file.read_bytes(), type=MysteriesFile)
     shown = []
     for entry, mystery in zip(entries.mysteries, workshop().mysteries, strict=True):
-        (excerpt,) = excerpts([mystery.capture], [Window(analyze(mystery.capture).connections[0], *mystery.frames)])
+        (excerpt,) = excerpts(
+            [mystery.capture], [PacketWindow(analyze(mystery.capture).connections[0], *mystery.frames)]
+        )
         shown.append(
             {
                 "name": mystery.capture.parent.name,

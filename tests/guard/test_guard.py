@@ -571,10 +571,10 @@ import sys, time
 from pathlib import Path
 from nagle_lab.cli.main import main
 from nagle_lab.experiments.software import guarded
-def judge(*_, **__):
+def judge_recording(*_, **__):
     Path(sys.argv.pop()).touch()
     time.sleep(60)
-guarded.judge = judge
+guarded.judge_recording = judge_recording
 main()
 """
 

@@ -13,7 +13,7 @@ from nagle_lab import analyze
 from nagle_lab.guard.command import namespace
 from nagle_lab.guard.command.job import JOB, OUTCOME, read_outcome, write
 from nagle_lab.guard.recording import inside, recorder
-from nagle_lab.guard.recording.recorder import Packet, Recorder, Ring
+from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
 from nagle_lab.guard.recording.run import make_job
 from nagle_lab.live.sockets import namespaces
 from support.guarded import guard, server
@@ -49,9 +49,9 @@ class _Ceaseless:
     def take(self) -> bytes:
         return b"" if self._has_ended else b"one"
 
-    def packets(self, frames: bytes) -> Iterator[Packet]:
+    def packets(self, frames: bytes) -> Iterator[RingPacket]:
         if frames:
-            yield Packet(10**18, socket.if_nametoindex("lo"), 60, bytes(54))
+            yield RingPacket(10**18, socket.if_nametoindex("lo"), 60, bytes(54))
 
     def end(self) -> None:
         self._has_ended = True

@@ -23,7 +23,7 @@ from nagle_lab.reports.html import Shown, report_page
 from nagle_lab.reports.screens.run import show_run
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
-from nagle_lab.runs.run import judge, store
+from nagle_lab.runs.run import judge_run, store
 from support.run_folders import change, reseal, write
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -131,13 +131,13 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(run, folder):
 
 def test_a_stored_result_that_was_edited_convinces_nobody(run, folder):
     """Every command judges the captures again; storing writes the true result over it."""
-    store(judge(folder))
+    store(judge_run(folder))
     true = (folder / "result.json").read_text()
     for name in ("result.json", "server.json", "client.json"):
         (folder / name).write_text((folder / name).read_text().replace("STALL", "CLEAN"))
     assert run("show", "--json", folder)[1] == true
     assert "CLEAN" not in run("show", folder)[1]
-    store(judge(folder))
+    store(judge_run(folder))
     assert (folder / "result.json").read_text() == true
 
 
@@ -237,7 +237,7 @@ def edited(whole: Any, path: tuple[Any, ...], odd: object) -> Any:
 
 def report_everywhere(folder: Path) -> None:
     """Everything that reads a manifest or witnesses, but the drawings, which are of captures."""
-    run = judge(folder)
+    run = judge_run(folder)
     run.to_json()
     said = StringIO()
     show_run(run, None, Console(file=said, width=100, highlight=False, markup=False, emoji=False), [])

@@ -9,14 +9,14 @@ from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds
 
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 
 
 def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
     """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
     scenario = find_scenario("nginx-static")
     folder = record(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, stop="naive")
-    judged = judge(folder)
+    judged = judge_run(folder)
     assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
     assert "lossless at the" in judged.reason
     assert (folder / "server.pcap").stat().st_size > 24
@@ -32,7 +32,7 @@ def test_ends_that_are_kept_waiting_for_a_processor_never_contradict(runs_dir):
 
     scenario = find_scenario("nginx-static")
     folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, throttle)
-    judged = judge(folder)
+    judged = judge_run(folder)
     assert judged.noise.is_late  # the sidecar that measures waits as the ends do
     assert judged.contradictions == [] or judged.exit_code() == 3, judged.contradictions
     too_few = judged.captures[judged.best].under_test.stalled_after_first < 0.9

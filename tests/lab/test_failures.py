@@ -25,7 +25,7 @@ from nagle_lab.lab.scenarios.scenario import (
 )
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.rights import AS_ROOT, mount_refused
 
 pytestmark = pytest.mark.long
@@ -143,7 +143,7 @@ def test_one_capture_of_two_interfaces_and_no_option(nginx: Scenario, runs_dir: 
     """A capture of a quiet loopback holds no packet: the run says so, and its other capture is whole."""
     points = {"eth": CapturePoint("server-capture", "eth0"), "loop": CapturePoint("server-capture", "lo")}
     plain = with_lab(nginx, captures=points, option=None)
-    run = judge(record(plain, plain.variant("nodelay-off"), SMALL, runs_dir, lambda _: None))
+    run = judge_run(record(plain, plain.variant("nodelay-off"), SMALL, runs_dir, lambda _: None))
     assert run.witnesses.option is None
     assert list(run.witnesses.counters) == ["server"]
     assert run.verdict == "INVALID" and run.reason.startswith("loop.pcap: no TCP packet in it")

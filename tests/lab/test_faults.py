@@ -28,7 +28,7 @@ from lab.recording import (
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.waiting import within
 
 pytestmark = pytest.mark.long
@@ -87,7 +87,7 @@ def assert_analysable(folder: Path) -> None:
 def assert_the_next_run_is_right_and_nothing_is_left(runs_dir: Path) -> None:
     code, folder, errors = Recording(runs_dir, **SMALL).end()
     assert (code, errors) == (0, "")
-    run = judge(Path(folder))
+    run = judge_run(Path(folder))
     assert (run.verdict, run.exit_code()) == ("STALL", Exit.OK), run.reason
     assert left_on_engine(runs_dir) == []
     assert [path.name for path in runs_dir.iterdir() if path.name.startswith(".")] == []
@@ -136,7 +136,7 @@ def test_a_paused_client_that_goes_on(runs_dir: Path, variant: str, requests: st
     docker("unpause", client)
     code, folder, errors = recording.end()
     assert (code, errors) == (0, "")
-    run = judge(Path(folder))
+    run = judge_run(Path(folder))
     assert_never_wrong(run.verdict, run.exit_code(), run.expected)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.schemas import check
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -28,7 +28,7 @@ def test_all_variants_are_here():
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda r: r.name)
 def test_a_run_is_judged_as_when_it_was_recorded(run):
-    judged = judge(run)
+    judged = judge_run(run)
     assert judged.to_json() == (run / "result.json").read_text()
     assert judged.verdict is judged.expected
     assert judged.contradictions == []

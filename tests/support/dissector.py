@@ -10,10 +10,10 @@ from typing import Any
 import pyshark
 
 from nagle_lab.evidence import tshark as dissect
-from nagle_lab.evidence.tshark import FIELDS, FILTER, PREFERENCES, Row, Tshark
+from nagle_lab.evidence.tshark import FIELDS, FILTER, PREFERENCES, SegmentRow, Tshark
 
 
-def tshark_rows(path: Path) -> list[Row]:
+def tshark_rows(path: Path) -> list[SegmentRow]:
     """The TCP segments of a capture file according to tshark, innermost headers."""
     with Tshark(path, dissect.ROW_ARGUMENTS, PREFERENCES) as lines:
         rows = list(dissect.tshark_rows(lines))
@@ -21,7 +21,7 @@ def tshark_rows(path: Path) -> list[Row]:
         return rows
 
 
-def pyshark_rows(path: Path) -> list[Row]:
+def pyshark_rows(path: Path) -> list[SegmentRow]:
     """The same through pyshark: slow, for small captures."""
     try:
         with pyshark.FileCapture(

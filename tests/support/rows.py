@@ -7,12 +7,12 @@ from typing import Any
 
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import Taker
-from nagle_lab.evidence.tshark import Ours, Row, compare, row_of
+from nagle_lab.evidence.tshark import Ours, SegmentRow, compare_rows, row_of
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.packet.segment import decode
 from support.synthetic import FLAG_BITS, Packet, Segment, pcap_bytes
 
-__all__ = ["Row", "decoded", "differences", "our_rows", "read", "row_of", "truth"]
+__all__ = ["SegmentRow", "decoded", "differences", "our_rows", "read", "row_of", "truth"]
 
 
 def read(capture: Capture) -> list[Decoded | int]:
@@ -23,21 +23,21 @@ def read(capture: Capture) -> list[Decoded | int]:
     return found
 
 
-def our_rows(path: Path, **options: Any) -> list[Row]:
+def our_rows(path: Path, **options: Any) -> list[SegmentRow]:
     """The TCP segments of a capture as we decode them; `options` go to open_capture."""
     with open_capture(path, **options) as capture:
         return [row_of(segment) for segment in read(capture) if not isinstance(segment, int)]
 
 
-def differences(ours: list[Row], theirs: list[Row], most: int = 10) -> list[str]:
+def differences(ours: list[SegmentRow], theirs: list[SegmentRow], most: int = 10) -> list[str]:
     """Where two tables disagree, in words; empty if they do not. A length the other does not tell is not compared."""
-    return compare((Ours(row.frame, row) for row in ours), theirs, most).first
+    return compare_rows((Ours(row.frame, row) for row in ours), theirs, most).first
 
 
-def truth(packets: Iterable[Packet], unit_ns: int = 1) -> list[Row]:
+def truth(packets: Iterable[Packet], unit_ns: int = 1) -> list[SegmentRow]:
     """The rows that a capture of these packets must give; `unit_ns` is what its time stamps are rounded down to."""
     return [
-        Row(
+        SegmentRow(
             frame, packet.ts_ns // unit_ns * unit_ns, packet.src, packet.dst, packet.sport, packet.dport, packet.seq,
             packet.ack, sum(FLAG_BITS[flag] for flag in packet.flags), packet.window, packet.length, packet.mss,
             packet.wscale, *(packet.timestamps or (None, None)),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.diagnosis.result.writes import Writes
-from nagle_lab.experiments.software.guarded import Run, Selection, guard
+from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard
 from nagle_lab.experiments.writes.traced import with_writes
 
 C = """
@@ -66,7 +66,7 @@ def program(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def traced(tmp_path: Path, command: list[str], **place: Any) -> Run:
+def traced(tmp_path: Path, command: list[str], **place: Any) -> JudgedCommand:
     folder = tmp_path / "recorded"
     folder.mkdir()
     run = guard(command, folder, Selection(), **place)

@@ -4,11 +4,11 @@ import pytest
 
 from nagle_lab.guard.recording.diag import LISTEN, Listed
 from nagle_lab.live.sockets import change, changed
-from nagle_lab.live.sockets.change import Program, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.change import TargetProgram, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.live.sockets.options import Options
 
-PROGRAM = Program("web 1", {1: 1}, None, "--pid 1")
+PROGRAM = TargetProgram("web 1", {1: 1}, None, "--pid 1")
 
 
 class Kernel:

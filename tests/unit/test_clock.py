@@ -18,7 +18,7 @@ from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.diagnosis import analysis
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.engines import followed, plainly
 from support.rows import read as read_all
 from support.run_folders import reseal
@@ -355,7 +355,7 @@ def test_a_run_of_the_lab_in_which_the_clock_is_set(
         changed = stepped((folder / name).read_bytes(), step_s * SECOND, at[len(at) // 2])
         (folder / name).write_bytes(changed)
         reseal(folder, name)
-    run = judge(folder)
+    run = judge_run(folder)
     assert (run.verdict, run.exit_code()) == (verdict, code), run.reason
     if verdict == "INVALID":
         assert run.reason.startswith("server.pcap: time goes back by ")

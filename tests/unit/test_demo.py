@@ -26,7 +26,7 @@ from nagle_lab.cli.workshop import script
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit, prepared
 from nagle_lab.cli.workshop.before_after import _lines
 from nagle_lab.cli.workshop.pages import Page, Prose
-from nagle_lab.cli.workshop.screens import WIDTH, screens, show
+from nagle_lab.cli.workshop.screens import WIDTH, print_screen, screens
 from nagle_lab.cli.workshop.script import workshop
 from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.cli.workshop.walk import Walk
@@ -35,7 +35,7 @@ from nagle_lab.diagnosis.result.result import Stall
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.excerpt import Step
 from nagle_lab.evidence.ladder import ladder
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import scenarios
 
@@ -193,7 +193,7 @@ def test_a_page_that_is_too_long_is_split_and_keeps_its_top():
     long = Page("title", [Prose("the top")], [Prose(f"paragraph {n}\n" * 8) for n in range(3)], pause=True)
     shown = []
     for screen in screens(long, terminal):
-        show(screen, terminal, clear=True)
+        print_screen(screen, terminal, clear=True)
         terminal.asked()
         shown.append(re.findall(r"the top|paragraph \d", terminal.screens[-1]))
         assert len(terminal.screens[-1].splitlines()) <= 24
@@ -256,7 +256,7 @@ def test_a_person_is_asked_until_there_is_an_answer(capsys):
 def test_a_run_that_is_not_as_expected_is_the_exit_code_and_the_walk_goes_on(code):
     def play(scenario, variant, settings):
         if variant.name == "nodelay-off":
-            return None, Outcome(code, None, "said why", None, None)
+            return None, TrialOutcome(code, None, "said why", None, None)
         return command._stored(scenario, variant, settings)
 
     shown, walk, ended = walked(prepared("good", TOLD.questions), play=play)
@@ -272,7 +272,7 @@ def test_a_run_that_contradicts_says_so():
         other = {"nodelay-off": "nodelay-on", "nodelay-on": "nodelay-off"}[variant.name]
         run, outcome = command._stored(scenario, scenario.variants[other], settings)
         run.contradictions.append("expected STALL, found CLEAN")
-        return run, Outcome(
+        return run, TrialOutcome(
             run.exit_code(), *[getattr(outcome, f) for f in ("verdict", "reason", "folder", "figures")]
         )
 

@@ -14,11 +14,11 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
 from nagle_lab.experiments.matrix import fill, plan
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.files.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.files.markdown import escaped
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.run_folders import change
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
@@ -140,7 +140,7 @@ def test_an_empty_name_is_still_valid():
 
 
 def outcome(code, verdict, reason=""):
-    return Outcome(code, verdict, reason, "a-run", None)
+    return TrialOutcome(code, verdict, reason, "a-run", None)
 
 
 def test_junit_of_a_matrix_has_a_case_for_every_run(run, tmp_path, monkeypatch):
@@ -312,6 +312,6 @@ def test_a_run_that_cannot_be_judged_is_an_error_case(run, tmp_path):
     folder = shutil.copytree(OFF, tmp_path / "run")
     (folder / "load.txt").write_text("changed")
     with pytest.raises(NagleLabError):
-        judge(folder)
+        judge_run(folder)
     run("analyze", folder, "--junit", tmp_path / "j.xml")
     assert ended(parsed((tmp_path / "j.xml").read_bytes())) == {"run": "error"}

@@ -14,10 +14,10 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store
 from nagle_lab.fleet.folder import Folder, url_of
-from nagle_lab.fleet.judge import Judged
+from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.run import run
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import Done
+from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import Workers, workers_of
 from support.s3 import s3  # noqa: F401 - a fixture
 from support.stalls import stalled
@@ -41,11 +41,11 @@ class Seen:
     def begin(self, series: int, size: int) -> None:
         self.begun = series, size
 
-    def stretch(self, size: int, done: Done) -> None:
+    def stretch(self, size: int, done: StretchDone) -> None:
         assert done.packets > 0
         self.stretches.append(size)
 
-    def series(self, judged: Judged) -> None:
+    def series(self, judged: JudgedSeries) -> None:
         self.judged.append(judged.series)
 
 

@@ -4,7 +4,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.series import File, Series, missing_numbers, place_of, series_of
+from nagle_lab.fleet.series import File, Series, missing_numbers, parsed_name, series_of
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
 
@@ -31,7 +31,7 @@ from support.synthetic import SECOND, pcap_bytes
     ],
 )
 def test_what_rotation_adds_to_a_name_is_taken_out(name, key):
-    assert place_of(name).key == key
+    assert parsed_name(name).key == key
 
 
 def touch(folder, *names):

@@ -20,7 +20,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet import stretch as fleet_stretch
 from nagle_lab.fleet.folder import Folder
-from nagle_lab.fleet.judge import judge, whole
+from nagle_lab.fleet.judge import judge_series, whole
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import carry_name, follow, stretches
 from support.engines import ENGINES
@@ -102,7 +102,7 @@ def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):
     cut = stretches(series, 1)
     for stretch in cut:
         follow(stretch, out)
-    judged = judge(series, cut, out)
+    judged = judge_series(series, cut, out)
     assert judged.verdict == "STALL"
     assert len(judged.problems) == 2
     assert "not a capture" in judged.problems[0] and "gone.pcap: no such file" in judged.problems[1]
@@ -119,7 +119,7 @@ def test_what_is_stored_is_what_the_result_says(tmp_path):
     cut = stretches(series, 1)
     for stretch in cut:
         follow(stretch, out)
-    judge(series, cut, out)
+    judge_series(series, cut, out)
     result = analyze([str(path) for path in paths], exchanges=True, sha256=False)
     stored = {name: pq.read_table(f"{out.path}/{name}", partitioning="hive").to_pylist() for name in
               ("stalls", "connections", "exchanges", "series", "files")}  # fmt: skip
@@ -162,7 +162,7 @@ def test_one_large_file_is_read_in_parts_unless_it_is_compressed(tmp_path, write
     assert sum(packets) == len(PACKETS)
     is_compressed = path.read_bytes()[:2] == b"\x1f\x8b"
     assert sum(count > 0 for count in packets) == 1 if is_compressed else all(packets[:4])
-    judge(series, cut, out)
+    judge_series(series, cut, out)
     (file,) = pq.read_table(f"{out.path}/files", partitioning="hive").to_pylist()
     assert (file["packets"], file["bytes"], file["first_frame"]) == (len(PACKETS), series.size, 1)
     stalls = pq.read_table(f"{out.path}/stalls", partitioning="hive").to_pylist()

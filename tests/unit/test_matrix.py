@@ -14,28 +14,30 @@ from nagle_lab.cli.lab import matrix as command
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments import trials
-from nagle_lab.experiments.claims import Mark, weigh
+from nagle_lab.experiments.claims import Reproduction, weigh
 from nagle_lab.experiments.matrix import claims_of, fill, plan
-from nagle_lab.experiments.trials import Outcome, attempt, outcome_of
+from nagle_lab.experiments.trials import TrialOutcome, attempt, outcome_of
 from nagle_lab.lab.scenarios.scenario import Claim, Scenario
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.experiments.matrix import claim_in_words, heading, markdown, show_matrix
 from nagle_lab.reports.words.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 FIGURES = Figures(1.0, 43.2, 47.9, 2358.0, 42.4, 42.0, 48.0, 5.7, 1.4, 900, 900)
 CLEAN = Figures(0.0, None, None, 31188.0, 3.2, 3.0, 9.0, 4.8, 1.33, 0, 0)
 
 
-def fine(verdict: Verdict = Verdict.STALL, figures: Figures = FIGURES) -> Outcome:
-    return Outcome(Exit.OK, verdict, "", "a-run", figures)
+def fine(verdict: Verdict = Verdict.STALL, figures: Figures = FIGURES) -> TrialOutcome:
+    return TrialOutcome(Exit.OK, verdict, "", "a-run", figures)
 
 
-CONTRADICTED = Outcome(Exit.CONTRADICTED, Verdict.CLEAN, "expected STALL, found CLEAN", "a-run", CLEAN)
-UNABLE = Outcome(Exit.INCONCLUSIVE, Verdict.INCONCLUSIVE, "this machine cannot run it: it has no moon", None, None)
-FAILED = Outcome(Exit.UNUSABLE, None, "the server does not listen", None, None)
+CONTRADICTED = TrialOutcome(Exit.CONTRADICTED, Verdict.CLEAN, "expected STALL, found CLEAN", "a-run", CLEAN)
+UNABLE = TrialOutcome(
+    Exit.INCONCLUSIVE, Verdict.INCONCLUSIVE, "this machine cannot run it: it has no moon", None, None
+)
+FAILED = TrialOutcome(Exit.UNUSABLE, None, "the server does not listen", None, None)
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def two(nginx: Scenario) -> Scenario:
     return structs.replace(nginx, variants={name: nginx.variants[name] for name in names})
 
 
-def filled(scenario: Scenario, *outcomes: Outcome, repeat: int = 1):
+def filled(scenario: Scenario, *outcomes: TrialOutcome, repeat: int = 1):
     matrix = plan([scenario], repeat)
     coming = iter(outcomes)
     fill(matrix, lambda row: next(coming))
@@ -191,7 +193,13 @@ RATIO = structs.replace(CLAIM, against="nodelay-on", reproduced=(10.0, 14.0), pa
 
 @pytest.mark.parametrize(
     ("ms", "mark"),
-    [(38.0, Mark.REPRODUCED), (52.0, Mark.REPRODUCED), (30.0, Mark.PARTLY), (52.1, Mark.PARTLY), (29.9, Mark.NOT)],
+    [
+        (38.0, Reproduction.REPRODUCED),
+        (52.0, Reproduction.REPRODUCED),
+        (30.0, Reproduction.PARTLY),
+        (52.1, Reproduction.PARTLY),
+        (29.9, Reproduction.NOT),
+    ],
 )
 def test_the_mark_of_a_claim(ms, mark):
     result = weigh(CLAIM, {"nodelay-off": replace(FIGURES, mean_ms=ms)})
@@ -200,17 +208,19 @@ def test_the_mark_of_a_claim(ms, mark):
 
 def test_a_claim_of_two_variants_is_a_ratio():
     result = weigh(RATIO, {"nodelay-off": FIGURES, "nodelay-on": CLEAN})
-    assert (result.mark, round(result.figure, 2)) == (Mark.REPRODUCED, 13.25)
-    assert weigh(RATIO, {"nodelay-off": FIGURES, "nodelay-on": replace(CLEAN, mean_ms=0.0)}).mark is Mark.UNKNOWN
-    assert weigh(RATIO, {"nodelay-off": FIGURES, "nodelay-on": FIGURES}).mark is Mark.NOT
+    assert (result.mark, round(result.figure, 2)) == (Reproduction.REPRODUCED, 13.25)
+    assert (
+        weigh(RATIO, {"nodelay-off": FIGURES, "nodelay-on": replace(CLEAN, mean_ms=0.0)}).mark is Reproduction.UNKNOWN
+    )
+    assert weigh(RATIO, {"nodelay-off": FIGURES, "nodelay-on": FIGURES}).mark is Reproduction.NOT
 
 
 def test_what_was_not_run_is_not_measured(two):
-    assert weigh(CLAIM, {}).mark is Mark.UNKNOWN
-    assert weigh(CLAIM, {"nodelay-off": None}).mark is Mark.UNKNOWN
+    assert weigh(CLAIM, {}).mark is Reproduction.UNKNOWN
+    assert weigh(CLAIM, {"nodelay-off": None}).mark is Reproduction.UNKNOWN
     matrix = filled(two, UNABLE, fine(Verdict.CLEAN, CLEAN))
     marks = {result.claim.of: result.mark for result in claims_of(two, matrix.rows) if not result.claim.against}
-    assert marks == {"nodelay-off": Mark.UNKNOWN, "nodelay-on": Mark.PARTLY}
+    assert marks == {"nodelay-off": Reproduction.UNKNOWN, "nodelay-on": Reproduction.PARTLY}
 
 
 def test_every_measure_is_a_figure():
@@ -218,7 +228,7 @@ def test_every_measure_is_a_figure():
 
 
 def test_the_figures_of_a_run_are_those_of_its_captures_witnesses_and_load():
-    run = judge(REFERENCE / "nginx-static-nodelay-off")
+    run = judge_run(REFERENCE / "nginx-static-nodelay-off")
     figures = figures_of(run)
     summary = run.results[run.best].summary
     assert figures.stalled_share == 1.0
@@ -231,7 +241,7 @@ def test_the_figures_of_a_run_are_those_of_its_captures_witnesses_and_load():
 
 
 def test_where_an_end_is_not_captured_its_kernel_does_not_count():
-    run = judge(REFERENCE / "nginx-static-nodelay-off")
+    run = judge_run(REFERENCE / "nginx-static-nodelay-off")
     manifest = structs.replace(run.manifest, namespaces={"server": run.manifest.namespaces["server"]})
     figures = figures_of(replace(run, manifest=manifest))
     assert (figures.delayed_acks, figures.kernel_delayed_acks) == (96, None)
@@ -239,8 +249,8 @@ def test_where_an_end_is_not_captured_its_kernel_does_not_count():
 
 
 def test_only_a_run_that_tells_has_figures():
-    run = judge(REFERENCE / "nginx-static-nodelay-off")
-    assert outcome_of(run) == Outcome(Exit.OK, Verdict.STALL, "", run.folder.name, figures_of(run))
+    run = judge_run(REFERENCE / "nginx-static-nodelay-off")
+    assert outcome_of(run) == TrialOutcome(Exit.OK, Verdict.STALL, "", run.folder.name, figures_of(run))
     invalid = outcome_of(replace(run, verdict=Verdict.INVALID, reason="lossy"))
     assert (invalid.code, invalid.reason, invalid.figures) == (Exit.UNUSABLE, "lossy", None)
     unlike = outcome_of(replace(run, contradictions=["the wrong end"]))
@@ -317,7 +327,7 @@ def recorded(monkeypatch):
         folder = REFERENCE / f"{scenario.name}-{variant.name}"
         if not folder.exists():
             raise NagleLabError(f"no {folder.name}", Exit.INCONCLUSIVE)
-        return judge(folder)
+        return judge_run(folder)
 
     monkeypatch.setattr(command, "make_run", make_run)
     return asked
@@ -341,7 +351,7 @@ def test_ctrl_c_ends_with_what_is_done(run, monkeypatch):
     def make_run(scenario, variant, *rest):
         if variant.name != "nodelay-off":
             raise KeyboardInterrupt
-        return judge(REFERENCE / "nginx-static-nodelay-off")
+        return judge_run(REFERENCE / "nginx-static-nodelay-off")
 
     monkeypatch.setattr(command, "make_run", make_run)
     code, out, err = run("matrix", "nginx-static")

@@ -10,7 +10,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software import museum
-from nagle_lab.experiments.software.museum import ECOSYSTEMS, MUSEUM, Outcome, Shown, exhibits
+from nagle_lab.experiments.software.museum import ECOSYSTEMS, MUSEUM, ExhibitRun, HalfOutcome, exhibits
 from nagle_lab.reports.experiments.museum import museum_page
 
 EVERY = exhibits()
@@ -46,7 +46,7 @@ def test_it_is_said_how_the_first_release_that_stalls_is_known():
 )
 def test_the_page_says_where_only_the_source_of_a_release_was_read(since, by, said):
     exhibit = msgspec.structs.replace(EVERY[0], since=since, since_by=by, thread="")
-    shown = Shown(exhibit, Outcome(exhibit.bad, None, "not run"), Outcome(exhibit.good, None, "not run"))
+    shown = ExhibitRun(exhibit, HalfOutcome(exhibit.bad, None, "not run"), HalfOutcome(exhibit.good, None, "not run"))
     assert said in museum_page([shown])
 
 

@@ -11,7 +11,7 @@ import pytest
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.software.museum import OtherWrites, exhibits
-from nagle_lab.experiments.writes.museum_writes import Traced, is_at
+from nagle_lab.experiments.writes.museum_writes import TracedExhibit, is_at
 from nagle_lab.reports.experiments.museum_writes import traced_line, traced_page
 
 EVERY = [exhibit for exhibit in exhibits() if exhibit.writes]
@@ -23,10 +23,10 @@ def write(program: Place | None, library: Place | None) -> Write:
     return Write("sendto", "send", 10, "1.000000", 1, 1, "python", program, library, "")
 
 
-def traced(exhibit: Any, trigger: Write, held: Write) -> Traced:
+def traced(exhibit: Any, trigger: Write, held: Write) -> TracedExhibit:
     group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2, [], [])
     writes = Writes("", [], 30, 29, 30, 29, 29, 29, [group], None, "", [], [])
-    return Traced(exhibit, None, writes, "", 1.0, 2.0)
+    return TracedExhibit(exhibit, None, writes, "", 1.0, 2.0)
 
 
 def test_every_exhibit_says_where_its_writes_are():
@@ -100,5 +100,5 @@ def test_right_is_both_and_the_page_says_what_is_not():
 
 
 def test_what_was_not_named_is_not_right():
-    nothing = Traced(EVERY[0], None, None, "the traced run did not stall")
+    nothing = TracedExhibit(EVERY[0], None, None, "the traced run did not stall")
     assert nothing.group is None and (nothing.right, nothing.code) == ((False, False), Exit.CONTRADICTED)

@@ -24,20 +24,20 @@ from nagle_lab.evidence.examples import Examples, chosen_stalls, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
-from nagle_lab.experiments.claims import Mark
+from nagle_lab.experiments.claims import Reproduction
 from nagle_lab.experiments.matrix import claims_of, fill, plan
-from nagle_lab.experiments.sweep import Point, Series, run_through
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.sweep import Series, SweepPoint, run_through
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
-from nagle_lab.reports.html.charts import Bar, Durations, SizePoint, cliff_plot, distribution_plot, variant_plot
+from nagle_lab.reports.html.charts import Bar, Distribution, SizePoint, cliff_plot, distribution_plot, variant_plot
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
 from nagle_lab.reports.html.time_axis import common_scale
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 from support.run_folders import change
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
@@ -89,7 +89,7 @@ def both(tmp_path) -> Path:
 
 
 def test_a_run_has_its_verdict_proof_and_parts(page):
-    run = judge(STALLED)
+    run = judge_run(STALLED)
     stall = run.results["server"].stalls.typical()
     said = unescape(re.sub(r"<[^>]*>", "", page))
     assert "■ STALL nginx-static / nodelay-off" in said
@@ -107,7 +107,7 @@ def test_a_run_has_its_verdict_proof_and_parts(page):
 
 def test_every_stall_shown_has_its_three_frames_marked_once(page):
     tree = Tree(page)
-    stalls = [one.stall for one in chosen_stalls(judge(STALLED).results["server"])]
+    stalls = [one.stall for one in chosen_stalls(judge_run(STALLED).results["server"])]
     for kind, frames in (
         ("trigger", [s.trigger_frame for s in stalls]),
         ("late", [s.ack_frame for s in stalls]),
@@ -118,7 +118,7 @@ def test_every_stall_shown_has_its_three_frames_marked_once(page):
 
 
 def test_what_can_be_pointed_at_says_its_frame(page):
-    result = judge(STALLED).results["server"]
+    result = judge_run(STALLED).results["server"]
     stall = result.stalls.typical()
     tips = [a["data-tip"] or "" for a in Tree(page).of("g", "late") if a["data-frame"] == str(stall.ack_frame)]
     assert tips[0].split("\n")[:2] == [f"frame {stall.ack_frame}", "late ACK"]
@@ -219,7 +219,7 @@ def drawn_at(*times: int) -> str:
 
 
 def test_every_arrow_is_at_its_moment():
-    run = judge(STALLED)
+    run = judge_run(STALLED)
     result = run.results["server"]
     stall = result.stalls.typical()
     of = ladder_of([run.folder / "server.pcap"], result, stall)
@@ -500,30 +500,32 @@ def matrix(outcomes):
 
 
 def test_a_matrix_has_its_tables_and_claims():
-    off, on = figures_of(judge(STALLED)), figures_of(judge(CLEAN))
+    off, on = figures_of(judge_run(STALLED)), figures_of(judge_run(CLEAN))
     rows = len(plan([find_scenario("nginx-static")], 1).rows)
-    bad = Outcome(Exit.CONTRADICTED, Verdict.CLEAN, EVIL, "a-run", on)
-    stalls, clean = (Outcome(Exit.OK, v, "", "a-run", f) for v, f in ((Verdict.STALL, off), (Verdict.CLEAN, on)))
-    found = matrix([stalls, clean, bad, Outcome(Exit.UNUSABLE, None, "no", None, None)] + [clean] * (rows - 4))
+    bad = TrialOutcome(Exit.CONTRADICTED, Verdict.CLEAN, EVIL, "a-run", on)
+    stalls, clean = (TrialOutcome(Exit.OK, v, "", "a-run", f) for v, f in ((Verdict.STALL, off), (Verdict.CLEAN, on)))
+    found = matrix([stalls, clean, bad, TrialOutcome(Exit.UNUSABLE, None, "no", None, None)] + [clean] * (rows - 4))
     page = matrix_page(found)
     harmless(page)
     said = unescape(re.sub(r"<[^>]*>", "\n", page))
     assert all(row.variant.name in said for row in found.rows)
     (scenario, of), *_ = found.by_scenario()
     assert all(" ".join(claim.claim.published.split()) in " ".join(said.split()) for claim in claims_of(scenario, of))
-    assert {str(claim.mark) for claim in claims_of(scenario, of)} <= {str(m) for m in Mark} & set(said.split("\n"))
+    assert {str(claim.mark) for claim in claims_of(scenario, of)} <= {str(m) for m in Reproduction} & set(
+        said.split("\n")
+    )
     assert len(Tree(page).of("g", "mark")) == rows - 1
 
 
 def test_a_sweep_marks_its_cliff():
-    figures = figures_of(judge(STALLED))
+    figures = figures_of(judge_run(STALLED))
 
-    def measure(size: int) -> Point:
+    def measure(size: int) -> SweepPoint:
         stalls = 1387 < size < 2835
-        outcome = Outcome(
+        outcome = TrialOutcome(
             Exit.OK, Verdict.STALL if stalls else Verdict.CLEAN, "", "a-run", figures if stalls else None
         )
-        return Point(size, outcome, {}, {})
+        return SweepPoint(size, outcome, {}, {})
 
     series = Series("writes", "nagle", 6379)
     run_through(series, 64, 16384, measure)
@@ -552,7 +554,7 @@ def test_a_sweep_of_any_span_has_an_axis_to_read(low, high):
 def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
     histogram = Histogram(sum(count for *_, count in bins), 1.0, bins)
     spread = Spread(bins[0][0], bins[-1][0], bins[-1][0], bins[-1][0])
-    drawn = distribution_plot([Durations("exchanges", histogram, spread)], "x")
+    drawn = distribution_plot([Distribution("exchanges", histogram, spread)], "x")
     (drawing,) = drawings(drawn)
     assert any(bins[0][0] / 2 <= tick <= bins[-1][1] * 2 for tick in axis_labels(drawing))
 
@@ -560,7 +562,7 @@ def test_a_distribution_of_any_span_has_an_axis_to_read(bins):
 def test_bars_of_a_distribution_are_as_wide_as_their_bins():
     edges = [10 ** (place / 20) for place in (0, 1, 2, 20, 21)]
     bins = [(edges[0], edges[1], 1), (edges[1], edges[2], 2), (edges[3], edges[4], 1)]
-    drawn = distribution_plot([Durations("x", Histogram(4, 1.0, bins), Spread(1.0, 1.2, 10.0, 10.0))], "x")
+    drawn = distribution_plot([Distribution("x", Histogram(4, 1.0, bins), Spread(1.0, 1.2, 10.0, 10.0))], "x")
     shapes = re.findall(r'<g class="mark".*?<path d="([^"]*)"', drawn, re.DOTALL)
     at = [sorted({float(x) for x in re.findall(r"[ML] ([\d.]+)", shape)}) for shape in shapes]
     widths = [right - left for left, right in at]

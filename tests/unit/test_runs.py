@@ -27,7 +27,7 @@ from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.runs.manifest import CaptureRecord, Expected, Manifest, NamespaceRecord
 from nagle_lab.runs.noise import Handshakes, Noise, Timers
 from nagle_lab.runs.result import json_schema
-from nagle_lab.runs.run import Run, judge, store
+from nagle_lab.runs.run import Run, judge_run, store
 from nagle_lab.runs.under_test import RunCapture, part, totals_of
 from nagle_lab.runs.witnesses import Counters, Untraced
 from support.run_folders import change, reseal
@@ -43,7 +43,7 @@ def stalled(tmp_path):
 
 
 def test_all_is_well_with_the_reference(stalled):
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.STALL, Exit.OK)
 
 
@@ -55,7 +55,7 @@ def test_the_schema_of_a_run_is_that_of_its_types():
 def test_storing_writes_what_analysis_gives(stalled):
     for name in ("server.json", "client.json", "result.json"):
         (stalled / name).unlink()
-    store(judge(stalled))
+    store(judge_run(stalled))
     for name in ("server.json", "client.json", "result.json"):
         assert (stalled / name).read_bytes() == (REFERENCE / "nginx-static-nodelay-off" / name).read_bytes()
     assert not list(stalled.glob(".*"))
@@ -84,7 +84,7 @@ def test_storing_writes_what_analysis_gives(stalled):
 )
 def test_a_witness_that_disagrees_is_never_hidden(stalled, edit, verdict, reason):
     change(stalled, "witnesses.json", edit)
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.verdict is verdict
     assert reason in run.reason
     assert run.exit_code() is (Exit.UNUSABLE if verdict is Verdict.INVALID else Exit.INCONCLUSIVE)
@@ -92,21 +92,21 @@ def test_a_witness_that_disagrees_is_never_hidden(stalled, edit, verdict, reason
 
 def test_a_verdict_against_the_expectation_is_exit_1(stalled):
     change(stalled, "manifest.json", lambda m: m["expected"].update(verdict="CLEAN"))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.exit_code() is Exit.CONTRADICTED
     assert run.contradictions == ["expected CLEAN, found STALL"]
 
 
 def test_the_wrong_end_held_is_a_contradiction(stalled):
     change(stalled, "manifest.json", lambda m: m["expected"].update(held_by="client"))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.exit_code() is Exit.CONTRADICTED
     assert "expected held_by the client, found the server" in run.contradictions[0]
 
 
 def test_too_small_a_share_is_a_contradiction(stalled):
     change(stalled, "manifest.json", lambda m: m["expected"].update(min_share_after_first=1.01))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.exit_code() is Exit.CONTRADICTED
     assert "found 100.0% (96 of 96)" in run.contradictions[0]
 
@@ -116,27 +116,27 @@ def test_a_file_that_changed_is_refused(stalled, name):
     with (stalled / name).open("ab") as file:
         file.write(b" ")
     with pytest.raises(NagleLabError, match=rf"{name}: changed since it was recorded"):
-        judge(stalled)
+        judge_run(stalled)
 
 
 @pytest.mark.parametrize("name", ["client.pcap", "witnesses.json", "manifest.json"])
 def test_a_missing_file_is_named(stalled, name):
     (stalled / name).unlink()
     with pytest.raises(NagleLabError, match=name):
-        judge(stalled)
+        judge_run(stalled)
 
 
 def test_a_run_that_was_cut_off_is_refused_with_its_reason(stalled):
     change(stalled, "manifest.json", lambda m: m.update(complete=False, failure="disk full"))
     with pytest.raises(NagleLabError, match="did not complete \\(disk full\\)"):
-        judge(stalled)
+        judge_run(stalled)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '"text"'])
 def test_a_damaged_manifest_is_one_line_not_a_traceback(stalled, content):
     (stalled / "manifest.json").write_text(content)
     with pytest.raises(NagleLabError, match=r"manifest\.json"):
-        judge(stalled)
+        judge_run(stalled)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ class ListedStalls(list[Stall]):
 def test_a_stall_on_another_connection_is_never_expected(stalled):
     """The reference judged on a port nobody used, and on the real one as if the stalls were elsewhere."""
     change(stalled, "manifest.json", lambda m: m["expected"].update(port=81))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
     assert run.reason == "no capture holds a connection to port 81"
 
@@ -312,7 +312,7 @@ LATE = {"interval_us": 5000, "count": 90, "p50_us": 80, "p99_us": 21000, "max_us
 
 def test_a_run_states_its_noise(stalled):
     change(stalled, "witnesses.json", lambda w: w.update(timers=LATE))
-    run = judge(stalled)
+    run = judge_run(stalled)
     check = run.checks[-1]
     assert json.loads(run.to_json())["noise"]["timer_late_us"] == {"p50": 80, "p99": 21000, "max": 65400}
     assert (check.name, check.ok) == ("noise", True)
@@ -321,7 +321,7 @@ def test_a_run_states_its_noise(stalled):
 
 
 def test_a_run_recorded_before_noise_was_measured_is_judged_without_it(stalled):
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.noise.timer_late_us is None
     assert run.noise.handshake_us is not None
     assert "noise" not in [check.name for check in run.checks]
@@ -445,7 +445,7 @@ def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
     seen = went(stalled=50, slow=50)
     monkeypatch.setattr(runs, "part", lambda *_: seen)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
     assert run.reason.startswith(
         "noise: only 50.0% stalled, but in 50 exchanges an end paused for 20 ms (timers 0.08"
@@ -462,7 +462,7 @@ def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, mon
     thinking = pcap_bytes(talk(thinks_then_one_write, 40, server=("10.0.0.2", 8080)).segments)
     replace_captures(stalled, thinking)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (verdict, code)
     assert run.contradictions == [f"expected STALL, found {verdict}"]
 
@@ -486,7 +486,7 @@ def like_a_program(c: Conversation, number: int) -> None:
 def test_a_capture_that_cannot_tell_does_not_say_that_none_stalled(stalled, monkeypatch):
     replace_captures(stalled, pcap_bytes(talk(like_a_program, 40, server=("10.0.0.2", 8080)).segments))
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
-    (row,) = (line.split() for line in screen(judge(stalled)).splitlines() if line.strip().startswith("stalled "))
+    (row,) = (line.split() for line in screen(judge_run(stalled)).splitlines() if line.strip().startswith("stalled "))
     assert row[1:5] == ["cannot", "tell", "cannot", "tell"]
 
 
@@ -548,10 +548,10 @@ def test_a_stall_that_strace_hides_is_not_called_clean(traced):
 def test_a_traced_run_needs_the_one_without(traced):
     change(traced, "witnesses.json", lambda w: w.pop("untraced"))
     with pytest.raises(NagleLabError, match="untraced is missing, and the run was traced"):
-        judge(traced)
+        judge_run(traced)
     change(traced, "witnesses.json", lambda w: w.update(untraced={**BEFORE, "run": "../elsewhere"}))
     with pytest.raises(NagleLabError, match=r"untraced\.run"):
-        judge(traced)
+        judge_run(traced)
 
 
 @pytest.mark.parametrize(("trace", "slow_ack", "recorded"), [(True, True, 2), (True, False, 1), (False, True, 1)])
@@ -587,7 +587,7 @@ def test_captures_without_a_packet_are_invalid(stalled, timers):
     if timers:
         change(stalled, "witnesses.json", lambda w: w.update(timers=timers))
     replace_captures(stalled, pcap_bytes([]))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INVALID, Exit.UNUSABLE)
     assert "server.pcap: no TCP packet in it" in run.reason
     assert run.noise.handshake_us is None
@@ -601,7 +601,7 @@ def test_an_inconclusive_run_says_how_late_the_machine_was(stalled, max_us, said
     """Whatever made it inconclusive: here a witness that disagrees."""
     change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "max_us": max_us}))
     change(stalled, "witnesses.json", lambda w: w["counters"]["client"]["after"].update({"TcpExt.DelayedACKs": 150}))
-    run = judge(stalled)
+    run = judge_run(stalled)
     assert run.verdict is Verdict.INCONCLUSIVE
     assert run.reason.startswith("delayed ACKs of the client: 96 in the capture and 4 of bare FINs, ")
     assert f", 150 in the kernel{said}" in run.reason

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.evidence.tshark import Ours, compare
+from nagle_lab.evidence.tshark import Ours, compare_rows
 from support.rows import truth
 from support.stories import (
     client_held,
@@ -160,42 +160,42 @@ def ours(rows, **marks):
 
 
 def test_equal_tables_are_equal():
-    found = compare(ours(ROWS), ROWS)
+    found = compare_rows(ours(ROWS), ROWS)
     assert (found.equal, found.compared, found.first) == (True, len(ROWS), [])
 
 
 def test_every_column_is_compared():
     for name in ROWS[0]._fields[1:]:
         changed = ROWS[0]._replace(**{name: "x"})
-        found = compare(ours(ROWS), [changed, *ROWS[1:]])
+        found = compare_rows(ours(ROWS), [changed, *ROWS[1:]])
         assert found.columns == {name: 1}
         assert found.first[0].startswith(f"frame 1: {name} is ")
 
 
 def test_only_the_first_differences_are_told_but_all_are_counted():
-    found = compare(ours(ROWS), [row._replace(seq=0, ack=9) for row in ROWS], most=3)
+    found = compare_rows(ours(ROWS), [row._replace(seq=0, ack=9) for row in ROWS], most=3)
     assert len(found.first) == 3
     assert found.differing == len(ROWS)
     assert found.columns == {"seq": len(ROWS), "ack": len(ROWS)}
 
 
 def test_rows_of_one_side_only_are_found():
-    missing = compare(ours(ROWS), ROWS[1:-1])
+    missing = compare_rows(ours(ROWS), ROWS[1:-1])
     assert missing.columns == {"only in ours": 2}
     known = [Ours(ROWS[0].frame, None, "UDP"), *ours(ROWS[1:])]
-    assert compare(known, ROWS).first == ["frame 1: only in tshark's (ours: UDP)"]
-    assert compare([], ROWS[:1]).first == ["frame 1: only in tshark's"]
+    assert compare_rows(known, ROWS).first == ["frame 1: only in tshark's (ours: UDP)"]
+    assert compare_rows([], ROWS[:1]).first == ["frame 1: only in tshark's"]
 
 
 def test_what_a_cut_explains_is_explained_only_where_there_was_a_cut():
     without = [row._replace(tsval=None) for row in ROWS]
-    assert compare(ours(without, cut=True), ROWS).equal
-    assert compare(ours(without), ROWS).columns == {"tsval": len(ROWS)}
+    assert compare_rows(ours(without, cut=True), ROWS).equal
+    assert compare_rows(ours(without), ROWS).columns == {"tsval": len(ROWS)}
     longer = [row._replace(length=row.length + 1) for row in ROWS]
-    assert compare(ours(longer, beyond=True), ROWS).equal
-    assert not compare(ours(longer, cut=True), ROWS).equal
+    assert compare_rows(ours(longer, beyond=True), ROWS).equal
+    assert not compare_rows(ours(longer, cut=True), ROWS).equal
 
 
 def test_a_table_out_of_order_is_refused():
     with pytest.raises(NagleLabError, match="not in order of frames"):
-        compare(ours(ROWS), [*ROWS, ROWS[0]])
+        compare_rows(ours(ROWS), [*ROWS, ROWS[0]])

@@ -13,30 +13,39 @@ from nagle_lab.cli.lab import sweep as command
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.bursts import Bursts, bursts_of
-from nagle_lab.experiments.sweep import Edge, Point, Series, asked_range, code_of, doubled, explanation, run_through
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.sweep import (
+    Edge,
+    Series,
+    SweepPoint,
+    asked_range,
+    code_of,
+    doubled,
+    explanation,
+    run_through,
+)
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.experiments.sweep import show_sweep
 from nagle_lab.runs.figures import Figures
-from nagle_lab.runs.run import judge
+from nagle_lab.runs.run import judge_run
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 MSS, MTU, CHUNK = 1448, 1500, 1424
 FIGURES = Figures(0.0, None, None, 9000.0, 0.4, 0.1, 1.0, 4.0, 1.3, 0, 0)
 
 
-def told(size: int, share: float, bursts: tuple[int, ...] = (), held: tuple[int, int] | None = None) -> Point:
+def told(size: int, share: float, bursts: tuple[int, ...] = (), held: tuple[int, int] | None = None) -> SweepPoint:
     """A run whose client sends ``bursts``; ``held`` are the bytes unacknowledged and those that waited."""
     verdict = Verdict.STALL if share else Verdict.CLEAN
-    outcome = Outcome(Exit.OK, verdict, "", "a-run", replace(FIGURES, stalled_share=share))
+    outcome = TrialOutcome(Exit.OK, verdict, "", "a-run", replace(FIGURES, stalled_share=share))
     sent = Bursts(bursts, 1.0, *(held or (None, None)), MSS, MTU)
     answer = Bursts((5,), 1.0, None, None, MSS, MTU)
-    return Point(size, outcome, {"client": sent, "server": answer}, {"CHUNK_BYTES": CHUNK})
+    return SweepPoint(size, outcome, {"client": sent, "server": answer}, {"CHUNK_BYTES": CHUNK})
 
 
-def mute(size: int, code: Exit = Exit.INCONCLUSIVE) -> Point:
+def mute(size: int, code: Exit = Exit.INCONCLUSIVE) -> SweepPoint:
     verdict = Verdict.INCONCLUSIVE if code is Exit.INCONCLUSIVE else None
-    return Point(size, Outcome(code, verdict, "no moon", None, None), {}, {})
+    return SweepPoint(size, TrialOutcome(code, verdict, "no moon", None, None), {}, {})
 
 
 def series(measure, low: int = 64, high: int = 16384) -> Series:
@@ -129,7 +138,7 @@ def test_a_verdict_unlike_the_variants_own_is_what_a_sweep_is_for():
     assert code_of([Series("writes", "nagle", 6379, [contradicted])]) is Exit.OK
 
 
-def proxied(size: int) -> Point:
+def proxied(size: int) -> SweepPoint:
     """A proxy with a buffer of 1424 bytes: a rest waits unless it is a full segment."""
     command = size + 38
     if command <= CHUNK:
@@ -226,7 +235,7 @@ def test_a_scenario_without_a_sweep_says_so(nginx):
 
 
 def test_bursts_are_read_from_the_capture():
-    run = judge(REFERENCE / "nginx-static-nodelay-off")
+    run = judge_run(REFERENCE / "nginx-static-nodelay-off")
     stall = run.results[run.best].stalls.typical()
     sent = bursts_of(run)
     assert sent["server"].usual == (stall.trigger_bytes, stall.released_bytes)
@@ -247,7 +256,7 @@ def asked(monkeypatch):
     def make_run(scenario, variant, settings, runs, progress):
         made.append((variant.name, settings))
         stalls = variant.name == "nodelay-off" and int(settings["PAGE_BYTES"]) < 1448
-        return judge(REFERENCE / f"nginx-static-nodelay-{'off' if stalls else 'on'}")
+        return judge_run(REFERENCE / f"nginx-static-nodelay-{'off' if stalls else 'on'}")
 
     monkeypatch.setattr(command, "make_run", make_run)
     return made
@@ -279,7 +288,7 @@ def test_ctrl_c_ends_with_what_is_done(run, monkeypatch):
     def make_run(scenario, variant, settings, *rest):
         if settings["PAGE_BYTES"] != "64":
             raise KeyboardInterrupt
-        return judge(REFERENCE / "nginx-static-nodelay-off")
+        return judge_run(REFERENCE / "nginx-static-nodelay-off")
 
     monkeypatch.setattr(command, "make_run", make_run)
     code, out, err = run("sweep", "nginx-static")

@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.software.guarded import Selection
-from nagle_lab.experiments.tried import OfProgram, Watched, beside, conclude, conclude_back
+from nagle_lab.experiments.tried import OfProgram, ProgramRecording, beside, conclude, conclude_back
 from nagle_lab.reports.experiments.nodelay import in_a_line
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -24,12 +24,12 @@ def recorded(variant: str) -> Result:
     return analyze(REFERENCE / f"nginx-static-{variant}" / "server.pcap")
 
 
-def watched(variant: str, name: str = "after", **changed) -> Watched:
+def watched(variant: str, name: str = "after", **changed) -> ProgramRecording:
     result = msgspec.structs.replace(recorded(variant), **changed)
-    return Watched(name, result, list(result.connections), "on for 0 of 3 sockets")
+    return ProgramRecording(name, result, list(result.connections), "on for 0 of 3 sockets")
 
 
-def in_the_middle(variant: str) -> Watched:
+def in_the_middle(variant: str) -> ProgramRecording:
     """As if recorded without handshakes: bodies are no longer surely small, and no second write is seen."""
     one = watched(variant)
     judged = [
@@ -102,7 +102,7 @@ def test_but_not_where_the_program_sends_fewer_segments_now():
     assert beside(after, before) is after
 
 
-def more_segments(one: Watched, each_exchange: int, fewer: float = 0.0) -> Watched:
+def more_segments(one: ProgramRecording, each_exchange: int, fewer: float = 0.0) -> ProgramRecording:
     """The same with so many more segments of the server for each exchange, and some fewer of all."""
     judged = []
     for each in one.judged:

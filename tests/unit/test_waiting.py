@@ -265,16 +265,16 @@ def clock(monkeypatch):
 def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, clock, changed, queued, unsent):
     info = msgspec.structs.replace(SMALL, **changed)
     monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(info, queued)]]))
-    assert [one.unsent for one in recording.Asked().waiting()] == unsent
+    assert [one.unsent for one in recording.SocketPoller().waiting()] == unsent
 
 
 def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch, clock):
     held, empty = listed(SMALL), listed(msgspec.structs.replace(SMALL, unsent=0), 100)
     monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[empty] * recording.AT_ONCE, [held]]))
-    told = recording.Asked().waiting()
+    told = recording.SocketPoller().waiting()
     assert [one.unsent for one in told] == [57] + [0] * (recording.AT_ONCE - 1)
-    assert [one.unsent for one in recording.Asked([80]).waiting()] == [one.unsent for one in told]
-    assert recording.Asked([443]).waiting() == []
+    assert [one.unsent for one in recording.SocketPoller([80]).waiting()] == [one.unsent for one in told]
+    assert recording.SocketPoller([443]).waiting() == []
 
 
 def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
@@ -285,7 +285,7 @@ def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(recording, "busy_sockets", refuse)
-    kernel = recording.Asked()
+    kernel = recording.SocketPoller()
     assert kernel.waiting() == kernel.waiting() == []
     assert len(asked) == 1
 
@@ -294,7 +294,7 @@ def test_it_is_told_for_ever_but_no_more_than_so_much_a_second(monkeypatch, cloc
     monkeypatch.setattr(recording, "AT_FIRST", 3)
     monkeypatch.setattr(recording, "PER_S", 2)
     monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(SMALL)] * 5]))
-    kernel, told = recording.Asked(), []
+    kernel, told = recording.SocketPoller(), []
     for _ in range(10):
         told.append(len(kernel.waiting()))
         clock[0] += 0.5
@@ -315,7 +315,7 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
             yield part
 
     monkeypatch.setattr(recording, "busy_sockets", slowly)
-    kernel, told = recording.Asked(), []
+    kernel, told = recording.SocketPoller(), []
     for _ in range(6):
         told.append([one.receiver[1] for one in kernel.waiting()])
         clock[0] += recording.LEAST_S
@@ -330,7 +330,7 @@ def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
 
     monkeypatch.setattr(recording, "LONGEST_S", 0.005)
     monkeypatch.setattr(recording, "busy_sockets", late)
-    assert recording.Asked().waiting() == []
+    assert recording.SocketPoller().waiting() == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -35,15 +35,15 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.guard.recording import streamed
-from nagle_lab.guard.recording.recorder import Packet
+from nagle_lab.guard.recording.recorder import RingPacket
 from nagle_lab.live.sockets.namespaces import namespace_of
 from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.watch.evidence import write_packets
-from nagle_lab.live.watch.findings import Findings
+from nagle_lab.live.watch.findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.names import Names
-from nagle_lab.live.watch.periods import Period, Periods, Sums
+from nagle_lab.live.watch.periods import Period, Periods, PeriodSums
 from nagle_lab.live.watch.recording import Target
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
 from nagle_lab.live.watch.window import OTHERS, View, look
@@ -295,9 +295,9 @@ class _Frames:
         self._left -= 1
         return b"one" if self._left >= 0 else b""
 
-    def packets(self, frames: bytes) -> Iterator[Packet]:
+    def packets(self, frames: bytes) -> Iterator[RingPacket]:
         if frames:
-            yield Packet(10**18, 1, 60, bytes(54))
+            yield RingPacket(10**18, 1, 60, bytes(54))
 
     def dropped(self) -> int:
         return 0
@@ -307,7 +307,7 @@ def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
     """And its answers are in the stream; before there is an interface, nothing is."""
     clock, one = [100.0], what_the_kernel_said()[0]
     monkeypatch.setattr(streamed.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(streamed.Asked, "waiting", lambda self: [one])
+    monkeypatch.setattr(streamed.SocketPoller, "waiting", lambda self: [one])
     with (tmp_path / "x").open("wb") as out:
         stream = streamed._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
         stream.tell_waiting()
@@ -327,7 +327,7 @@ def test_nothing_is_clean_where_packets_were_lost(capture, lost, verdict):
 
 
 def test_a_stall_that_is_seen_again_counts_once(capture):
-    findings, first = Findings(), seen(capture)
+    findings, first = LiveFindings(), seen(capture)
     said = findings.take(first)
     assert [one.state for one in said] == ["begins"]
     assert (said[0].stalls, findings.stalls) == (first.result.summary.stalls,) * 2
@@ -338,7 +338,7 @@ def test_a_stall_that_is_seen_again_counts_once(capture):
 def test_a_finding_ends_when_it_is_seen_no_more(capture, tmp_path):
     quiet = tmp_path / "quiet.pcap"
     quiet.write_bytes(pcap_bytes(talk(nodelay, client=("10.0.0.9", 50000)).segments))
-    findings = Findings()
+    findings = LiveFindings()
     findings.take(seen(capture))
     assert [one.state for one in findings.take(seen(quiet))] == ["ended"]
 
@@ -400,7 +400,7 @@ def test_programs_and_ports_are_never_cut(capture, width, single):
     ],
 )
 def test_nothing_is_clean_of_which_a_period_is_not(verdicts, whole):
-    sums = Sums()
+    sums = PeriodSums()
     for verdict in map(Verdict, verdicts):
         sums.verdicts[verdict] += 1
         sums.exchanges += 100
@@ -501,7 +501,7 @@ def metrics():
 def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
     """Two views that overlap: the first half of a stream, and all of it."""
     made, address = metrics
-    half, findings = tmp_path / "half.pcap", Findings()
+    half, findings = tmp_path / "half.pcap", LiveFindings()
     packets = two_servers()
     half.write_bytes(pcap_bytes(packets[: len(packets) // 2]))
     for path, settled_s in ((half, 0.1), (capture, 0.0)):
@@ -528,7 +528,7 @@ def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
 
 def test_rules_and_dashboard_name_metrics_that_there_are(metrics, capture):
     made, address = metrics
-    findings, view = Findings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+    findings, view = LiveFindings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
     findings.take(view)
     made.take(view, findings.new, Names(), 0.0)
     there = {key[0] for key in served(address)}
@@ -740,7 +740,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
 
 def test_a_view_with_many_stalls_keeps_none_of_them_one_by_one(capture):
     """Two thirds of the memory of `watch` were rows of stalls, each made an object."""
-    findings, view = Findings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True)
+    findings, view = LiveFindings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True)
     findings.take(view)
     stalls = analyze(capture).stalls
     by_connection = Counter((stall.connection, stall.held_by.role) for stall in stalls)

@@ -27,7 +27,7 @@ STEP = 1 << 18  # decompressed bytes made at a time
 ENDS_EARLY = "ends early"
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Where bytes come from: a stored file, or a decompressor over one."""
 
     def readinto(self, view: memoryview) -> int:
@@ -41,7 +41,7 @@ class DamagedStreamError(Exception):
 class Decompressed:
     """A Source of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
 
-    def __init__(self, stored: Source, compression: str, head: bytes) -> None:
+    def __init__(self, stored: ByteSource, compression: str, head: bytes) -> None:
         self.problem = ""
         pieces = _Input(stored, head)
         self._output = _gunzip(pieces) if compression == "gzip" else _unzstd(pieces)
@@ -66,7 +66,7 @@ class Decompressed:
 class _Input:
     """Compressed bytes in pieces of any size."""
 
-    def __init__(self, stored: Source, head: bytes) -> None:
+    def __init__(self, stored: ByteSource, head: bytes) -> None:
         self._stored = stored
         self._held = head
         self._taken = 0  # of what is held

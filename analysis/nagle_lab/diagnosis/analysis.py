@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings, Wanted
-from nagle_lab.diagnosis.passing import Passing, Seen
+from nagle_lab.diagnosis.passing import Passing, RecordSink
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
@@ -61,7 +61,7 @@ class Analysis:
         exchanges: bool = True,
         sha256: bool = True,
         only: Wanted | None = None,
-        seen: Seen | None = None,
+        seen: RecordSink | None = None,
     ) -> None:
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)

@@ -9,7 +9,7 @@ from nagle_lab.capture.window import Window
 from nagle_lab.tcp.engine import Engine
 
 
-class Seen(Protocol):
+class RecordSink(Protocol):
     """Who is given the bytes of all records; ``first`` is the frame of the first of them."""
 
     def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
@@ -27,7 +27,7 @@ class Seen(Protocol):
 class Passing:
     """See :class:`nagle_lab.capture.records.RecordTaker`."""
 
-    def __init__(self, engine: Engine, seen: Seen | None) -> None:
+    def __init__(self, engine: Engine, seen: RecordSink | None) -> None:
         self.engine = engine
         self._seen = seen
 

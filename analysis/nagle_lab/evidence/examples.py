@@ -8,10 +8,10 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write, Writes
-from nagle_lab.evidence.excerpt import Step, Window, excerpts, file_names, packets_of
+from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts, file_names, packets_of
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
-from nagle_lab.evidence.software import Setting, software_seen
+from nagle_lab.evidence.software import NodelaySetting, software_seen
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
 _BEFORE = 11  # of a longer one, that many before the trigger
@@ -20,7 +20,7 @@ _LONGEST, _SHORTEST = "The longest", "The shortest"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenStall:
     """A stall to show: why this one, and its number from 1 in the result."""
 
     why: str
@@ -38,10 +38,10 @@ class Examples:
     """What there is to draw; nothing of a capture that cannot be read again."""
 
     typical: Ladder | None = None
-    stalls: Sequence[tuple[Choice, Ladder]] = ()
+    stalls: Sequence[tuple[ChosenStall, Ladder]] = ()
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
-    software: Setting | None = None  # that held the data, or of the busiest server, where it names itself
+    software: NodelaySetting | None = None  # that held the data, or of the busiest server, where it names itself
     written: Ladder | None = None  # a stall with the two calls that wrote it, where system calls were recorded
 
 
@@ -99,31 +99,31 @@ def _places(write: Write) -> tuple[object, ...]:
     return write.call, write.by, write.program, write.library
 
 
-def chosen_stalls(result: Result) -> list[Choice]:
+def chosen_stalls(result: Result) -> list[ChosenStall]:
     """The typical stall; one held by the other end, if there is one; the longest and the shortest."""
     if not result.stalls:
         return []
     typical = result.stalls.typical()
-    choices: dict[str, Choice] = {}
+    choices: dict[str, ChosenStall] = {}
     for number, stall in enumerate(result.stalls, 1):
         if stall == typical:
-            choices["A typical stall"] = Choice("A typical stall", number, stall)
+            choices["A typical stall"] = ChosenStall("A typical stall", number, stall)
         elif stall.held_by.role != typical.held_by.role:
             why = f"Held by the {stall.held_by.role}"
-            choices.setdefault(why, Choice(why, number, stall))
+            choices.setdefault(why, ChosenStall(why, number, stall))
         for why, sign in ((_LONGEST, 1), (_SHORTEST, -1)):
             if why not in choices or sign * stall.wait_ms > sign * choices[why].stall.wait_ms:
-                choices[why] = Choice(why, number, stall)
-    once: dict[int, Choice] = {}
+                choices[why] = ChosenStall(why, number, stall)
+    once: dict[int, ChosenStall] = {}
     for choice in sorted(choices.values(), key=lambda choice: (choice.extreme, choice.why)):
         once.setdefault(choice.number, choice)
     return list(once.values())
 
 
-def _over_time(connection: Connection, stall: Stall) -> Window:
+def _over_time(connection: Connection, stall: Stall) -> PacketWindow:
     """All packets of a short connection; of a longer one those around the trigger."""
     before = _BEFORE if connection.packets > _WHOLE else _WHOLE - 1
-    return Window(connection, stall.trigger_frame, 1 << 62, before, at_most=_WHOLE)
+    return PacketWindow(connection, stall.trigger_frame, 1 << 62, before, at_most=_WHOLE)
 
 
 def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:

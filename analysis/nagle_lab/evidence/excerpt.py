@@ -38,7 +38,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True)
-class Window:
+class PacketWindow:
     """The packets to read of a connection: frames ``start`` to ``end``, and some on either side.
 
     ``before`` and ``after`` are how many at most; ``at_most`` is the limit of all.
@@ -52,7 +52,7 @@ class Window:
     at_most: int = 1 << 30
 
 
-def excerpts(files: Sequence[Path | str], windows: Sequence[Window]) -> list[Excerpt]:
+def excerpts(files: Sequence[Path | str], windows: Sequence[PacketWindow]) -> list[Excerpt]:
     """One excerpt for each window, in one reading that ends with the last packet wanted.
 
     ``files`` is the capture, or the rotated ones that are read as one.
@@ -81,7 +81,7 @@ def packets_of(files: Path | Sequence[Path | str], connection: Connection) -> It
 class _Reader:
     """Picks the packets of one window from those of its connection."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: PacketWindow) -> None:
         self.window = window
         self.done = False
         self._before: deque[Step] = deque(maxlen=window.before)

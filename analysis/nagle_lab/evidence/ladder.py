@@ -8,14 +8,14 @@ from nagle_lab.diagnosis.proof.idle import Cause
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write
-from nagle_lab.evidence.excerpt import Excerpt, Step, Window, excerpts
+from nagle_lab.evidence.excerpt import Excerpt, PacketWindow, Step, excerpts
 from nagle_lab.tcp.events import LATE
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
 
 
 @dataclass(frozen=True)
-class Row:
+class LadderRow:
     """One packet; ``part`` is "trigger", "late ACK" or "release", empty where it is none of them."""
 
     frame: int
@@ -41,7 +41,7 @@ class Ladder:
     """Packets of one connection in capture order; ``stall`` is None where none is shown, or none may be named."""
 
     connection: Connection
-    rows: Sequence[Row]
+    rows: Sequence[LadderRow]
     stall: Stall | None = None
     file: str = ""  # that the frames are of
     ends: tuple[str, str] = ("client", "server")  # what to call them
@@ -55,7 +55,7 @@ class Ladder:
         """The part of the stall that ends the wait."""
         return "release" if self.stall and self.stall.ack_frame is None else "late ACK"
 
-    def row(self, part: str) -> Row:
+    def row(self, part: str) -> LadderRow:
         """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
         return next(row for row in self.rows if row.part == part)
 
@@ -127,14 +127,14 @@ def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
     return stall_ladder(excerpt, stall)
 
 
-def stall_window(result: Result, stall: Stall) -> Window:
+def stall_window(result: Result, stall: Stall) -> PacketWindow:
     """The packets that the ladder of a stall is made of."""
     return window_around(result.connections[stall.connection], stall.trigger_frame, stall.release_frame)
 
 
-def window_around(connection: Connection, trigger_frame: int, release_frame: int) -> Window:
+def window_around(connection: Connection, trigger_frame: int, release_frame: int) -> PacketWindow:
     """The same, of a stall of which the frames are known."""
-    return Window(connection, trigger_frame, release_frame, _BEFORE, _AFTER)
+    return PacketWindow(connection, trigger_frame, release_frame, _BEFORE, _AFTER)
 
 
 def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
@@ -161,8 +161,8 @@ def words_of(step: Step, ns: int, part: str, *more: str) -> list[str]:
     return [line for line in words if line]
 
 
-def _row(step: Step, origin: int, part: str) -> Row:
+def _row(step: Step, origin: int, part: str) -> LadderRow:
     ns = step.ts - origin
     label = f"{step.length} B {step.flags}" if step.length else step.flags
     more = ["captured before on another interface"] if step.again else []
-    return Row(step.frame, ns, step.from_client, label, part, words_of(step, ns, part, *more), step.again)
+    return LadderRow(step.frame, ns, step.from_client, label, part, words_of(step, ns, part, *more), step.again)

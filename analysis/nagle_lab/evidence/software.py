@@ -17,7 +17,7 @@ _WINDOW = 1 << 16  # bytes looked through at once: the header is mostly among th
 
 
 @dataclass(frozen=True)
-class Setting:
+class NodelaySetting:
     """What sets TCP_NODELAY in some software or language."""
 
     software: str
@@ -26,17 +26,17 @@ class Setting:
 
 # What a reply's Server or a request's User-Agent begins with; headers that a short snaplen leaves are enough.
 _HEADERS = re.compile(rb"\r\n(?:server|user-agent|x-powered-by): *([\x20-\x7e]{2,40})", re.IGNORECASE)
-NGINX = Setting("nginx", "tcp_nodelay on;  # for static files tcp_nopush on; as well")
-APACHE = Setting("Apache httpd", "on by default: look for a module or proxy that switches it off")
-PYTHON = Setting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
-NODE = Setting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
-GO = Setting("Go", "on by default: look for conn.SetNoDelay(false)")
-JAVA = Setting("Java", "socket.setTcpNoDelay(true)  // Netty: ChannelOption.TCP_NODELAY")
-DOTNET = Setting(".NET", "socket.NoDelay = true")
-RUBY = Setting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
-RUST = Setting("Rust", "stream.set_nodelay(true)  // hyper: http1().…, tokio: TcpStream::set_nodelay")
-PHP = Setting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
-HAPROXY = Setting("HAProxy", "on by default; option http-no-delay for interactive traffic")
+NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files tcp_nopush on; as well")
+APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or proxy that switches it off")
+PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
+NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
+GO = NodelaySetting("Go", "on by default: look for conn.SetNoDelay(false)")
+JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // Netty: ChannelOption.TCP_NODELAY")
+DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
+RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
+RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // hyper: http1().…, tokio: TcpStream::set_nodelay")
+PHP = NodelaySetting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
+HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
 """What is named where nothing tells which software it is."""
 
@@ -46,7 +46,7 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-def setting_by_file(name: str) -> Setting | None:
+def setting_by_file(name: str) -> NodelaySetting | None:
     """The setting in the language of a source file; None of an unknown one."""
     return _SUFFIXES.get(Path(name).suffix)
 
@@ -72,7 +72,7 @@ _SAY = tuple(
 )
 
 
-def software_seen(files: Sequence[Path], result: Result) -> Setting | None:
+def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | None:
     """The software at the end that held most, or without a stall of the busiest server; None where it is not known.
 
     An HTTP header that the end itself sent names it.
@@ -118,10 +118,10 @@ def _end(result: Result) -> NamedEnd | Endpoint | None:
     return connection.server if connection else None
 
 
-def setting_by_name(command: str) -> Setting | None:
+def setting_by_name(command: str) -> NodelaySetting | None:
     """The setting in what a process is called, "python3" say; None of an unknown one."""
     return _named(command.encode())
 
 
-def _named(said: bytes) -> Setting | None:
+def _named(said: bytes) -> NodelaySetting | None:
     return next((setting for pattern, setting in _SAY if pattern.search(said)), None)

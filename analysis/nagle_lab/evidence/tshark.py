@@ -57,7 +57,7 @@ NOISE = re.compile(
 _FRAME = attrgetter("frame")
 
 
-class Row(NamedTuple):
+class SegmentRow(NamedTuple):
     """One TCP segment. None: not there (options), or not given (by tshark, where it cannot read on)."""
 
     frame: int
@@ -80,11 +80,11 @@ class Row(NamedTuple):
 # ------------------------------------------------------------------------------------------- our rows
 
 
-def row_of(s: Segment) -> Row:
+def row_of(s: Segment) -> SegmentRow:
     """A segment as a row."""
     wscale = s.wscale if s.wscale >= 0 else None
     timestamps = (s.tsval, s.tsecr) if s.timestamps else (None, None)
-    return Row(
+    return SegmentRow(
         s.frame, s.ts, address_text(s.src), address_text(s.dst), s.sport, s.dport, s.seq, s.ack, s.flags, s.window,
         s.length, s.mss or None, wscale, *timestamps,
     )  # fmt: skip
@@ -94,7 +94,7 @@ class Ours(NamedTuple):
     """One frame as we decode it, and what may let tshark decode it differently."""
 
     frame: int
-    row: Row | None
+    row: SegmentRow | None
     left_out: str = ""  # without a row: what the packet is
     cut: bool = False  # fewer bytes captured than were on the wire
     beyond: bool = False  # by its IP header longer than the frame was on the wire
@@ -177,13 +177,13 @@ def version() -> str:
     return done.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
 
 
-def tshark_rows(lines: Iterable[str]) -> Iterator[Row]:
+def tshark_rows(lines: Iterable[str]) -> Iterator[SegmentRow]:
     """The TCP segments, innermost headers, from the lines of tshark with :data:`ROW_ARGUMENTS`."""
     for line in lines:
         yield row_from(dict(zip(FIELDS, line.split("\t"), strict=True)))
 
 
-def row_from(fields: dict[str, str]) -> Row:
+def row_from(fields: dict[str, str]) -> SegmentRow:
     """A row from the texts of Wireshark's fields; absent or empty: None."""
 
     def number(name: str) -> int | None:
@@ -194,7 +194,7 @@ def row_from(fields: dict[str, str]) -> Row:
     ip = next((layer for layer in reversed(before) if layer in ("ip", "ipv6")), "ip")
     values = [number(name) for name in FIELDS[7:]]
     ts_ns = int(Decimal(fields["frame.time_epoch"]) * 1_000_000_000)
-    return Row(int(fields["frame.number"]), ts_ns, fields[f"{ip}.src"], fields[f"{ip}.dst"], *values)
+    return SegmentRow(int(fields["frame.number"]), ts_ns, fields[f"{ip}.src"], fields[f"{ip}.dst"], *values)
 
 
 def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
@@ -231,7 +231,7 @@ def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
 
 
 @dataclass
-class Comparison:
+class RowComparison:
     """How our rows and Wireshark's compare."""
 
     compared: int = 0  # frames that are a TCP segment for both
@@ -248,7 +248,7 @@ class Comparison:
         return not self.differing
 
 
-def verify(path: Path, most: int = 10) -> Comparison:
+def verify(path: Path, most: int = 10) -> RowComparison:
     """Hold our segments of a capture file against tshark's, frame by frame, in bounded memory.
 
     Raises
@@ -259,7 +259,7 @@ def verify(path: Path, most: int = 10) -> Comparison:
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: is read twice, by us and by tshark: save it to a file first")
     with open_capture(path) as capture, Tshark(path, ROW_ARGUMENTS, PREFERENCES) as lines:
-        comparison = compare(our_frames(capture), tshark_rows(lines), most)
+        comparison = compare_rows(our_frames(capture), tshark_rows(lines), most)
         comparison.tshark = version()
         comparison.notes = [*map(str, capture.trouble), *filter(None, [lines.complaint])]
         if lines.complaint and not capture.trouble:
@@ -267,14 +267,14 @@ def verify(path: Path, most: int = 10) -> Comparison:
     return comparison
 
 
-def compare(ours: Iterable[Ours], theirs: Iterable[Row], most: int = 10) -> Comparison:
+def compare_rows(ours: Iterable[Ours], theirs: Iterable[SegmentRow], most: int = 10) -> RowComparison:
     """Compare two tables that are in order of frames."""
-    comparison, last = Comparison(), 0
-    rows: Iterator[Ours | Row] = merge(ours, theirs, key=_FRAME)
+    comparison, last = RowComparison(), 0
+    rows: Iterator[Ours | SegmentRow] = merge(ours, theirs, key=_FRAME)
     for frame, of_frame in groupby(rows, key=_FRAME):
         both = list(of_frame)
         our = next((row for row in both if isinstance(row, Ours)), None)
-        their = next((row for row in both if isinstance(row, Row)), None)
+        their = next((row for row in both if isinstance(row, SegmentRow)), None)
         if frame <= last or len(both) != (our is not None) + (their is not None):
             raise NagleLabError(f"frame {frame} comes after frame {last}: a table is not in order of frames")
         last = frame
@@ -286,7 +286,7 @@ def compare(ours: Iterable[Ours], theirs: Iterable[Row], most: int = 10) -> Comp
     return comparison
 
 
-def _faults(our: Ours | None, their: Row | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
+def _faults(our: Ours | None, their: SegmentRow | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
     """The differences of one frame: (column, in words); those by definition are counted in `explained` instead."""
     if their and their.sport is None:
         their = None
@@ -302,7 +302,7 @@ def _faults(our: Ours | None, their: Row | None, explained: Counter[str]) -> Ite
     if not their:
         yield "only in ours", "only in ours"
         return
-    for name, mine, other in zip(Row._fields, our.row, their, strict=True):
+    for name, mine, other in zip(SegmentRow._fields, our.row, their, strict=True):
         if mine == other:
             continue
         if why := _definition(name, our, mine, other):

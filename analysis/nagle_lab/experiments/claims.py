@@ -8,7 +8,7 @@ from nagle_lab.lab.scenarios.scenario import Claim
 from nagle_lab.runs.figures import MEASURES, Figures, Measure
 
 
-class Mark(StrEnum):
+class Reproduction(StrEnum):
     """How far a published figure is reproduced."""
 
     REPRODUCED = "reproduced"
@@ -25,7 +25,7 @@ class ClaimResult:
     of: float | None
     against: float | None
     figure: float | None
-    mark: Mark
+    mark: Reproduction
 
     @property
     def measure(self) -> Measure:
@@ -48,10 +48,10 @@ def _measured(figures: Figures | None, measure: str) -> float | None:
     return value
 
 
-def _mark(claim: Claim, figure: float | None) -> Mark:
+def _mark(claim: Claim, figure: float | None) -> Reproduction:
     if figure is None:
-        return Mark.UNKNOWN
-    for span, mark in ((claim.reproduced, Mark.REPRODUCED), (claim.partly, Mark.PARTLY)):
+        return Reproduction.UNKNOWN
+    for span, mark in ((claim.reproduced, Reproduction.REPRODUCED), (claim.partly, Reproduction.PARTLY)):
         if span and span[0] <= figure <= span[1]:
             return mark
-    return Mark.NOT
+    return Reproduction.NOT

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 
 from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.claims import ClaimResult, weigh
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.runs.figures import Figures, medians
 
@@ -16,12 +16,12 @@ SCHEMA = "nagle-lab-matrix/1"
 
 
 @dataclass
-class Row:
+class VariantRow:
     """One variant of a scenario, and what came of each of its runs."""
 
     scenario: Scenario
     variant: Variant
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[TrialOutcome] = field(default_factory=list)
 
     @property
     def verdicts(self) -> str:
@@ -51,7 +51,7 @@ class Row:
 class Matrix:
     """Rows in the order of the scenarios and their variants; ``repeat`` runs each."""
 
-    rows: list[Row]
+    rows: list[VariantRow]
     repeat: int
     about: dict[str, Any] = field(default_factory=dict)  # the machine and the time, for the reports
 
@@ -75,7 +75,7 @@ class Matrix:
         """0 all as expected, 2 any error, 1 any contradiction, 3 the others only inconclusive."""
         return worst(outcome.code for row in self.rows for outcome in row.outcomes)
 
-    def by_scenario(self) -> Iterator[tuple[Scenario, list[Row]]]:
+    def by_scenario(self) -> Iterator[tuple[Scenario, list[VariantRow]]]:
         """The rows that have been run, by scenario."""
         for scenario in {row.scenario.name: row.scenario for row in self.rows}.values():
             rows = [row for row in self.rows if row.scenario.name == scenario.name and row.outcomes]
@@ -104,24 +104,24 @@ class Matrix:
 def plan(scenarios: Sequence[Scenario], repeat: int) -> Matrix:
     """Every variant of those scenarios, not yet run."""
     return Matrix(
-        [Row(scenario, variant) for scenario in scenarios for variant in scenario.variants.values()], repeat
+        [VariantRow(scenario, variant) for scenario in scenarios for variant in scenario.variants.values()], repeat
     )
 
 
-def fill(matrix: Matrix, carry_out: Callable[[Row], Outcome]) -> None:
+def fill(matrix: Matrix, carry_out: Callable[[VariantRow], TrialOutcome]) -> None:
     """Run every row as often as planned, the whole matrix before any of it again."""
     for _ in range(matrix.repeat):
         for row in matrix.rows:
             row.outcomes.append(carry_out(row))
 
 
-def claims_of(scenario: Scenario, rows: Sequence[Row]) -> list[ClaimResult]:
+def claims_of(scenario: Scenario, rows: Sequence[VariantRow]) -> list[ClaimResult]:
     """The scenario's claims, held against the figures of its rows."""
     figures: Mapping[str, Figures | None] = {row.variant.name: row.figures for row in rows}
     return [weigh(claim, figures) for claim in scenario.claims]
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: VariantRow) -> dict[str, Any]:
     figures = row.figures
     return {
         "variant": row.variant.name,

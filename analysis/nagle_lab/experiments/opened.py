@@ -11,7 +11,7 @@ from nagle_lab.experiments.writes.attached import writes_beside
 from nagle_lab.experiments.writes.writes import compared
 from nagle_lab.guard.tracing.strace import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
-from nagle_lab.runs.run import Run, is_run, judge
+from nagle_lab.runs.run import Run, is_run, judge_run
 
 
 def opened(path: Path) -> Run | Result:
@@ -25,7 +25,7 @@ def opened(path: Path) -> Run | Result:
 
 def judged(folder: Path) -> Run:
     """The run, with the two writes of each stall where it was traced. Raises NagleLabError."""
-    run = judge(folder)
+    run = judge_run(folder)
     if not run.manifest.traced:
         return run
     trace = read_trace(run.folder / TRACE, threads=run.folder / THREADS)

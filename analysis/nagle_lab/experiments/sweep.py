@@ -9,7 +9,7 @@ from typing import Any
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments.bursts import Bursts
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Sweep
 
 SCHEMA = "nagle-lab-sweep/1"
@@ -17,14 +17,14 @@ SHARP = 0.9  # at the stalled side of a sharp edge, this much of the largest sha
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One run of a series, with the swept parameter at ``size``.
 
     ``bursts`` is what each end sent, by role; ``sizes`` are the parameters in bytes that were not swept.
     """
 
     size: int
-    outcome: Outcome
+    outcome: TrialOutcome
     bursts: Mapping[str, Bursts]
     sizes: Mapping[str, int]
 
@@ -43,12 +43,12 @@ class Point:
 class Edge:
     """Two neighbouring sizes with different verdicts; ``blurs`` says why it is no sharp edge, if it is not."""
 
-    below: Point
-    above: Point
+    below: SweepPoint
+    above: SweepPoint
     blurs: list[str]
 
     @property
-    def stalled(self) -> Point:
+    def stalled(self) -> SweepPoint:
         """The side that stalls."""
         return self.below if self.below.verdict is Verdict.STALL else self.above
 
@@ -63,19 +63,19 @@ class Series:
     name: str
     variant: str
     port: int
-    points: list[Point] = field(default_factory=list)
+    points: list[SweepPoint] = field(default_factory=list)
     doubled: int = 0
-    again: list[Point] = field(default_factory=list)  # both sides of each edge, run once more
+    again: list[SweepPoint] = field(default_factory=list)  # both sides of each edge, run once more
     edges: list[Edge] = field(default_factory=list)
 
-    def to_show(self) -> list[Point]:
+    def to_show(self) -> list[SweepPoint]:
         """The doubling sizes, both sides of each edge, and runs without a verdict; no other steps of the search."""
         edges = {point.size for edge in self.edges for point in (edge.below, edge.above)}
         steps = (point for point in self.points[self.doubled :] if point.size in edges or point.verdict is None)
         return sorted([*self.points[: self.doubled], *steps], key=lambda point: point.size)
 
 
-Measure = Callable[[int], Point]
+Measure = Callable[[int], SweepPoint]
 
 
 def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
@@ -134,7 +134,7 @@ def run_through(
             _locate(series, below, above, measure)
 
 
-def _locate(series: Series, below: Point, above: Point, measure: Measure) -> None:
+def _locate(series: Series, below: SweepPoint, above: SweepPoint, measure: Measure) -> None:
     """Find the edge between two points of different verdicts, and run both its sides once more."""
     most = max(series.points[: series.doubled], key=lambda point: point.share)
     unclear = None
@@ -152,7 +152,9 @@ def _locate(series: Series, below: Point, above: Point, measure: Measure) -> Non
     series.edges.append(Edge(below, above, list(_blurs(below, above, again, most, unclear))))
 
 
-def _blurs(below: Point, above: Point, again: list[Point], most: Point, unclear: Point | None) -> Iterator[str]:
+def _blurs(
+    below: SweepPoint, above: SweepPoint, again: list[SweepPoint], most: SweepPoint, unclear: SweepPoint | None
+) -> Iterator[str]:
     if unclear:
         yield f"between {below.size} and {above.size}, not located: {unclear.size} is {unclear.outcome.name}"
     for first, second in zip((below, above), again, strict=True):
@@ -196,7 +198,7 @@ def explanation(edge: Edge, parameter: str) -> list[str]:
     return lines
 
 
-def _sizes(point: Point, role: str, parameter: str) -> str:
+def _sizes(point: SweepPoint, role: str, parameter: str) -> str:
     sent = point.bursts[role]
     shown = " + ".join(_named(length, point, role, parameter) for length in sent.usual[:6])
     more = f" + {len(sent.usual) - 6} more" if len(sent.usual) > 6 else ""
@@ -204,7 +206,7 @@ def _sizes(point: Point, role: str, parameter: str) -> str:
     return f"{shown}{more}{usually}"
 
 
-def _named(length: int, point: Point, role: str, parameter: str) -> str:
+def _named(length: int, point: SweepPoint, role: str, parameter: str) -> str:
     sizes = {"MSS": point.bursts[role].mss, parameter: point.size, **point.sizes}
     names = [name for name, value in sizes.items() if value == length]
     return f"{length} B ({', '.join(names)})" if names else f"{length} B"

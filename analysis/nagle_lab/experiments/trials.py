@@ -15,7 +15,7 @@ from nagle_lab.runs.witnesses import Untraced
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What came of one run.
 
     ``verdict`` is None where there is no run to judge; ``reason`` says in one line why it is not as expected, and is
@@ -74,14 +74,14 @@ def _without_strace(run: Run) -> Untraced:
     return Untraced(run.folder.name, run.verdict, s.exchanges, s.stalled_exchanges, run.contradictions)
 
 
-def outcome_of(run: Run) -> Outcome:
+def outcome_of(run: Run) -> TrialOutcome:
     """What is kept of a run."""
     code, conclusive = run.exit_code(), run.verdict in (Verdict.STALL, Verdict.CLEAN)
     reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
-    return Outcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)
+    return TrialOutcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)
 
 
-def attempt(make: Callable[[], Run]) -> tuple[Run | None, Outcome]:
+def attempt(make: Callable[[], Run]) -> tuple[Run | None, TrialOutcome]:
     """Make a run; whatever goes wrong becomes its outcome, so that the runs after it go on.
 
     A machine that lacks what the variant needs makes it INCONCLUSIVE. KeyboardInterrupt is let through.
@@ -91,7 +91,7 @@ def attempt(make: Callable[[], Run]) -> tuple[Run | None, Outcome]:
         return run, outcome_of(run)
     except NagleLabError as error:
         verdict = Verdict.INCONCLUSIVE if error.exit_code is Exit.INCONCLUSIVE else None
-        return None, Outcome(error.exit_code, verdict, str(error), None, None)
+        return None, TrialOutcome(error.exit_code, verdict, str(error), None, None)
     except Exception as error:  # a mistake of ours, too: an hour of other runs must not be lost to it
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        return None, Outcome(Exit.UNUSABLE, None, reason, None, None)
+        return None, TrialOutcome(Exit.UNUSABLE, None, reason, None, None)

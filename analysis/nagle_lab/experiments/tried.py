@@ -12,10 +12,10 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
-from nagle_lab.experiments.software.guarded import Selection, judge, lost
+from nagle_lab.experiments.software.guarded import Selection, judge_recording, lost
 from nagle_lab.guard.recording.attach import attach
 from nagle_lab.guard.recording.diag import LISTEN
-from nagle_lab.live.sockets.change import Program, living, sockets, without
+from nagle_lab.live.sockets.change import TargetProgram, living, sockets, without
 from nagle_lab.live.sockets.inventory import Found
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
@@ -53,7 +53,7 @@ def _any_address(end: End) -> End:
 
 
 @dataclass(frozen=True)
-class Watched:
+class ProgramRecording:
     """What a program sent and received for some seconds."""
 
     name: str
@@ -68,7 +68,7 @@ class Watched:
         return replace(subject, facts={"socket": {"TCP_NODELAY": self.option}, **subject.facts})
 
 
-def watch(program: Program, folder: Path, seconds: float) -> Watched:
+def record_program(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording:
     """Record the program's network namespace for some seconds, and judge its connections; the folder's name names it.
 
     Raises KeyboardInterrupt where a signal ended the recording, NagleLabError.
@@ -80,15 +80,15 @@ def watch(program: Program, folder: Path, seconds: float) -> Watched:
     if guarded.outcome.took_s < ENDED_EARLY * seconds:
         raise KeyboardInterrupt
     those = selection([*at_first, *sockets(program)])
-    result = judge(guarded.capture, lost(guarded.outcome), those)
+    result = judge_recording(guarded.capture, lost(guarded.outcome), those)
     if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
-        result = judge(guarded.capture, lost(guarded.outcome), Selection())
+        result = judge_recording(guarded.capture, lost(guarded.outcome), Selection())
     result = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, file=folder.name))
     option = f"on for {len(at_first) - len(without(at_first))} of {len(at_first)} sockets"
-    return Watched(folder.name, result, those.of(result), option)
+    return ProgramRecording(folder.name, result, those.of(result), option)
 
 
-def beside(one: Watched, other: Watched) -> Watched:
+def beside(one: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
     """What was recorded, as the other recording lets it be judged.
 
     Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
@@ -107,13 +107,13 @@ def beside(one: Watched, other: Watched) -> Watched:
     return replace(one, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
 
 
-def _segments(one: Watched, role: Role) -> float:
+def _segments(one: ProgramRecording, role: Role) -> float:
     """How many that end sends for each exchange."""
     exchanges = sum(each.exchanges for each in one.judged)
     return sum(each.sent[role].segments for each in one.judged) / exchanges if exchanges else 0.0
 
 
-def _stalled_share(one: Watched) -> float:
+def _stalled_share(one: ProgramRecording) -> float:
     exchanges = sum(each.exchanges for each in one.judged)
     return sum(each.stalled_exchanges for each in one.judged) / exchanges if exchanges else 0.0
 
@@ -126,7 +126,7 @@ class Conclusion:
     sentence: str
 
 
-def conclude(before: Watched, after: Watched) -> Conclusion:
+def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
     """0 where the stall is gone, 1 where it stays, 3 where that cannot be said, 2 where a recording is unusable."""
     for one in (before, after):
         if one.result.verdict is Verdict.INVALID:
@@ -143,7 +143,7 @@ def conclude(before: Watched, after: Watched) -> Conclusion:
     return Conclusion(Exit.INCONCLUSIVE, f"whether the stall is gone is open: {now.reason}")
 
 
-def conclude_back(before: Watched, after: Watched) -> Conclusion:
+def conclude_back(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
     """What taking the option back did; nothing is expected of it."""
     was, now = before.result, after.result
     counts = f"{_stalled(was)} exchanges stalled before, {_stalled(now)} after"

@@ -12,7 +12,7 @@ from nagle_lab.fleet.schema import TABLES, arrow_schema
 
 
 @dataclass(frozen=True)
-class Question:
+class ReadyQuestion:
     """A ready question: its name, what it asks, and how."""
 
     name: str
@@ -32,14 +32,14 @@ class Answer:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def questions() -> list[Question]:
+def questions() -> list[ReadyQuestion]:
     """The ready ones, by name; the first line of each file is its title."""
     found = []
     for file in files("nagle_lab.fleet").joinpath("questions").iterdir():
         name, is_sql, _ = file.name.partition(".sql")
         if is_sql:
             text = file.read_text(encoding="utf-8")
-            found.append(Question(name, text.partition("\n")[0].removeprefix("-- "), text))
+            found.append(ReadyQuestion(name, text.partition("\n")[0].removeprefix("-- "), text))
     return sorted(found, key=lambda question: question.name)
 
 

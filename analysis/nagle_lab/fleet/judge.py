@@ -31,7 +31,7 @@ _DAY_NS = 24 * HOUR_NS
 _KERNELS = {Kernel.UNKNOWN: None, Kernel.LINUX: "Linux", Kernel.WINDOWS: "Windows", Kernel.BSD: "BSD"}
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedSeries(msgspec.Struct, frozen=True):
     """What a series came to, in a few words."""
 
     series: str
@@ -113,13 +113,13 @@ def _add(tables: Tables, name: str, content: bytes) -> None:
     np.frombuffer(table.part(first, last), table.layout.dtype)[rows["number"] - first] = rows
 
 
-def judge(series: Series, stretches: Sequence[Stretch], out: Folder) -> Judged:
+def judge_series(series: Series, stretches: Sequence[Stretch], out: Folder) -> JudgedSeries:
     """Judge a series whose stretches are done, and store what it shows, in place of what was stored of it before."""
     found = whole(stretches, out)
     summary = found.result.summary
     problems = [read.problem for read in found.reads if read.problem] + skipped(series)
     store(series, stretches, found, len(problems), out)
-    judged = Judged(
+    judged = JudgedSeries(
         series.name, found.result.verdict, found.result.reason, found.result.source.packets, summary.exchanges,
         summary.stalled_exchanges, summary.stalls, summary.lost_ms_total, problems,
     )  # fmt: skip

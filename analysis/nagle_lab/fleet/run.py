@@ -11,9 +11,17 @@ import msgspec
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.folder import Folder
-from nagle_lab.fleet.judge import Judged, forget_others, judge, judged_name, partition, skipped, store_failed
+from nagle_lab.fleet.judge import (
+    JudgedSeries,
+    forget_others,
+    judge_series,
+    judged_name,
+    partition,
+    skipped,
+    store_failed,
+)
 from nagle_lab.fleet.series import Series
-from nagle_lab.fleet.stretch import Done, Stretch, follow, stretches
+from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, stretches
 from nagle_lab.fleet.workers import Workers
 
 MOST_TRIES = 3
@@ -25,10 +33,10 @@ class Watch(Protocol):
     def begin(self, series: int, size: int) -> None:
         """So many series are to be read, and bytes."""
 
-    def stretch(self, size: int, done: Done) -> None:
+    def stretch(self, size: int, done: StretchDone) -> None:
         """A stretch of so many bytes is done."""
 
-    def series(self, judged: Judged) -> None:
+    def series(self, judged: JudgedSeries) -> None:
         """A series is."""
 
 
@@ -51,14 +59,14 @@ class Chain:
         try:
             if self.at < len(self.stretches):
                 return executor.submit(follow, self.stretches[self.at], out)
-            return executor.submit(judge, self.series, self.stretches, out)
+            return executor.submit(judge_series, self.series, self.stretches, out)
         except Exception as error:  # it broke, or its cluster has gone
             refused: Future[Any] = Future()
             refused.set_exception(error)
             return refused
 
 
-def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *, size: int) -> list[Judged]:
+def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *, size: int) -> list[JudgedSeries]:
     """Read and judge all series, in stretches of so many bytes; what is done already is not done again.
 
     A worker that dies costs only what it was doing, which is tried again, alone; a series whose stretch fails
@@ -67,14 +75,14 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
     forget_others(series, out)
     there, stored = out.names("work"), out.names("series")
     chains = [Chain(each, stretches(each, size)) for each in series]
-    results: list[Judged] = []
+    results: list[JudgedSeries] = []
     ready: list[tuple[int, int, int]] = []  # the largest first, but before them what failed
     for number, chain in enumerate(chains):
         done = (f"{stretch.key}.carry" in there for stretch in chain.stretches)
         chain.at = next((at for at, is_done in enumerate(done) if not is_done), len(chain.stretches))
         is_judged = judged_name(chain.stretches).partition("/")[2] in there
         if is_judged and partition(chain.series.name) in stored:
-            results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=Judged))
+            results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=JudgedSeries))
         else:
             heappush(ready, (0, -chain.left, number))
     watch.begin(len(ready), sum(chains[number].left for _, _, number in ready))
@@ -107,7 +115,7 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
     return sorted(results, key=lambda judged: judged.series)
 
 
-def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> Judged | None:
+def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> JudgedSeries | None:
     """What came of it; None where the series goes on."""
     try:
         done = future.result()
@@ -121,16 +129,16 @@ def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> 
         where = f"{files[0].path}{' …' * (len(files) > 1)}"
         return _failed(chain, f"{where}: given up after {MOST_TRIES} tries: {first_line(error)}", out)
     chain.tries = 0
-    if isinstance(done, Judged):
+    if isinstance(done, JudgedSeries):
         return done
     watch.stretch(chain.stretches[chain.at].size, done)
     chain.at += 1
     return None
 
 
-def _failed(chain: Chain, reason: str, out: Folder) -> Judged:
+def _failed(chain: Chain, reason: str, out: Folder) -> JudgedSeries:
     store_failed(chain.series, reason, out)
-    return Judged(chain.series.name, None, reason, problems=[reason, *skipped(chain.series)])
+    return JudgedSeries(chain.series.name, None, reason, problems=[reason, *skipped(chain.series)])
 
 
 def has_begun(out: Folder) -> bool:

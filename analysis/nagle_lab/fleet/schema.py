@@ -15,7 +15,7 @@ class Column(NamedTuple):
     meaning: str
 
 
-class Table(NamedTuple):
+class StoreTable(NamedTuple):
     """A table; it is partitioned by series, and by day where ``day`` says of what."""
 
     meaning: str
@@ -40,7 +40,7 @@ _FRAMES = (
 )
 
 TABLES = {
-    "stalls": Table(
+    "stalls": StoreTable(
         "Each proved stall.",
         (
             HOST,
@@ -60,7 +60,7 @@ TABLES = {
         ),
         day="the release",
     ),
-    "exchanges": Table(
+    "exchanges": StoreTable(
         "How long answered exchanges took, by service, hour and length: 20 bins for a power of ten.",
         (
             HOST,
@@ -73,7 +73,7 @@ TABLES = {
         ),
         day="the request",
     ),
-    "connections": Table(
+    "connections": StoreTable(
         "Each connection.",
         (
             HOST,
@@ -101,7 +101,7 @@ TABLES = {
         ),
         day="its first packet",
     ),
-    "files": Table(
+    "files": StoreTable(
         "Each file, also those that could not be read.",
         (
             HOST,
@@ -112,7 +112,7 @@ TABLES = {
             Column("problem", "string", "why not all of it was read, or is not to be believed; NULL: nothing"),
         ),
     ),
-    "series": Table(
+    "series": StoreTable(
         "Each series: what `analyze --rotated` says of it.",
         (
             HOST,

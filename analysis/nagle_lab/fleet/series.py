@@ -65,7 +65,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Place:
+class ParsedName:
     """What a name says: of which series a file is, and where in it."""
 
     key: str
@@ -98,7 +98,7 @@ def series_of(sources: Sequence[str]) -> list[Series]:
     return sorted(_named_apart(found), key=lambda series: series.name)
 
 
-def place_of(relative: str) -> Place:
+def parsed_name(relative: str) -> ParsedName:
     """What the name of a file says, from the folder on that all sources have in common."""
     times = tuple(tuple(map(int, re.findall(r"\d+", found))) for found in _TIME.findall(relative))
     numbers: list[int] = []
@@ -113,13 +113,13 @@ def place_of(relative: str) -> Place:
     name = _NUMBER.sub(number, _SUFFIX.sub(number, name), count=1)
     parts = [*folders.split("/"), _EXTENSION.sub("", name)]
     kept = tuple(filter(None, (_SEPARATORS.sub("", part) for part in parts)))
-    return Place("/".join(kept), kept, times, tuple(numbers))
+    return ParsedName("/".join(kept), kept, times, tuple(numbers))
 
 
 def _recognised(root: str, files: Iterable[File]) -> Iterator[Series]:
-    together: dict[str, list[tuple[Place, File]]] = {}
+    together: dict[str, list[tuple[ParsedName, File]]] = {}
     for file in files:
-        place = place_of(file.path.removeprefix(root).lstrip("/"))
+        place = parsed_name(file.path.removeprefix(root).lstrip("/"))
         together.setdefault(place.key, []).append((place, file))
     for members in together.values():
         parts = members[0][0].parts or (root.rstrip("/").rpartition("/")[2] or "capture",)
@@ -127,7 +127,7 @@ def _recognised(root: str, files: Iterable[File]) -> Iterator[Series]:
         yield Series(host, interface, tuple(_in_order(members)))
 
 
-def _in_order(members: list[tuple[Place, File]]) -> list[File]:
+def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
     """Oldest first; where only numbers tell and tcpdump -W began again at 0, from the oldest on."""
     members.sort(key=lambda of: (of[0].times, of[0].numbers, of[1].path))
     files = [file for _, file in members]
@@ -157,7 +157,7 @@ def first_time(file: File) -> int | None:
 
 def missing_numbers(series: Series) -> list[int]:
     """Numbers that rotation has skipped between the first and the last file, if its files are numbered one by one."""
-    numbers = [(0, *place_of(file.path).numbers)[-1] for file in series.files]  # the first of tcpdump -C has none
+    numbers = [(0, *parsed_name(file.path).numbers)[-1] for file in series.files]  # the first of tcpdump -C has none
     if numbers != sorted(set(numbers)):
         return []
     return sorted(set(range(numbers[0], numbers[-1])) - set(numbers))

@@ -65,7 +65,7 @@ class Read(msgspec.Struct, frozen=True):
     goes_on: bool = False  # another part of the same file follows
 
 
-class Done(msgspec.Struct, frozen=True):
+class StretchDone(msgspec.Struct, frozen=True):
     """What a stretch was."""
 
     packets: int
@@ -120,7 +120,7 @@ def carry_name(key: str) -> str:
     return f"work/{key}.carry"
 
 
-def follow(stretch: Stretch, out: Folder) -> Done:
+def follow(stretch: Stretch, out: Folder) -> StretchDone:
     """Read a stretch; its packets stay here, in a worker.
 
     Raises NagleLabError where what it goes on from is of another build, or damaged.
@@ -140,7 +140,7 @@ def follow(stretch: Stretch, out: Folder) -> Done:
         facts = vars(known.facts) | {"trouble": [(trouble.kind, str(trouble)) for trouble in known.trouble]}
         carry = msgspec.msgpack.encode(Carry(known.names, facts, save(engine), position))
         out.write(carry_name(stretch.key), carry)
-        return Done(engine.frames - first, monotonic() - began)
+        return StretchDone(engine.frames - first, monotonic() - began)
 
 
 def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Position | None]:

@@ -27,7 +27,7 @@ from nagle_lab.runs.manifest import (
     Versions,
     checksum,
 )
-from nagle_lab.runs.record import Record
+from nagle_lab.runs.record import StrictRecord
 
 _BASE_LABEL = "nagle-lab.base"
 
@@ -66,7 +66,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     write_json(folder / MANIFEST, manifest)
 
 
-def write_json(file: Path, content: Record) -> None:
+def write_json(file: Path, content: StrictRecord) -> None:
     """Write ``content`` to ``file``, whole or not at all."""
     write_whole(file, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 

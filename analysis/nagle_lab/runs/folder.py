@@ -16,10 +16,10 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.runs.manifest import MANIFEST, THREADS, TRACE, FileRecord, Manifest, checksum
-from nagle_lab.runs.record import Record
+from nagle_lab.runs.record import StrictRecord
 from nagle_lab.runs.witnesses import WITNESSES, Witnesses
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=StrictRecord)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of files, captures and namespaces: nothing leads elsewhere
 _MOST_BYTES = 16 << 20  # of JSON; a run has 20 kB

@@ -13,7 +13,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from nagle_lab.diagnosis.result.result import Count, Role
-from nagle_lab.runs.record import Number, Port, Record
+from nagle_lab.runs.record import Number, Port, StrictRecord
 
 MANIFEST = "manifest.json"
 TRACE, THREADS = "strace.txt", "strace-threads.txt"  # of a traced run: calls; threads that were there, and of whom
@@ -22,7 +22,7 @@ SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Expected(Record):
+class Expected(StrictRecord):
     """What must come out of a variant, on the connections to TCP port ``port``: those under test.
 
     ``min_share_after_first`` is the least share, 0 to 1, of stalled exchanges among those that follow another
@@ -36,7 +36,7 @@ class Expected(Record):
     min_share_after_first: Number | None = None
 
 
-class Versions(Record):
+class Versions(StrictRecord):
     """Versions of what took part, each as it names itself; None until it has been asked for."""
 
     nagle_lab: str | None = None
@@ -54,7 +54,7 @@ class Versions(Record):
         return {name: version for name, version in asdict(self).items() if version}
 
 
-class BaseImage(Record):
+class BaseImage(StrictRecord):
     """An image that others are built from; ``digests`` are the registry's, if it came from one."""
 
     name: str
@@ -62,7 +62,7 @@ class BaseImage(Record):
     digests: tuple[str, ...]
 
 
-class Image(Record):
+class Image(StrictRecord):
     """The image of one container."""
 
     name: str
@@ -70,14 +70,14 @@ class Image(Record):
     base: BaseImage | None
 
 
-class ServerRecord(Record):
+class ServerRecord(StrictRecord):
     """The listening end of the connections under test."""
 
     service: str
     port: Port
 
 
-class CaptureRecord(Record):
+class CaptureRecord(StrictRecord):
     """Where one capture was taken: by the sidecar ``service``, in that network namespace."""
 
     service: str
@@ -87,7 +87,7 @@ class CaptureRecord(Record):
     offloads: dict[str, str]
 
 
-class NamespaceRecord(Record):
+class NamespaceRecord(StrictRecord):
     """A network namespace: the services in it, and its own addresses, without those of loopback."""
 
     services: list[str]
@@ -100,7 +100,7 @@ class NamespaceRecord(Record):
         return self.sysctls.get("net.ipv4.tcp_congestion_control", "not known")
 
 
-class FileRecord(Record):
+class FileRecord(StrictRecord):
     """A file of the run folder as it was written."""
 
     bytes: Count
@@ -113,7 +113,7 @@ class FileRecord(Record):
             return cls(file.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-class Manifest(Record):
+class Manifest(StrictRecord):
     """manifest.json; ``failure`` says what became of a run that is not ``complete``."""
 
     schema: Literal["nagle-lab-manifest/1"]

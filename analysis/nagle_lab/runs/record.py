@@ -6,10 +6,10 @@ from msgspec import Meta, Struct
 
 from nagle_lab.diagnosis.result.result import LARGEST, Count, Role
 
-__all__ = ["Count", "Number", "Port", "Record", "Role"]
+__all__ = ["Count", "Number", "Port", "Role", "StrictRecord"]
 
 
-class Record(Struct, forbid_unknown_fields=True):
+class StrictRecord(Struct, forbid_unknown_fields=True):
     """One object or table of a file: every field that has no default must be there, and no other."""
 
 

@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected, ServerRecord
 from nagle_lab.runs.noise import Noise
-from nagle_lab.runs.record import Record
+from nagle_lab.runs.record import StrictRecord
 from nagle_lab.runs.under_test import RunCapture, Totals
 from nagle_lab.runs.witnesses import Load
 
@@ -20,7 +20,7 @@ RESULT = "result.json"
 SCHEMA: Literal["nagle-lab-run/1"] = "nagle-lab-run/1"
 
 
-class CaptureResult(Record):
+class CaptureResult(StrictRecord):
     """The whole capture, and what its connections under test and the others add up to."""
 
     source: Source
@@ -39,7 +39,7 @@ class CaptureResult(Record):
         return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)
 
 
-class RunResult(Record):
+class RunResult(StrictRecord):
     """What one run of the lab shows."""
 
     schema: Literal["nagle-lab-run/1"]

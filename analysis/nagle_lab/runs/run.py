@@ -105,7 +105,7 @@ def is_run(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def judge(folder: Path) -> Run:
+def judge_run(folder: Path) -> Run:
     """Analyse every capture of a run folder and hold the witnesses against them.
 
     Raises

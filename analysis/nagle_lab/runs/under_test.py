@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nagle_lab.diagnosis.result.result import Connection, Count, Result, Roles, Stall
-from nagle_lab.runs.record import Record
+from nagle_lab.runs.record import StrictRecord
 
 
-class Totals(Record):
+class Totals(StrictRecord):
     """What some of a capture's connections add up to; the fields mean what they mean in the capture's summary."""
 
     connections: Count

@@ -6,13 +6,13 @@ from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import LARGEST, Count
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.runs.record import Number, Record
+from nagle_lab.runs.record import Number, StrictRecord
 
 WITNESSES = "witnesses.json"
 _COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on
 
 
-class CaptureNumbers(Record):
+class CaptureNumbers(StrictRecord):
     """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
 
     ``early`` ones were counted as received before the filter stood, and are left out of ``received``.
@@ -25,7 +25,7 @@ class CaptureNumbers(Record):
     early: Count = 0
 
 
-class Counters(Record):
+class Counters(StrictRecord):
     """The TCP counters of a network namespace's kernel before and after the load, by name (``Tcp.InSegs``)."""
 
     before: dict[str, int]
@@ -48,7 +48,7 @@ class Counters(Record):
         return self.grown("Tcp.OutSegs") + self.grown("Tcp.RetransSegs")
 
 
-class LoadRun(Record):
+class LoadRun(StrictRecord):
     """How the load tool was started, and how it ended."""
 
     tool: str
@@ -75,7 +75,7 @@ class Load(LoadRun):
     keepalive: Count | None = None
 
 
-class OptionRecord(Record):
+class OptionRecord(StrictRecord):
     """Whether the line ``demanded`` stands in ``file``, the configuration that a program says is in effect."""
 
     file: str
@@ -83,7 +83,7 @@ class OptionRecord(Record):
     in_effect: bool
 
 
-class Lateness(Record):
+class Lateness(StrictRecord):
     """How late the machine woke a process that slept ``interval_us`` at a time: ``count`` times, all in µs."""
 
     interval_us: Count
@@ -93,7 +93,7 @@ class Lateness(Record):
     max_us: Count
 
 
-class Untraced(Record):
+class Untraced(StrictRecord):
     """The run without strace right before one with it: its folder's name, and what came of it.
 
     The counts are those of the capture that it shows; ``contradictions`` say what differed from what its variant
@@ -107,7 +107,7 @@ class Untraced(Record):
     contradictions: list[str]
 
 
-class RecordedWitnesses(Record):
+class RecordedWitnesses(StrictRecord):
     """The witnesses as the lab writes them, also where the load tool failed.
 
     ``option`` is None where the lab has no setting to prove. ``timers`` is None in runs recorded before the lab

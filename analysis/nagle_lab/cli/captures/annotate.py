@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
 from nagle_lab.reports.screens.terminal import shown_path
-from nagle_lab.runs.run import is_run, judge
+from nagle_lab.runs.run import is_run, judge_run
 
 
 def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool, with_filter: bool) -> Exit:
@@ -32,7 +32,7 @@ def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool,
 
 def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
     if len(paths) == 1 and is_run(paths[0]):
-        run = judge(paths[0])
+        run = judge_run(paths[0])
         return [run.capture(run.best)], run.results[run.best]
     for path in paths:
         if str(path) == "-" or path.is_fifo():

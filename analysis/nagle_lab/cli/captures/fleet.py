@@ -12,11 +12,11 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
 from nagle_lab.fleet.folder import Folder, extra
-from nagle_lab.fleet.judge import Judged
+from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
 from nagle_lab.fleet.run import has_begun, run
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import Done
+from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import workers_of
 from nagle_lab.reports.screens.fleet import (
     answer_json,
@@ -65,7 +65,7 @@ def command(
     return worst(_code(each, expected) for each in judged)
 
 
-def _code(judged: Judged, expected: Verdict | None) -> Exit:
+def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
     code = Exit.UNUSABLE if judged.verdict is None else exit_code(judged.verdict, expected)
     if code is Exit.CONTRADICTED:
         tell(f"{judged.series}: expected {expected}, found {judged.verdict}")
@@ -141,14 +141,14 @@ class _Progress:
         self._bar.update(self._task, total=size)
         self._say()
 
-    def stretch(self, size: int, done: Done) -> None:
+    def stretch(self, size: int, done: StretchDone) -> None:
         """A stretch of so many bytes is done."""
         self._packets += done.packets
         self._size += size
         self._bar.update(self._task, advance=size)
         self._say()
 
-    def series(self, judged: Judged) -> None:
+    def series(self, judged: JudgedSeries) -> None:
         """A series is; what kept it from being finished stays on the screen."""
         self._done += 1
         self._say()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.tshark import verify
-from nagle_lab.reports.screens.dissection import show_comparison
+from nagle_lab.reports.screens.dissection import show_row_comparison
 from nagle_lab.reports.screens.terminal import console
 
 
@@ -12,5 +12,5 @@ def command(path: Path) -> Exit:
     """Compare frame by frame, and print where they differ."""
     with console(stderr=True).status("comparing with tshark"):
         comparison = verify(path)
-    show_comparison(path, comparison, console())
+    show_row_comparison(path, comparison, console())
     return Exit.OK if comparison.equal else Exit.CONTRADICTED

@@ -15,13 +15,13 @@ from nagle_lab.cli.workshop.screens import WIDTH
 from nagle_lab.cli.workshop.script import Workshop, workshop
 from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.experiments.trials import Outcome, attempt, make_run
+from nagle_lab.experiments.trials import TrialOutcome, attempt, make_run
 from nagle_lab.lab.containers.docker import engine_version
 from nagle_lab.lab.folder import require_runs_folder
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario, Variant
 from nagle_lab.reports.screens.terminal import console
-from nagle_lab.runs.run import Run, is_run, judge
+from nagle_lab.runs.run import Run, is_run, judge_run
 
 COMMITTED = tuple(REPOSITORY / "captures" / folder for folder in ("reference", "workshop"))
 
@@ -70,7 +70,7 @@ def _require_docker() -> None:
 
 def _live(
     runs: Path, screen: Console, scenario: Scenario, variant: Variant, settings: Mapping[str, str]
-) -> tuple[Run | None, Outcome]:
+) -> tuple[Run | None, TrialOutcome]:
     """Run the variant in the lab, with the current stage on the screen."""
     with _stages(screen, f"{scenario.name} {variant.name}") as progress:
         return attempt(lambda: make_run(scenario, variant, settings, runs, progress))
@@ -89,7 +89,7 @@ def _stages(screen: Console, name: str) -> Iterator[Callable[[str], None]]:
         yield lambda stage: screen.print(f"… {stage}", soft_wrap=True)
 
 
-def _stored(scenario: Scenario, variant: Variant, _: Mapping[str, str]) -> tuple[Run | None, Outcome]:
+def _stored(scenario: Scenario, variant: Variant, _: Mapping[str, str]) -> tuple[Run | None, TrialOutcome]:
     """Judge the committed run of the variant, whatever its settings were."""
     folders = [home / f"{scenario.name}-{variant.name}" for home in COMMITTED]
-    return attempt(lambda: judge(next(filter(is_run, folders), folders[-1])))
+    return attempt(lambda: judge_run(next(filter(is_run, folders), folders[-1])))

@@ -11,8 +11,8 @@ from typing import Any
 from nagle_lab.cli.shared.exports import require_writable, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
-from nagle_lab.experiments.matrix import Matrix, Row, fill, plan
-from nagle_lab.experiments.trials import Outcome, attempt, make_run
+from nagle_lab.experiments.matrix import Matrix, VariantRow, fill, plan
+from nagle_lab.experiments.trials import TrialOutcome, attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
 from nagle_lab.lab.scenarios.scenario import Scenario
@@ -64,7 +64,7 @@ def _page(matrix: Matrix) -> str:
     return matrix_page(matrix)
 
 
-def _carry_out(row: Row, runs: Path, progress: RunsProgress, about: dict[str, Any]) -> Outcome:
+def _carry_out(row: VariantRow, runs: Path, progress: RunsProgress, about: dict[str, Any]) -> TrialOutcome:
     stage = progress.begin(f"{row.scenario.name} {row.variant.name}")
     began = time.monotonic()
     run, outcome = attempt(lambda: make_run(row.scenario, row.variant, {}, runs, stage))

@@ -11,7 +11,7 @@ from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.experiments.bursts import bursts_of
-from nagle_lab.experiments.sweep import Point, Series, asked_range, code_of, doubled, run_through, to_json
+from nagle_lab.experiments.sweep import Series, SweepPoint, asked_range, code_of, doubled, run_through, to_json
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
@@ -85,12 +85,12 @@ def _measure(
     parameter: str,
     progress: RunsProgress,
     size: int,
-) -> Point:
+) -> SweepPoint:
     """Run a series at a size."""
     stage = progress.begin(f"{series.name} {parameter}={size}")
     variant, settings = scenario.variant(series.variant), {**given, parameter: str(size)}
     run, outcome = attempt(lambda: make_run(scenario, variant, settings, runs, stage))
-    point = Point(size, outcome, bursts_of(run) if run else {}, _sizes(run, parameter) if run else {})
+    point = SweepPoint(size, outcome, bursts_of(run) if run else {}, _sizes(run, parameter) if run else {})
     ending = f", {point.share:.0%} stalled" if point.verdict else f": {printable(outcome.reason)}"
     progress.end(f"{outcome.name}{ending}", notable=point.verdict is None)
     return point

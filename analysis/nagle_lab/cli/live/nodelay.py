@@ -13,9 +13,9 @@ import click
 from nagle_lab.cli.live.sockets import pids_of
 from nagle_lab.cli.shared.values import duration_s
 from nagle_lab.errors import Exit, NagleLabError, tell
-from nagle_lab.experiments.tried import Conclusion, Watched, beside, conclude, conclude_back, watch
+from nagle_lab.experiments.tried import Conclusion, ProgramRecording, beside, conclude, conclude_back, record_program
 from nagle_lab.guard.command.processes import TAKEN, ending_by_signals
-from nagle_lab.live.sockets.change import Program, sockets, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.change import TargetProgram, sockets, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.live.sockets.processes import process_name, started_at
 from nagle_lab.reports.experiments.nodelay import Done, in_a_line, names, nodelay_json, show_tried
@@ -46,7 +46,7 @@ def command(
     return code
 
 
-def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: Done) -> Exit:
+def _on(program: TargetProgram, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: Done) -> Exit:
     _without(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
@@ -68,7 +68,7 @@ def _on(program: Program, folder: Path, seconds: float, limit_s: float | None, y
     return code
 
 
-def _off(program: Program, folder: Path, seconds: float, yes: bool, done: Done) -> Exit:
+def _off(program: TargetProgram, folder: Path, seconds: float, yes: bool, done: Done) -> Exit:
     _changed(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
@@ -89,15 +89,15 @@ def _check_usage(state: str, pid: int | None, container: str | None, limit: str 
     return duration_s(limit, "--for") if limit else None
 
 
-def _program(pid: int | None, container: str | None, port: int | None) -> Program:
+def _program(pid: int | None, container: str | None, port: int | None) -> TargetProgram:
     pids = pids_of(pid, container) or set()
     started = {each: at for each in pids if (at := started_at(each)) is not None}
     if container:
-        return Program(f"container {container}", started, port, f"--container {container}")
-    return Program(f"{process_name(pid or 0)} {pid}", started, port, f"--pid {pid}")
+        return TargetProgram(f"container {container}", started, port, f"--container {container}")
+    return TargetProgram(f"{process_name(pid or 0)} {pid}", started, port, f"--pid {pid}")
 
 
-def _without(program: Program) -> list[Found]:
+def _without(program: TargetProgram) -> list[Found]:
     """Its sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
     those = sockets(program)
     if found := without(those):
@@ -107,20 +107,20 @@ def _without(program: Program) -> list[Found]:
     )
 
 
-def _changed(program: Program) -> list[Found]:
+def _changed(program: TargetProgram) -> list[Found]:
     """Its sockets on which TCP_NODELAY was set by us. Raises NagleLabError where there are none."""
     if found := to_take_back(program, sockets(program)).back:
         return found
     raise NagleLabError(f"nothing to take back: nagle-lab nodelay on has changed no open socket of {program.name}")
 
 
-def _watch(program: Program, folder: Path, seconds: float) -> Watched | None:
+def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording | None:
     """What was recorded in some seconds; None of none."""
     if not seconds:
         return None
     tell(f"recording the network namespace of {program.name} for {seconds:g} s")
     try:
-        return watch(program, folder, seconds)
+        return record_program(program, folder, seconds)
     except NagleLabError as error:
         raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
 
@@ -139,9 +139,9 @@ def _agreed(what: str, those: list[Found], yes: bool) -> bool:
 
 
 @contextmanager
-def _taken_back(program: Program, done: Done) -> Iterator[list[Program]]:
+def _taken_back(program: TargetProgram, done: Done) -> Iterator[list[TargetProgram]]:
     """However the block ends, what was changed is taken back then, unless the program is in the list."""
-    keeping: list[Program] = []
+    keeping: list[TargetProgram] = []
     try:
         yield keeping
     finally:
@@ -153,7 +153,7 @@ def _taken_back(program: Program, done: Done) -> Iterator[list[Program]]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _take_back(program: Program, done: Done) -> None:
+def _take_back(program: TargetProgram, done: Done) -> None:
     try:
         those = sockets(program)
     except NagleLabError as error:  # it has ended, or closed them all
@@ -175,8 +175,11 @@ def _log(what: str, those: Sequence[Found]) -> None:
 
 
 def _concluded(
-    done: Done, before: Watched | None, after: Watched | None, conclude_: Callable[[Watched, Watched], Conclusion]
-) -> Exit:  # fmt: skip
+    done: Done,
+    before: ProgramRecording | None,
+    after: ProgramRecording | None,
+    conclude_: Callable[[ProgramRecording, ProgramRecording], Conclusion],
+) -> Exit:
     if before is None or after is None:
         return Exit.OK
     done.before, done.after = beside(before, after), beside(after, before)

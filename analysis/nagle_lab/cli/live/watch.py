@@ -16,11 +16,11 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.evidence.software import Setting, setting_by_name
+from nagle_lab.evidence.software import NodelaySetting, setting_by_name
 from nagle_lab.live.watch.findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.names import Names
-from nagle_lab.live.watch.periods import Sums
+from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.pods import pod_stream
 from nagle_lab.live.watch.recording import Recording, Target
 from nagle_lab.live.watch.watching import Spectator, Watcher
@@ -197,7 +197,7 @@ def _say(event: Event, as_json: bool, text: str) -> None:
     print(msgspec.json.encode(event).decode() if as_json else text, flush=True)
 
 
-def _typical(sums: Sums, watcher: Watcher) -> Ladder | None:
+def _typical(sums: PeriodSums, watcher: Watcher) -> Ladder | None:
     """The ladder of a typical stall, where all packets are still in the ring."""
     result = sums.worst
     if sums.periods != 1 or not result or not result.stalls:
@@ -209,7 +209,7 @@ def _typical(sums: Sums, watcher: Watcher) -> Ladder | None:
 
 
 def _report(
-    sums: Sums, ladder: Ladder | None, watcher: Watcher, name: str, expected: Verdict | None, as_json: bool
+    sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, name: str, expected: Verdict | None, as_json: bool
 ) -> Exit:  # fmt: skip
     assert sums.worst
     verdict, reason = sums.verdict()
@@ -231,7 +231,7 @@ def _report(
     return code
 
 
-def _about(sums: Sums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[str, str]]:
+def _about(sums: PeriodSums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[str, str]]:
     """Why the report differs from what was on the screen."""
     rows = []
     if watcher.stalls != sums.stalls:
@@ -242,7 +242,7 @@ def _about(sums: Sums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[st
     return rows
 
 
-def _software(result: Result) -> Setting | None:
+def _software(result: Result) -> NodelaySetting | None:
     """What holds, by the name of its process."""
     holders = (one for one in result.processes or [] if one.role == result.summary.held_by)
     return next((setting for one in holders if (setting := setting_by_name(one.command))), None)

@@ -16,8 +16,8 @@ import pytest
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software.guarded import Selection, judge
-from nagle_lab.experiments.writes.traced import Named, no_writes, writes_of_traced
+from nagle_lab.experiments.software.guarded import Selection, judge_recording
+from nagle_lab.experiments.writes.traced import NamedWrites, no_writes, writes_of_traced
 from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.strace import Trace, read_trace
@@ -59,22 +59,22 @@ class Again:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         self._count = 0
 
-    def writes_of(self, test: str, first: Result, selection: Selection, folder: Path, took_s: float) -> Named:
+    def writes_of(self, test: str, first: Result, selection: Selection, folder: Path, took_s: float) -> NamedWrites:
         """Run a test again; ``first`` is its result without tracing, ``folder`` is made for this."""
         self._count += 1
         if self._count > _MOST:
-            return Named(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
+            return NamedWrites(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
         if why := tracing.why_not():
-            return Named(no_writes(first, why))
+            return NamedWrites(no_writes(first, why))
         limit_s = max(_SLOWER * took_s, _AT_LEAST_S)
         try:
             capture, trace = self._run(Order(test, str(folder / "hooks"), stacks=False, limit_s=limit_s))
-            result = judge(str(capture), "", selection, sha256=False)
+            result = judge_recording(str(capture), "", selection, sha256=False)
             again = Order(test, str(folder / "stacks"), stacks=True, limit_s=limit_s)
             writes = writes_of_traced(first, capture, result, trace, lambda: (self._run(again)[1], ""))
         except NagleLabError as error:
-            return Named(no_writes(first, f"the traced run failed: {error}"))
-        return Named(writes, capture, result)
+            return NamedWrites(no_writes(first, f"the traced run failed: {error}"))
+        return NamedWrites(writes, capture, result)
 
     def _run(self, order: Order) -> tuple[Path, Trace]:
         """Its capture and its trace. Raises NagleLabError."""

@@ -15,7 +15,7 @@ NO_STALL, CLEAN, STALL, ANY = "", "clean", "stall", "any"  # without a marker: N
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedOfTest:
     """What is expected of a test, and on which connections."""
 
     expect: str
@@ -52,7 +52,7 @@ def options_of(config: pytest.Config) -> Selection:
     return Selection(ports, allowed)
 
 
-def expected_of(item: pytest.Item, options: Selection) -> Expected:
+def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
     """By the markers of the test, its class and its module; the nearest counts. Raises pytest.UsageError."""
     markers = list(item.iter_markers("nagle"))
     said: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def expected_of(item: pytest.Item, options: Selection) -> Expected:
     except ValueError as error:
         raise pytest.UsageError(f"{item.nodeid}: marker nagle: {error}") from None
     selection = Selection(said.get("ports") or options.ports, options.allowed | said.get("allow", frozenset()))
-    return Expected(said.get("expect", NO_STALL), said.get("one_write", False), selection, bool(markers))
+    return ExpectedOfTest(said.get("expect", NO_STALL), said.get("one_write", False), selection, bool(markers))
 
 
 def _read(arguments: Mapping[str, Any]) -> dict[str, Any]:

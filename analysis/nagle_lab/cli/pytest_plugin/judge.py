@@ -18,18 +18,18 @@ import pytest
 from nagle_lab.capture.waiting import End
 from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
-from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, Expected, expected_of, options_of
-from nagle_lab.cli.pytest_plugin.recording import Mark, Recording, read, remove, write
-from nagle_lab.cli.pytest_plugin.summary import Session, Summary
+from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, ExpectedOfTest, expected_of, options_of
+from nagle_lab.cli.pytest_plugin.recording import Moment, Recording, read, remove, write
+from nagle_lab.cli.pytest_plugin.summary import Session, SessionSummary
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software.guarded import Selection, judge
-from nagle_lab.experiments.writes.traced import Named, no_writes
+from nagle_lab.experiments.software.guarded import Selection, judge_recording
+from nagle_lab.experiments.writes.traced import NamedWrites, no_writes
 from nagle_lab.reports.words.writes import pair_lines
 
-_EXPECTED = pytest.StashKey[Expected]()
+_EXPECTED = pytest.StashKey[ExpectedOfTest]()
 _NOTHING = "no TCP segment passed"
 
 
@@ -37,7 +37,7 @@ def register(config: pytest.Config, folder: str) -> None:
     """Judge this session, which is recorded in that folder. Raises pytest.UsageError."""
     judge_ = config.stash[JUDGE] = Judge(config, Path(folder))
     if not hasattr(config, "workerinput"):  # a worker's is the process that hands out tests
-        config.pluginmanager.register(Summary(config), "nagle-lab-summary")
+        config.pluginmanager.register(SessionSummary(config), "nagle-lab-summary")
     config.pluginmanager.register(judge_, "nagle-lab-judge")  # after it: what is registered last is asked first
 
 
@@ -99,7 +99,7 @@ class _Span:
 
     end: int
     test: str = ""
-    expected: Expected | None = None
+    expected: ExpectedOfTest | None = None
     verdict: Verdict | None = None
 
 
@@ -136,8 +136,8 @@ class Judge:
             raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
         self._recording = Recording(folder)
         self._spans: list[_Span] = []
-        self._begin, self._since = Mark(), time.monotonic()
-        self._now: tuple[str, Expected] = ("", Expected("", False, self._options, False))
+        self._begin, self._since = Moment(), time.monotonic()
+        self._now: tuple[str, ExpectedOfTest] = ("", ExpectedOfTest("", False, self._options, False))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -199,7 +199,7 @@ class Judge:
         nodeid, expected = self._now
         return self._judge(nodeid, expected.selection, self._recording.take())
 
-    def _judge(self, nodeid: str, selection: Selection, end: Mark) -> Judged:
+    def _judge(self, nodeid: str, selection: Selection, end: Moment) -> Judged:
         begin = self._begin
         loss = self._recording.loss(begin, end)
         if begin.segments == end.segments:
@@ -236,7 +236,7 @@ class Judge:
             item.add_report_section("call", "nagle", text)
         return text
 
-    def _named(self, nodeid: str, selection: Selection, judged: Judged) -> Named | None:
+    def _named(self, nodeid: str, selection: Selection, judged: Judged) -> NamedWrites | None:
         """The two writes of a test that stalled, from a run of its own."""
         if not self._again or judged.verdict is not Verdict.STALL or not judged.result:
             return None
@@ -245,11 +245,11 @@ class Judge:
         try:
             found = self._again.writes_of(nodeid, judged.result, selection, folder, took_s)
             if not found.capture or not found.result:
-                return Named(found.writes)
+                return NamedWrites(found.writes)
             name = f"{found.capture.name.removesuffix('.pcapng')}-traced.pcapng"
-            return Named(found.writes, _moved(found.capture, self._kept, name), found.result)
+            return NamedWrites(found.writes, _moved(found.capture, self._kept, name), found.result)
         except Exception as error:  # a test may have put anything of its own in the place of what this takes
-            return Named(no_writes(judged.result, f"it cannot be traced: {type(error).__name__}: {error}"))
+            return NamedWrites(no_writes(judged.result, f"it cannot be traced: {type(error).__name__}: {error}"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -270,12 +270,12 @@ class Judge:
         if not self._spans:
             return "", None
         try:
-            result = judge(capture, "", self._options, sha256=False)
+            result = judge_recording(capture, "", self._options, sha256=False)
             found = list(self._uncovered(result))
             if not found:
                 return "", _moved(capture, self._kept, self._session_name()) if self._keep_all else None
             ends = frozenset(_ends(result.connections[stall.connection]) for _, stall in found)
-            of_these = judge(capture, "", _These(ends=ends), sha256=False)
+            of_these = judge_recording(capture, "", _These(ends=ends), sha256=False)
             capture = _moved(capture, self._kept, self._session_name())
         except (NagleLabError, OSError) as error:
             return f"INVALID: the session's recording cannot be judged: {error}", None
@@ -319,11 +319,11 @@ _MOST_NAMED = 10
 def _judged(capture: Path, loss: str, selection: Selection) -> Judged:
     """A test's capture, on the connections that were opened in it."""
     name = str(capture)  # a file system of the test's own has Paths of its own
-    result = judge(name, loss, selection, sha256=False)
+    result = judge_recording(name, loss, selection, sha256=False)
     inherited = frozenset(_ends(one) for one in selection.of(result) if not one.handshake)
     if inherited:
         selection = _OfTest(selection.ports, selection.allowed, inherited)
-        result = judge(name, loss, selection, sha256=False)
+        result = judge_recording(name, loss, selection, sha256=False)
     missing = what_is_missing(result, selection.of(result))
     reason = result.reason
     if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:

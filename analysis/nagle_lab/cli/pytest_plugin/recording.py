@@ -20,7 +20,7 @@ _SETTLE_S = 1.0  # for what was sent and has not arrived yet
 
 
 @dataclass(frozen=True)
-class Mark:
+class Moment:
     """A moment of the recording: what there was up to it."""
 
     at: int = 0  # bytes of the file
@@ -42,10 +42,10 @@ class Recording:
         self.file = folder / "session.pcapng"
         self._cuts = Cuts(folder)
         self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))
-        self._now, self._problem = Mark(), ""
+        self._now, self._problem = Moment(), ""
         self._one_at_a_time = threading.Lock()  # a test may ask in another thread
 
-    def take(self) -> Mark:
+    def take(self) -> Moment:
         """Have all that passed until now in the file."""
         with self._one_at_a_time:
             part = self._cuts.cut()
@@ -57,18 +57,18 @@ class Recording:
                 self._to.flush()
                 at += len(content)
             remove(part.path)
-            self._now = Mark(at, part.captured, part.dropped)
+            self._now = Moment(at, part.captured, part.dropped)
             return self._now
 
-    def write(self, begin: Mark, end: Mark, to: Path) -> None:
+    def write(self, begin: Moment, end: Moment, to: Path) -> None:
         """What passed between two moments, to a file of its own."""
         write(to, read(self.file, begin.at, end.at - begin.at), "w")
 
-    def loss(self, begin: Mark, end: Mark) -> str:
+    def loss(self, begin: Moment, end: Moment) -> str:
         """What is missing between two moments; empty where nothing is."""
         return lost(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
 
-    def end(self) -> tuple[Mark, str]:
+    def end(self) -> tuple[Moment, str]:
         """The last moment, and what is missing in all, by the count of the kernel that sent the segments."""
         sent = segments_sent()
         until = time.monotonic() + _SETTLE_S

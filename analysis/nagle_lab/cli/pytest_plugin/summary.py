@@ -33,7 +33,7 @@ _INCONCLUSIVE = (
 )
 
 
-class Summary:
+class SessionSummary:
     """Counts verdicts, and fails the session by what no test was failed for."""
 
     def __init__(self, config: pytest.Config) -> None:

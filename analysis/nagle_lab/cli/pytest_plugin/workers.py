@@ -11,7 +11,7 @@ import pytest
 
 from nagle_lab.cli.pytest_plugin.expected import options_of
 from nagle_lab.cli.pytest_plugin.start import PREFIX, forget, require_linux
-from nagle_lab.cli.pytest_plugin.summary import Summary
+from nagle_lab.cli.pytest_plugin.summary import SessionSummary
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 
 
@@ -32,12 +32,12 @@ def prepare(config: pytest.Config) -> int | None:
         said = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
         print(f"nagle-lab: --nagle: {printable(said.removeprefix('nagle-lab: '))}", file=sys.stderr)
         return Exit.UNUSABLE
-    config.pluginmanager.register(Workers(stand_in, base), "nagle-lab-workers")
-    config.pluginmanager.register(Summary(config), "nagle-lab-summary")
+    config.pluginmanager.register(ControllerPlugin(stand_in, base), "nagle-lab-workers")
+    config.pluginmanager.register(SessionSummary(config), "nagle-lab-summary")
     return None
 
 
-class Workers:
+class ControllerPlugin:
     """The plugin in the process that hands out tests."""
 
     def __init__(self, stand_in: list[str], base: Path) -> None:

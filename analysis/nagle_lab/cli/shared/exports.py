@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nagle_lab.diagnosis.result.writes import Writes
     from nagle_lab.evidence.examples import Examples
     from nagle_lab.reports.files.junit import Case, Suite
-    from nagle_lab.reports.files.tabular import Tables
+    from nagle_lab.reports.files.tabular import TableFiles
     from nagle_lab.reports.html import Shown
     from nagle_lab.runs.run import Run
 
@@ -33,7 +33,7 @@ class Exports:
         self._slow = slow
         self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
-        self._tables: list[Tables] = []
+        self._tables: list[TableFiles] = []
         self._suites: list[Suite] = []
         self._cases: list[Case] = []
         self._first_time = ""  # of the earliest packet in the captures
@@ -65,11 +65,11 @@ class Exports:
         require_different(self.files.values())
         with ExitStack() as stack:
             if self.with_exchanges:
-                from nagle_lab.reports.files.tabular import WRITERS, Tables
+                from nagle_lab.reports.files.tabular import WRITERS, TableFiles
 
                 for name, writer in WRITERS.items():
                     if name in self.files:
-                        self._tables.append(stack.enter_context(Tables(self.files[name], writer)))
+                        self._tables.append(stack.enter_context(TableFiles(self.files[name], writer)))
             self._stack = stack.pop_all()
         return self
 

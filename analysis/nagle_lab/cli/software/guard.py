@@ -16,7 +16,7 @@ from nagle_lab.cli.shared.values import LONGEST_S, allowed_server, duration_s
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.software.guarded import WITHOUT, Run, Selection, guard, judge, lost
+from nagle_lab.experiments.software.guarded import WITHOUT, JudgedCommand, Selection, guard, judge_recording, lost
 from nagle_lab.experiments.writes.attached import with_writes_beside
 from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
@@ -78,7 +78,7 @@ def command(
 
 def _record(
     folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None, *, trace: bool
-) -> Run:  # fmt: skip
+) -> JudgedCommand:  # fmt: skip
     """Record what runs already."""
     from nagle_lab.guard.recording.attach import attach  # noqa: PLC0415 - only for this
 
@@ -88,12 +88,12 @@ def _record(
     ports = sorted(selection.ports) if what["interface"] else []
     of = {name: value for name, value in what.items() if value}
     guarded = attach(folder, ports=ports, seconds=seconds, trace=trace, **of)
-    run = Run(guarded, judge(guarded.capture, lost(guarded.outcome), selection), selection)
+    run = JudgedCommand(guarded, judge_recording(guarded.capture, lost(guarded.outcome), selection), selection)
     return with_writes_beside(run, elsewhere=what["pid"] is None) if trace else run
 
 
 def _report(
-    run: Run,
+    run: JudgedCommand,
     command_line: Sequence[str],
     expected: Verdict,
     exports: Exports,
@@ -146,13 +146,13 @@ def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSErr
     return None
 
 
-def _why_one_run(run: Run) -> str:
+def _why_one_run(run: JudgedCommand) -> str:
     if run.result.verdict is Verdict.STALL:
         return "the command stalls with TCP_NODELAY left as it is"
     return "the command failed" if run.guarded.outcome.status else f"the first one is {run.result.verdict}"
 
 
-def _packets(run: Run, exports: Exports) -> Examples:
+def _packets(run: JudgedCommand, exports: Exports) -> Examples:
     """What there is to draw; of a traced run the stall whose two writes are known."""
     result, traced = run.result, run.traced
     packets = examples([run.guarded.capture] if result.stalls else [], result, typical_only=exports.typical_only)

@@ -6,7 +6,7 @@ from pathlib import Path
 from nagle_lab.cli.shared.exports import require_writable, write_whole
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, tell, worst
-from nagle_lab.experiments.software.museum import CACHE, Exhibit, exhibits, show
+from nagle_lab.experiments.software.museum import CACHE, Exhibit, exhibits, run_exhibit
 from nagle_lab.experiments.writes.museum_writes import trace as trace_writes
 from nagle_lab.reports.experiments.museum import list_exhibits, museum_page, show_museum, summary_line
 from nagle_lab.reports.experiments.museum_writes import show_traced, traced_line, traced_page
@@ -28,7 +28,7 @@ def command(
     with RunsProgress(console(stderr=True), len(every)) as progress:
         for exhibit in every:
             progress.begin(exhibit.name)
-            shown.append(show(exhibit, cache or CACHE))
+            shown.append(run_exhibit(exhibit, cache or CACHE))
             code = shown[-1].code
             progress.end("as expected" if code is Exit.OK else shown[-1].problem, notable=code is not Exit.OK)
     show_museum(shown, console(at_most=140))

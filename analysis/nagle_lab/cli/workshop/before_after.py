@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.excerpt import Step, packets_of
-from nagle_lab.evidence.ladder import Ladder, Row, ladder
+from nagle_lab.evidence.ladder import Ladder, LadderRow, ladder
 from nagle_lab.runs.run import Run
 
 _INSIDE = 27  # columns between the two ends
@@ -19,7 +19,7 @@ _MOST_STEPS = 6  # of the time scale, from the first row to the last
 _MOST_ROWS = 6  # of the fixed run in one step: the others are left out
 _MS = 1_000_000  # ns
 _MORE = "⋮"
-_Line = Row | str | None  # an arrow, "more", or nothing
+_Line = LadderRow | str | None  # an arrow, "more", or nothing
 _STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
@@ -121,7 +121,7 @@ def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
     words: Iterator[str] | None = None  # while somebody waits
     lines = []
     for i, row in enumerate(rows):
-        if isinstance(row, Row):
+        if isinstance(row, LadderRow):
             lines.append(_arrow(row))
             if row.part in ("trigger", of.wait_ends):
                 words = iter(of.waits) if row.part == "trigger" else None
@@ -134,7 +134,7 @@ def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
     return lines
 
 
-def _arrow(row: Row) -> Text:
+def _arrow(row: LadderRow) -> Text:
     said = row.part if row.part == "late ACK" else f"{row.label} {row.part}".rstrip()
     label, width = f" {said} ", _INSIDE - 1
     line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")

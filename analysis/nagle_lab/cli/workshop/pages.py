@@ -12,9 +12,9 @@ from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.proof.idle import CAUSES
 from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.errors import printable
-from nagle_lab.evidence.excerpt import Window, excerpts
+from nagle_lab.evidence.excerpt import PacketWindow, excerpts
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.screens.terminal import STYLE, shown_path
 from nagle_lab.reports.words import numbers
@@ -137,7 +137,7 @@ def _simulator(part: Incident) -> list[Block]:
     ]
 
 
-def no_run(name: str, outcome: Outcome) -> list[Block]:
+def no_run(name: str, outcome: TrialOutcome) -> list[Block]:
     """Why there is nothing to show."""
     return [Banner("NO RUN", name, outcome.reason)]
 
@@ -231,5 +231,5 @@ def _figures(columns: Sequence[tuple[str, Figures]]) -> Table:
 
 
 def _ladder(part: Mystery, result: Result, stall: Stall | None = None) -> Ladder:
-    (excerpt,) = excerpts([part.capture], [Window(result.connections[0], *part.frames)])
+    (excerpt,) = excerpts([part.capture], [PacketWindow(result.connections[0], *part.frames)])
     return ladder(excerpt.connection, excerpt.steps, stall)

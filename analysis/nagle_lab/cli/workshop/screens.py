@@ -45,7 +45,7 @@ def screens(page: Page, on: Console) -> Iterator[Screen]:
     yield below_top(here)
 
 
-def show(screen: Screen, to: Console, *, clear: bool) -> None:
+def print_screen(screen: Screen, to: Console, *, clear: bool) -> None:
     """Print a screen, at the top of an empty one if ``clear`` says so and the terminal can."""
     if clear:
         to.clear()

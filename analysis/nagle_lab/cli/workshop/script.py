@@ -14,21 +14,21 @@ from nagle_lab.lab.scenarios.parameters import resolve
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario
 from nagle_lab.lab.scenarios.scenario_file import find_scenario, scenario_files
 from nagle_lab.lab.scenarios.toml import Text, convert, mistake, read_toml
-from nagle_lab.runs.record import Record
+from nagle_lab.runs.record import StrictRecord
 
 MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose
 
 LONGEST_NAME = 13  # of a program: two of them stand above a ladder
 
 
-class Choice(Record):
+class Choice(StrictRecord):
     """One answer to choose; ``wrong`` says why it is not the right one, which alone has none."""
 
     text: Text
     wrong: str | None = None
 
 
-class Question(Record):
+class Question(StrictRecord):
     """``[stalled]``, ``[fixed]``: a question about the scenario's variant of that name, answered by running it.
 
     ``lesson`` is what to remember of it.
@@ -60,7 +60,7 @@ class Question(Record):
         return self.choices[self.right - 1].text
 
 
-class Programs(Record):
+class Programs(StrictRecord):
     """``[programs]``: the program at each end of the connection under test, as a sentence names it.
 
     With its article, where it has one: "the proxy", "Redis".
@@ -84,7 +84,7 @@ class Programs(Record):
         return re.sub(r"\bthe (client|server)\b", lambda role: str(getattr(self, role[1])), text)
 
 
-class DemoFile(Record):
+class DemoFile(StrictRecord):
     """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
 
     ``story`` is what happened, for people who have not read the scenario's page; ``settings`` are parameters of both
@@ -101,7 +101,7 @@ class DemoFile(Record):
     fixed: Question
 
 
-class Guess(Record):
+class Guess(StrictRecord):
     """A choice of a mystery; it is right if ``truth`` is what ``truth.json`` says.
 
     That is ``held_by``, the end that waited for a delayed ACK, or else the cause of ``silence``.
@@ -111,7 +111,7 @@ class Guess(Record):
     truth: Text
 
 
-class MysteryEntry(Record):
+class MysteryEntry(StrictRecord):
     """``[[mysteries]]``: a file under ``captures``, and which frames of it to show (first and last).
 
     The ``truth.json`` beside it is the answer; ``story`` is where it was recorded, and what was complained of.
@@ -124,7 +124,7 @@ class MysteryEntry(Record):
     lesson: Text
 
 
-class MysteriesFile(Record):
+class MysteriesFile(StrictRecord):
     """``mysteries.toml``; ``minutes`` is the time for all of them."""
 
     minutes: int

@@ -18,13 +18,13 @@ from nagle_lab.cli.workshop.screens import WIDTH
 from nagle_lab.cli.workshop.script import MYSTERIES, Incident, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.reports.html.template import ENVIRONMENT
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 
-Stored = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, Outcome]]
+Stored = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, TrialOutcome]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Slide:
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextRun:
     """Characters of a drawing that are written together: where they begin, and their style's words."""
 
     line: int
@@ -66,17 +66,17 @@ def slides_page(script: Workshop, stored: Stored) -> str:
     )
 
 
-def drawn(drawing: Drawing) -> list[Piece]:
+def drawn(drawing: Drawing) -> list[TextRun]:
     """The characters of a drawing, as a terminal of 78 columns shows them; blanks are left out."""
     terminal = Console(width=WIDTH, force_terminal=True, highlight=False, markup=False, emoji=False)
-    pieces: list[Piece] = []
+    pieces: list[TextRun] = []
     for number, line in enumerate(terminal.render_lines(drawing.content, pad=False)):
         column = 0
         for segment in Segment.simplify(line):
             for blank, letters in groupby(segment.text, str.isspace):
                 text = "".join(letters)
                 if not blank:
-                    pieces.append(Piece(number, column, text, str(segment.style or "").replace("none", "")))
+                    pieces.append(TextRun(number, column, text, str(segment.style or "").replace("none", "")))
                 column += len(text)
     return pieces
 

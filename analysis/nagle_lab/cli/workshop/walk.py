@@ -7,16 +7,16 @@ from rich.console import Console
 from nagle_lab.cli.workshop import pages
 from nagle_lab.cli.workshop.answers import Person, Prepared, Quit
 from nagle_lab.cli.workshop.pages import Block, Page
-from nagle_lab.cli.workshop.screens import screens, show, whole
+from nagle_lab.cli.workshop.screens import print_screen, screens, whole
 from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, worst
-from nagle_lab.experiments.trials import Outcome
+from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 
-Play = Callable[[Scenario, Variant, Mapping[str, str]], tuple[Run | None, Outcome]]
+Play = Callable[[Scenario, Variant, Mapping[str, str]], tuple[Run | None, TrialOutcome]]
 
 
 class Walk:
@@ -102,9 +102,9 @@ class Walk:
     def _show(self, page: Page) -> None:
         """Show a page, up to the prompt of its last screen; whoever turns the screens has each of them empty."""
         if not (self._answers.turns and self._to.is_terminal):
-            show(whole(page), self._to, clear=False)
+            print_screen(whole(page), self._to, clear=False)
             return
         for number, screen in enumerate(screens(page, self._to)):
             if number:
                 self._answers.go_on()
-            show(screen, self._to, clear=True)
+            print_screen(screen, self._to, clear=True)

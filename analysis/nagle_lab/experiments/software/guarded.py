@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import without_nodelay
 from nagle_lab.guard.command.job import Outcome
-from nagle_lab.guard.recording.run import Guarded, Place, run
+from nagle_lab.guard.recording.run import Guarded, Surroundings, run
 
 WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first
 
@@ -78,7 +78,7 @@ def lost(outcome: Outcome) -> str:
     return ""
 
 
-def judge(capture: Path | str, loss: str, selection: Selection, *, sha256: bool = True) -> Result:
+def judge_recording(capture: Path | str, loss: str, selection: Selection, *, sha256: bool = True) -> Result:
     """The result of a recording of one's own software, on the connections selected."""
     if loss and not Path(capture).exists():
         raise NagleLabError(loss)
@@ -111,7 +111,7 @@ class BothSides:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedCommand:
     """The same command under strace: what its frames are of."""
 
     capture: Path
@@ -120,7 +120,7 @@ class Traced:
 
 
 @dataclass(frozen=True)
-class Run:
+class JudgedCommand:
     """A command that was guarded, and what came of it."""
 
     guarded: Guarded
@@ -128,7 +128,7 @@ class Run:
     selection: Selection = field(default_factory=Selection)
     both_sides: BothSides | None = None
     writes: Writes | None = None  # of a run that stalled, and was traced then
-    traced: Traced | None = None  # that second run
+    traced: TracedCommand | None = None  # that second run
 
     @property
     def missing(self) -> Missing | None:
@@ -152,25 +152,25 @@ def guard(
     network: bool = False,
     both_sides: bool = False,
     announce: Announce = unannounced,
-    **place: Unpack[Place],
-) -> Run:
+    **surroundings: Unpack[Surroundings],
+) -> JudgedCommand:
     """Run a command and judge it; ``folder`` is there and is empty. Raises NagleLabError.
 
-    ``announce`` is told of a further run before it starts; ``place`` is where and how it runs, see
+    ``announce`` is told of a further run before it starts; ``surroundings`` is where and how it runs, see
     :func:`nagle_lab.guard.recording.run.run`.
     """
     if both_sides and not without_nodelay.is_possible():
         raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
-    first = run(command, folder, limit_s=limit_s, network=network, **place)
-    result = _of_failed(first.outcome, judge(first.capture, lost(first.outcome), selection))
+    first = run(command, folder, limit_s=limit_s, network=network, **surroundings)
+    result = _of_failed(first.outcome, judge_recording(first.capture, lost(first.outcome), selection))
     if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):
-        return Run(first, result, selection)
+        return JudgedCommand(first, result, selection)
     (folder / WITHOUT).mkdir()
     announce("running it again with TCP_NODELAY taken away")
-    second = run(command, folder / WITHOUT, limit_s=limit_s, network=network, without_nodelay=True, **place)
-    other = judge(second.capture, lost(second.outcome), selection)
+    second = run(command, folder / WITHOUT, limit_s=limit_s, network=network, without_nodelay=True, **surroundings)
+    other = judge_recording(second.capture, lost(second.outcome), selection)
     sides = _compared(result, second, other, selection)
-    return Run(first, _concluded(result, sides), selection, sides)
+    return JudgedCommand(first, _concluded(result, sides), selection, sides)
 
 
 def _of_failed(outcome: Outcome, result: Result) -> Result:

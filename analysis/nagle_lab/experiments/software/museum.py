@@ -28,7 +28,7 @@ LIMIT_S = 120.0
 Kind = Literal["server", "client", "driver", "broker", "proxy", "tunnel"]
 
 
-class Half(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExhibitHalf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One release or setting of a software."""
 
     version: Text
@@ -79,8 +79,8 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remedy: Text
     quick: bool
     needs: list[Text]  # packages of Debian
-    bad: Half
-    good: Half
+    bad: ExhibitHalf
+    good: ExhibitHalf
     shared: list[Text] = []  # programs of museum/shared that it uses
     since_by: Literal["", "run", "source"] = ""  # how ``since`` is known; "": it is not
     writes: ExpectedWrites | None = None  # None: its source was not read for that
@@ -97,22 +97,22 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class HalfOutcome:
     """How one half of an exhibit ran."""
 
-    half: Half
+    half: ExhibitHalf
     result: Result | None  # None: it could not run
     problem: str  # why it is not as expected; empty where it is
     could_run: bool = True
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExhibitRun:
     """An exhibit that has been run."""
 
     exhibit: Exhibit
-    bad: Outcome
-    good: Outcome
+    bad: HalfOutcome
+    good: HalfOutcome
 
     @property
     def problem(self) -> str:
@@ -148,18 +148,18 @@ def _read(file: Path) -> Exhibit:
     return convert({**read_toml(file), "ecosystem": file.parts[-3], "folder": str(file.parent)}, Exhibit, file)
 
 
-def show(exhibit: Exhibit, cache: Path = CACHE) -> Shown:
+def run_exhibit(exhibit: Exhibit, cache: Path = CACHE) -> ExhibitRun:
     """Install and run both halves."""
-    return Shown(exhibit, _try(exhibit, exhibit.bad, cache), _try(exhibit, exhibit.good, cache))
+    return ExhibitRun(exhibit, _try(exhibit, exhibit.bad, cache), _try(exhibit, exhibit.good, cache))
 
 
-def _try(exhibit: Exhibit, half: Half, cache: Path) -> Outcome:
+def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
     if lacks := missing(exhibit.needs):
-        return Outcome(half, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
+        return HalfOutcome(half, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
     try:
         installed = install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
     except NagleLabError as error:
-        return Outcome(half, None, str(error), could_run=False)
+        return HalfOutcome(half, None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
     try:
         run = guard(
@@ -171,12 +171,12 @@ def _try(exhibit: Exhibit, half: Half, cache: Path) -> Outcome:
         raise
     problem = against(exhibit, half, run.result, run.guarded.outcome.status, folder)
     if problem:
-        return Outcome(half, run.result, f"{problem} (kept: {folder})")
+        return HalfOutcome(half, run.result, f"{problem} (kept: {folder})")
     shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(half, run.result, "")
+    return HalfOutcome(half, run.result, "")
 
 
-def against(exhibit: Exhibit, half: Half, result: Result, status: int | None, folder: Path) -> str:
+def against(exhibit: Exhibit, half: ExhibitHalf, result: Result, status: int | None, folder: Path) -> str:
     """How it differs from what was expected of it; empty where it does not."""
     if status:
         lines = (folder / "output.txt").read_text(errors="replace").split("\n")

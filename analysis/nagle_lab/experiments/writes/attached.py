@@ -10,9 +10,9 @@ import msgspec
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
-from nagle_lab.experiments.software.guarded import Run, judge
+from nagle_lab.experiments.software.guarded import JudgedCommand, judge_recording
 from nagle_lab.experiments.writes import writes as joined
-from nagle_lab.experiments.writes.joining import Pair, join
+from nagle_lab.experiments.writes.joining import CallPair, join
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.experiments.writes.writes import Lines
 from nagle_lab.guard.tracing.native import Where, where
@@ -32,7 +32,7 @@ def recorded_trace(folder: Path) -> Trace:
     return read_trace(*files, threads=threads if threads.exists() else None)
 
 
-def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
+def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
     """A recording with the two writes of each stall, and the shares before strace was attached and after.
 
     ``elsewhere``: the files of what was traced are not those of this machine.
@@ -41,7 +41,7 @@ def with_writes_beside(run: Run, *, elsewhere: bool) -> Run:
     trace = recorded_trace(folder)
     trace.io_uring |= run.guarded.outcome.io_uring
     writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
-    before = judge(folder / UNTRACED, "", run.selection, sha256=False)
+    before = judge_recording(folder / UNTRACED, "", run.selection, sha256=False)
     if before.summary.exchanges and writes.exchanges:
         writes = joined.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
     return replace(run, result=of_traced(run.result, before), writes=writes)
@@ -82,7 +82,7 @@ def writes_beside(
 
 
 def _places(
-    pairs: Sequence[Pair], trace: Trace, *, elsewhere: bool, attached: bool
+    pairs: Sequence[CallPair], trace: Trace, *, elsewhere: bool, attached: bool
 ) -> tuple[dict[int, Where], int, dict[int, str]]:
     """By ``id`` of the call: where it was made, by its stack, or by those of nearly all calls like it.
 

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
-from nagle_lab.evidence.excerpt import Step, Window, excerpts
+from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
 from nagle_lab.guard.tracing.strace import Call, Stream, Trace, Way
 from nagle_lab.tcp.connection import unwrapped
 
@@ -31,7 +31,7 @@ AT_ONCE = "two threads wrote at once, and which of them came first cannot be tol
 
 
 @dataclass(frozen=True)
-class Pair:
+class CallPair:
     """The two calls of a stall."""
 
     stall: Stall
@@ -58,7 +58,7 @@ class Pair:
 class Joined:
     """The two calls of each stall, where they can be told."""
 
-    pairs: list[Pair]
+    pairs: list[CallPair]
     missing: Counter[str]  # of the other stalls: why
 
 
@@ -69,15 +69,15 @@ def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
         by_connection[stall.connection].append(stall)
     connections = [result.connections[number] for number in by_connection]
     windows = [
-        Window(one, one.first_frame, max(s.release_frame for s in by_connection[one.id])) for one in connections
+        PacketWindow(one, one.first_frame, max(s.release_frame for s in by_connection[one.id])) for one in connections
     ]
-    pairs: list[Pair] = []
+    pairs: list[CallPair] = []
     missing: Counter[str] = Counter()
     if windows:
         for excerpt in excerpts(files, windows):
             stalls = by_connection[excerpt.connection.id]
             for found in _of_connection(excerpt.connection, excerpt.steps, stalls, trace):
-                if isinstance(found, Pair):
+                if isinstance(found, CallPair):
                     pairs.append(found)
                 else:
                     missing[found] += 1
@@ -86,7 +86,7 @@ def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
 
 def _of_connection(
     connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
-) -> Iterator[Pair | str]:
+) -> Iterator[CallPair | str]:
     """The two calls of each of its stalls, or why they cannot be told."""
     ends = {"client": (connection.client.ip, connection.client.port)}
     ends["server"] = (connection.server.ip, connection.server.port)
@@ -103,14 +103,14 @@ def _of_connection(
         else:
             count = counts.setdefault(id(stream), _Count(sent[role], stream))
             found = _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
-            if isinstance(found, Pair):
+            if isinstance(found, CallPair):
                 if (id(stream), found.held.process) not in elsewhere:
                     elsewhere[id(stream), found.held.process] = _elsewhere(found, trace)
                 found = replace(found, elsewhere=elsewhere[id(stream), found.held.process])
             yield found
 
 
-def _elsewhere(pair: Pair, trace: Trace) -> tuple[Call, ...]:
+def _elsewhere(pair: CallPair, trace: Trace) -> tuple[Call, ...]:
     """The first calls that set TCP_NODELAY in the process that held, on neither end of the connection."""
     theirs = {id(call) for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
     others = (
@@ -122,7 +122,7 @@ def _elsewhere(pair: Pair, trace: Trace) -> tuple[Call, ...]:
     return tuple(islice(others, _MOST_ELSEWHERE))
 
 
-def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: Stream | None) -> Pair | str:
+def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: Stream | None) -> CallPair | str:
     """The two calls, or why they cannot be told."""
     stream = count.stream
     if release.ts < stream.writes[0].at:
@@ -139,7 +139,7 @@ def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: St
     if first.at_once or held.at_once:
         return AT_ONCE
     writes = stream.within(start, start + release.length)
-    return Pair(stall, stream, other, first, held, writes, trigger.ts, release.ts)
+    return CallPair(stall, stream, other, first, held, writes, trigger.ts, release.ts)
 
 
 class _Sent:

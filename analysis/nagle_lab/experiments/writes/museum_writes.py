@@ -18,7 +18,7 @@ _EXPECTED = re.compile(r"(?P<file>\S+?)(?::(?P<line>\d+))?(?: (?P<function>\S.*)
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedExhibit:
     """A bad half that was traced, and what its exhibit says of it."""
 
     exhibit: Exhibit
@@ -78,14 +78,14 @@ def _is(expected: re.Match[str], place: Place) -> bool:
     return same_file and (not line or place.line == int(line)) and (not function or place.function == function)
 
 
-def trace(exhibit: Exhibit, cache: Path = CACHE) -> Traced:
+def trace(exhibit: Exhibit, cache: Path = CACHE) -> TracedExhibit:
     """Install the bad half of an exhibit that says where its writes are, guard it, and trace it."""
     if lacks := missing(exhibit.needs):
-        return Traced(exhibit, None, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
+        return TracedExhibit(exhibit, None, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
     try:
         installed = install(exhibit.ecosystem, Path(exhibit.folder), exhibit.bad.install, cache, exhibit.shared_files)
     except NagleLabError as error:
-        return Traced(exhibit, None, None, str(error), could_run=False)
+        return TracedExhibit(exhibit, None, None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
     try:
         return _traced(exhibit, installed.folder, installed.environment, folder)
@@ -93,16 +93,16 @@ def trace(exhibit: Exhibit, cache: Path = CACHE) -> Traced:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Path) -> Traced:
+def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Path) -> TracedExhibit:
     command, output = exhibit.bad.run, folder / "output.txt"
     first = guard(
         command, folder, Selection(), limit_s=LIMIT_S, cwd=cwd, environment=environment, output=output
     )  # fmt: skip
     outcome = first.guarded.outcome
     if problem := against(exhibit, exhibit.bad, first.result, outcome.status, folder):
-        return Traced(exhibit, first.result, None, problem)
+        return TracedExhibit(exhibit, first.result, None, problem)
     run = with_writes(first, command, cwd=cwd, environment=environment, output=output)
     problem = run.writes.problem if run.writes and not run.writes.groups else ""
-    return Traced(
+    return TracedExhibit(
         exhibit, first.result, run.writes, problem, outcome.took_s, run.traced.took_s if run.traced else 0.0
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
-from nagle_lab.experiments.writes.joining import Pair
+from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.strace import Call
 from nagle_lab.packet.segment import end_text
 
@@ -16,7 +16,7 @@ Located = Callable[[Call], tuple[Write, Place | None]]
 """Says where a call was made, and from where the program called the function it was made in."""
 
 
-def options_of(pair: Pair, located: Located) -> list[Option]:
+def options_of(pair: CallPair, located: Located) -> list[Option]:
     """What was set or refused on the listener, on the socket that held, at the other end, and elsewhere."""
     ends = [("listener", pair.stream.listener), ("socket", pair.stream.options)]
     if pair.other:
@@ -31,7 +31,7 @@ def options_of(pair: Pair, located: Located) -> list[Option]:
     return found
 
 
-def nodelay_of(pairs: Sequence[Pair], located: Located) -> str:
+def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
     """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
     stories: dict[int, str] = {}
     for pair in pairs:
@@ -50,7 +50,7 @@ def _untimed(story: str) -> str:
     return re.sub(r"[\d.]+ ms after", "after", story)
 
 
-def _story(pair: Pair, located: Located) -> str:
+def _story(pair: CallPair, located: Located) -> str:
     """Of one socket, as it was when the held bytes were written."""
     wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
     own = [one for one in wanted if one.on == "socket"]
@@ -82,7 +82,7 @@ def _failure(one: Option) -> str:
     return f"never set: asked for{on} {_at(one)}, and refused ({one.error}){size}"
 
 
-def _set_elsewhere(pair: Pair, wanted: Sequence[Option]) -> str:
+def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
     """On which other sockets it was set; empty where on none."""
     if others := [one for one in wanted if one.on == "other end" and one.value and _took_effect(one)]:
         return f"; the other end set it on its own, {_at(others[0])}"
@@ -97,7 +97,7 @@ def _set_elsewhere(pair: Pair, wanted: Sequence[Option]) -> str:
     return f"; set on another socket of that process ({_name(first.socket)}), {at}"
 
 
-def _listening(pair: Pair) -> str:
+def _listening(pair: CallPair) -> str:
     return end_text(*pair.stream.way[0])
 
 
@@ -105,7 +105,7 @@ def _name(socket: str) -> str:
     return "not connected then" if socket.isdecimal() else socket.replace("->", " → ")
 
 
-def _events(did: Sequence[Option], pair: Pair) -> list[str]:
+def _events(did: Sequence[Option], pair: CallPair) -> list[str]:
     """What took effect, in order; what the same place did again and again is told once."""
     found = []
     for _, alike in groupby(did, key=lambda one: (one.value, one.write.program, one.write.library)):
@@ -115,7 +115,7 @@ def _events(did: Sequence[Option], pair: Pair) -> list[str]:
     return found
 
 
-def _event(one: Option, pair: Pair) -> str:
+def _event(one: Option, pair: CallPair) -> str:
     when = (
         "before connecting"
         if one.after_connecting_ms is None

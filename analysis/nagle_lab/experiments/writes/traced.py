@@ -12,11 +12,18 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software.guarded import Announce, Run, Traced, judge, lost, unannounced
+from nagle_lab.experiments.software.guarded import (
+    Announce,
+    JudgedCommand,
+    TracedCommand,
+    judge_recording,
+    lost,
+    unannounced,
+)
 from nagle_lab.experiments.writes import writes as joined
-from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, Joined, Pair, join
+from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
 from nagle_lab.experiments.writes.writes import Lines
-from nagle_lab.guard.recording.run import Guarded, Place, run
+from nagle_lab.guard.recording.run import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.native import Where
@@ -31,25 +38,25 @@ _SLOWER, _AT_LEAST_S = 20, 60.0  # how much longer than untraced such a run may 
 class _Again:
     """Runs a command once more under strace."""
 
-    first: Run
+    first: JudgedCommand
     command: Sequence[str]
     limit_s: float | None
     network: bool
     announce: Announce
-    place: Place
+    surroundings: Surroundings
 
     def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
         """With the hooks, or with native stacks. Raises NagleLabError where nothing was traced."""
         folder = self.first.guarded.folder / name
         folder.mkdir()
-        environment = dict(self.place.get("environment", {}))
+        environment = dict(self.surroundings.get("environment", {}))
         environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
         longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
         limit_s = longest if self.limit_s is None else self.limit_s
-        place: Place = {**self.place, "environment": environment}
+        surroundings: Surroundings = {**self.surroundings, "environment": environment}
         command = tracing.traced(self.command, folder / _FILE, stacks=stacks)
         self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
-        guarded = run(command, folder, limit_s=limit_s, network=self.network, **place)
+        guarded = run(command, folder, limit_s=limit_s, network=self.network, **surroundings)
         try:
             return guarded, read_trace(folder / _FILE)
         except OSError:
@@ -63,14 +70,14 @@ class _Again:
 
 
 def with_writes(
-    first: Run,
+    first: JudgedCommand,
     command: Sequence[str],
     *,
     limit_s: float | None = None,
     network: bool = False,
     announce: Announce = unannounced,
-    **place: Unpack[Place],
-) -> Run:
+    **surroundings: Unpack[Surroundings],
+) -> JudgedCommand:
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
 
     The command runs once more, and if something in it is native code, or its interpreter took no hook, twice.
@@ -79,19 +86,19 @@ def with_writes(
         return first
     if why := tracing.why_not():
         return replace(first, writes=no_writes(first.result, why))
-    again = _Again(first, command, limit_s, network, announce, place)
+    again = _Again(first, command, limit_s, network, announce, surroundings)
     try:
         guarded, trace = again.run(TRACED, stacks=False)
-        result = judge(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
+        result = judge_recording(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
     writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
-    return replace(first, writes=writes, traced=Traced(guarded.capture, result, guarded.outcome.took_s))
+    return replace(first, writes=writes, traced=TracedCommand(guarded.capture, result, guarded.outcome.took_s))
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedWrites:
     """The two writes of what stalls, and the run that they are of; without one they say why there are none."""
 
     writes: Writes
@@ -141,7 +148,7 @@ def missing_calls(found: Joined, trace: Trace) -> str:
 
 
 def _native(
-    pairs: Sequence[Pair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
+    pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
 ) -> tuple[dict[int, Where], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
     calls = joined.unplaced(pairs, trace.hooked)
@@ -162,7 +169,7 @@ def _why_no_line(call: Call, trace: Trace) -> str:
     return f"{call.command}: the run with stacks had no such call"
 
 
-def _ended(first: Run, guarded: Guarded) -> list[str]:
+def _ended(first: JudgedCommand, guarded: Guarded) -> list[str]:
     """How the traced run ended otherwise than the first."""
     outcome, before = guarded.outcome, first.guarded.outcome
     if outcome.timed_out and not before.timed_out:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
-from nagle_lab.experiments.writes.joining import Pair
+from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.experiments.writes.options import nodelay_of, options_of
 from nagle_lab.guard.tracing.java import source_of
 from nagle_lab.guard.tracing.native import Where, where
@@ -31,7 +31,7 @@ class Lines:
         self._native = native or {}
         self._why = why or (lambda _: "")
 
-    def pair(self, pair: Pair) -> tuple[Write, Write]:
+    def pair(self, pair: CallPair) -> tuple[Write, Write]:
         """Both calls of a stall, by the innermost places at which they differ, of the program and of libraries.
 
         A library's place is told only where the program's own are the same, or none.
@@ -92,7 +92,7 @@ def _spot(place: Place) -> tuple[str, int | str]:
     return place.file, place.line or place.function
 
 
-def filled_in(empty: Writes, result: Result, pairs: Sequence[Pair], lines: Lines, problem: str) -> Writes:
+def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: Lines, problem: str) -> Writes:
     """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
     return replace(
         empty,
@@ -126,7 +126,7 @@ def _share(stalled: int, exchanges: int) -> float:
     return stalled / exchanges if exchanges else 0.0
 
 
-def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
+def unplaced(pairs: Sequence[CallPair], hooked: Container[int]) -> list[Call]:
     """Calls of which no hook said where they were made; of options only those of processes without a hook."""
     calls = {id(call): call for pair in pairs for call in (pair.trigger, pair.held)}
     for pair in pairs:
@@ -136,7 +136,7 @@ def unplaced(pairs: Sequence[Pair], hooked: Container[int]) -> list[Call]:
     return [call for call in calls.values() if call.mark is None]
 
 
-def _options(pair: Pair) -> list[Call]:
+def _options(pair: CallPair) -> list[Call]:
     other = pair.other.options if pair.other else []
     return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
 
@@ -188,10 +188,10 @@ def _keyed(trace: Trace) -> Iterable[tuple[tuple[object, ...], Call]]:
                 yield (*kind, seen[kind], numbers[stream.accepted]), call
 
 
-_Named = tuple[Pair, Write, Write]
+_Named = tuple[CallPair, Write, Write]
 
 
-def groups_of(pairs: Iterable[Pair], lines: Lines) -> list[Group]:
+def groups_of(pairs: Iterable[CallPair], lines: Lines) -> list[Group]:
     """Stalls by the places of their writes, most first."""
     members: dict[object, list[_Named]] = defaultdict(list)
     for pair in pairs:
@@ -224,7 +224,7 @@ def _group(members: Sequence[_Named], lines: Lines) -> Group:
     )
 
 
-def early_us(pairs: Sequence[Pair]) -> float:
+def early_us(pairs: Sequence[CallPair]) -> float:
     """How long before its bytes leave strace says that a call begins, µs: the median of triggers, which are not held.
 
     strace takes its time before the kernel begins with the call; where the capture was taken elsewhere, it is also
@@ -234,7 +234,7 @@ def early_us(pairs: Sequence[Pair]) -> float:
     return round(median(at_once), 1) if (at_once := [us for us in apart if abs(us) < _AT_ONCE_US]) else 0.0
 
 
-def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
+def held_writes(pairs: Sequence[CallPair], lines: Lines) -> list[HeldWrite]:
     """The first thousand stalls, each by itself."""
     early = early_us(pairs)
     return [
@@ -247,7 +247,7 @@ def held_writes(pairs: Sequence[Pair], lines: Lines) -> list[HeldWrite]:
     ]  # fmt: skip
 
 
-def hold_spread(pairs: Sequence[Pair]) -> Spread | None:
+def hold_spread(pairs: Sequence[CallPair]) -> Spread | None:
     """How long what was held had been written: percentiles by nearest rank."""
     early = early_us(pairs)
     return spread(pair.hold_ms(early) for pair in pairs)

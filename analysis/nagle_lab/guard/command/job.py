@@ -9,7 +9,7 @@ import msgspec
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 
 
-class Namespace(StrEnum):
+class NamespaceState(StrEnum):
     """Where the program inside finds itself."""
 
     TO_MAKE = "to_make"  # in no namespace of its own yet
@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True):
     groups: list[int]
     mtu: int = 1500  # of loopback: with its usual 65,536 most messages fit one segment, and nothing is held
     limit_s: float | None = None
-    namespace: Namespace = Namespace.TO_MAKE
+    namespace: NamespaceState = NamespaceState.TO_MAKE
     way: str = ""  # how that was come by, as a screen says it
     without_nodelay: bool = False  # whether the option is taken away from the command
     output: str = ""  # a file for what the command prints

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nagle_lab.guard.command import job as jobs
 from nagle_lab.guard.command import namespace, processes, without_nodelay
-from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, Namespace, Outcome
+from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import Parts
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 
@@ -83,7 +83,7 @@ def _run(job: Job, folder: Path) -> Outcome:
 def _prepare(job: Job, folder: Path) -> Recorder:
     """Be in the namespace, and ready to record it."""
     try:
-        if job.namespace is Namespace.TO_MAKE:
+        if job.namespace is NamespaceState.TO_MAKE:
             namespace.make(job.uid, job.gid)
         namespace.prepare_loopback(job.mtu)
         names = interfaces()
@@ -109,7 +109,7 @@ def _becoming(job: Job) -> Callable[[], None]:
     def become_user() -> None:
         if os.geteuid() == job.uid:
             return
-        if job.namespace is Namespace.PASTA:
+        if job.namespace is NamespaceState.PASTA:
             uid, gid = os.geteuid(), os.getegid()
             namespace.unshare(namespace.CLONE_NEWUSER)
             namespace.map_ids((job.uid, uid), (job.gid, gid))

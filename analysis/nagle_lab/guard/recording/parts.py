@@ -47,7 +47,7 @@ class Parts(threading.Thread):
 
 
 @dataclass(frozen=True)
-class Part:
+class RecordedPart:
     """What was recorded between two cuts."""
 
     path: Path
@@ -67,13 +67,13 @@ class Cuts:
         self._requests = (folder / REQUESTS).open("wb", buffering=0)
         self._answers = (folder / ANSWERS).open("rb", buffering=0)
 
-    def cut(self) -> Part:
+    def cut(self) -> RecordedPart:
         """End the part that is being recorded, and begin the next one."""
         self._number += 1
         done, self._name = self._folder / self._name, f"part-{self._number}.pcapng"
         self._requests.write(f"{self._name}\n".encode())
         captured, dropped, problem = self._answers.readline().decode().rstrip("\n").split(" ", 2)
-        return Part(done, int(captured), int(dropped), problem)
+        return RecordedPart(done, int(captured), int(dropped), problem)
 
     def close(self) -> None:
         """Cut no more."""

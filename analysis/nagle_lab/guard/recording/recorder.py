@@ -20,7 +20,7 @@ from struct import Struct, pack, unpack
 from typing import NamedTuple
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.recording.waiting import Asked
+from nagle_lab.guard.recording.waiting import SocketPoller
 
 SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
 EVERY_S = 0.02  # how often the ring is emptied
@@ -78,7 +78,7 @@ def _filter(ports: Sequence[int]) -> bytes:
     return b"".join(pack("HBBI", *instruction) for instruction in program)
 
 
-class Packet(NamedTuple):
+class RingPacket(NamedTuple):
     """A packet of the ring."""
 
     ts: int  # ns since 1970
@@ -132,12 +132,12 @@ class Ring:
         self._at = (at + ready) % (RING_BYTES // FRAME_BYTES)
         return frames
 
-    def packets(self, frames: bytes) -> Iterator[Packet]:
+    def packets(self, frames: bytes) -> Iterator[RingPacket]:
         """What is in frames that were taken."""
         for at in range(0, len(frames), FRAME_BYTES):
             _, length, kept, mac, _, seconds, ns = _FRAME.unpack_from(frames, at)
             (interface,) = _INDEX.unpack_from(frames, at + _INTERFACE_AT)
-            yield Packet(seconds * 10**9 + ns, interface, length, frames[at + mac : at + mac + kept])
+            yield RingPacket(seconds * 10**9 + ns, interface, length, frames[at + mac : at + mac + kept])
 
     def end(self) -> None:
         """Let no more packets in; those in the ring stay until they are taken."""
@@ -175,7 +175,7 @@ class Recorder(threading.Thread):
         self._ending, self._wake = threading.Event(), threading.Event()
         self._cuts: list[tuple[Path, threading.Event]] = []
         self._waiting: deque[list[bytes]] = deque()  # frames of each ring
-        self._asked = Asked(ports)
+        self._asked = SocketPoller(ports)
         try:
             for number, interface in enumerate(interfaces):
                 self._rings.append(Ring(interface, ports))

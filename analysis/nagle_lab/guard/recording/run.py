@@ -13,7 +13,7 @@ import msgspec
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import job as jobs
 from nagle_lab.guard.command import processes
-from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, Namespace, Outcome
+from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import FOLDER as PARTS
 from nagle_lab.guard.recording.ways import Way, program, ways, why_not
 
@@ -33,7 +33,7 @@ class Guarded:
         return self.folder / CAPTURE
 
 
-class Place(TypedDict, total=False):
+class Surroundings(TypedDict, total=False):
     """Where a command runs, and how."""
 
     cwd: Path  # else where we are
@@ -72,7 +72,7 @@ def run(
     network: bool = False,
     without_nodelay: bool = False,
     parts: bool = False,
-    **place: Unpack[Place],
+    **surroundings: Unpack[Surroundings],
 ) -> Guarded:
     """Run a command in a network namespace of its own, and record it to ``folder``, which is there and is empty.
 
@@ -82,14 +82,16 @@ def run(
     job = make_job(command, folder, limit_s=limit_s, without_nodelay=without_nodelay, parts=parts)
     job = msgspec.structs.replace(
         job,
-        cwd=str(place.get("cwd", job.cwd)),
-        environment={**job.environment, **place.get("environment", {})},
-        output=str(place.get("output", "")),
+        cwd=str(surroundings.get("cwd", job.cwd)),
+        environment={**job.environment, **surroundings.get("environment", {})},
+        output=str(surroundings.get("output", "")),
     )
     if parts:
         job = msgspec.structs.replace(job, environment={**job.environment, PARTS: str(folder)})
     if network:
-        return _through([Way("a user namespace with a way out by pasta", _pasta(), Namespace.PASTA)], job, folder)
+        return _through(
+            [Way("a user namespace with a way out by pasta", _pasta(), NamespaceState.PASTA)], job, folder
+        )
     return _through(ways(), job, folder)
 
 

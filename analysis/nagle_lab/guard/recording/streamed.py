@@ -19,7 +19,7 @@ from nagle_lab.capture.writer import Pcapng
 from nagle_lab.guard.command import namespace, processes
 from nagle_lab.guard.recording.attached import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
-from nagle_lab.guard.recording.waiting import Asked
+from nagle_lab.guard.recording.waiting import SocketPoller
 
 NEEDS = "it needs"  # says it of a capability
 GONE = 7  # the exit code when the interface is
@@ -84,7 +84,7 @@ class _Streamed:
 
     def __init__(self, ring: Ring, out: BinaryIO, ports: Sequence[int]) -> None:
         self._ring, self._out = ring, out
-        self._asked, self._quiet_at = Asked(ports), 0.0
+        self._asked, self._quiet_at = SocketPoller(ports), 0.0
         self._numbers: dict[int, int] = {}  # in the section, by the kernel's index
         self._dropped = self._dropped_written = 0  # in the section
         self._writer = Pcapng(out)

@@ -20,7 +20,7 @@ AT_ONCE = 20  # sockets of one answer
 AT_FIRST, PER_S = 100_000, 200  # sockets of all answers: so many at once, and so many a second for ever
 
 
-class Asked:
+class SocketPoller:
     """Asks the kernel for the sockets of this network namespace, now and then."""
 
     def __init__(self, ports: Sequence[int] = ()) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import namespace
-from nagle_lab.guard.command.job import Namespace
+from nagle_lab.guard.command.job import NamespaceState
 
 SETTINGS = Path("/proc/sys")
 EMPTY_IMAGE = "nagle-lab-guard:empty"
@@ -25,7 +25,7 @@ class Way:
 
     name: str  # as the screen says it
     before: tuple[str, ...] = ()  # the command that starts the program inside
-    namespace: Namespace = Namespace.TO_MAKE
+    namespace: NamespaceState = NamespaceState.TO_MAKE
 
 
 def ways() -> Iterator[Way]:
@@ -117,7 +117,7 @@ def docker_with_folders(name: str, *options: str) -> Way:
     mounts = [f"--mount=type=bind,source={path},target={path}" for path in folders if path.is_dir()]
     rights = ("--cap-add=NET_ADMIN", "--cap-add=NET_RAW")
     command = ("docker", "run", "--rm", "--interactive", *options, *rights, *mounts, EMPTY_IMAGE)
-    return Way(name, command, Namespace.THERE)
+    return Way(name, command, NamespaceState.THERE)
 
 
 def _docker() -> Way | None:

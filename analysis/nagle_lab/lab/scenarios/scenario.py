@@ -17,7 +17,7 @@ from nagle_lab.lab.scenarios.load import PARSERS
 from nagle_lab.lab.scenarios.toml import Text
 from nagle_lab.runs.figures import MEASURES
 from nagle_lab.runs.manifest import Expected
-from nagle_lab.runs.record import Port, Record, Role
+from nagle_lab.runs.record import Port, Role, StrictRecord
 
 REPOSITORY = Path(__file__).parents[4]
 SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend
@@ -26,14 +26,14 @@ SIDECAR = "sidecar"  # the folder of the image that captures, and that requireme
 Span = tuple[float, float]
 
 
-class Source(Record):
+class Source(StrictRecord):
     """``[source]``: the published incident."""
 
     title: Text
     url: str | None = None
 
 
-class IntParameter(Record, tag_field="kind", tag="int"):
+class IntParameter(StrictRecord, tag_field="kind", tag="int"):
     """``[parameters.NAME]`` with ``kind = "int"``: a whole number; ``max`` may be the name of another."""
 
     name: str
@@ -58,7 +58,7 @@ class IntParameter(Record, tag_field="kind", tag="int"):
         return value
 
 
-class ChoiceParameter(Record, tag_field="kind", tag="choice"):
+class ChoiceParameter(StrictRecord, tag_field="kind", tag="choice"):
     """``[parameters.NAME]`` with ``kind = "choice"``: ``choices`` maps each word to its text in commands."""
 
     name: str
@@ -85,7 +85,7 @@ class ChoiceParameter(Record, tag_field="kind", tag="choice"):
 Parameter = IntParameter | ChoiceParameter
 
 
-class CapturePoint(Record):
+class CapturePoint(StrictRecord):
     """``[labs.NAME.captures.NAME]``: the sidecar ``service`` captures at its ``interface``."""
 
     service: Text
@@ -95,14 +95,14 @@ class CapturePoint(Record):
 BOTH_ENDS = {end: CapturePoint(f"{end}-capture", "eth0") for end in ("server", "client")}
 
 
-class Prepare(Record):
+class Prepare(StrictRecord):
     """An entry of a lab's ``prepare``: a template of a command, run in ``service`` before the captures start."""
 
     service: Text
     command: Text
 
 
-class Requirement(Record):
+class Requirement(StrictRecord):
     """An entry of a lab's ``requires``: what the machine must have, in words, and a command that fails without it.
 
     The command runs in a container of the sidecar's image without a network; where it fails the run is INCONCLUSIVE.
@@ -112,14 +112,14 @@ class Requirement(Record):
     command: Text
 
 
-class Listener(Record):
+class Listener(StrictRecord):
     """An entry of ``ready``: a TCP port to wait for, in the network namespace of the sidecar ``service``."""
 
     service: Text
     port: Port
 
 
-class Option(Record):
+class Option(StrictRecord):
     """``[option]``: a setting took effect if ``line``, a template, stands in what ``configuration`` prints."""
 
     service: Text
@@ -127,7 +127,7 @@ class Option(Record):
     line: Text
 
 
-class Lab(Record):
+class Lab(StrictRecord):
     """``[labs.NAME]``: one way to set the scenario up; the first is the default.
 
     Later files of ``compose`` overlay earlier ones; paths in all are relative to the first. ``images`` are folders
@@ -145,14 +145,14 @@ class Lab(Record):
     traced: Text | None = None  # the service --trace traces; default: the server or the load's, whichever holds
 
 
-class Roles(Record):
+class Roles(StrictRecord):
     """``[expected]``: the end whose data Nagle's algorithm holds, and the end that delays its ACK."""
 
     held_by: Role
     delayed_by: Role
 
 
-class Variant(Record):
+class Variant(StrictRecord):
     """``[variants.NAME]``: the parameters it fixes, which verdict must come out, and what it teaches.
 
     ``port`` and the roles are those of ``[server]`` and ``[expected]`` unless it has its own; roles and share (see
@@ -182,7 +182,7 @@ class Variant(Record):
         return Expected(self.verdict, self.port, self.held_by, self.delayed_by, self.min_share_after_first)
 
 
-class Server(Record):
+class Server(StrictRecord):
     """``[server]``: the listening end of the connections under test; ``version`` is a command run there."""
 
     service: Text
@@ -190,7 +190,7 @@ class Server(Record):
     version: Text
 
 
-class Load(Record):
+class Load(StrictRecord):
     """``[load]``: the load tool, the service it runs in, and a template of its command line.
 
     The last line that a ``json`` tool prints is :class:`nagle_lab.runs.witnesses.Load` as JSON.
@@ -201,7 +201,7 @@ class Load(Record):
     command: Text
 
 
-class Sweep(Record):
+class Sweep(StrictRecord):
     """``[sweep]``: a parameter of kind int to run through, for each of ``series`` (its name → the variant)."""
 
     parameter: str
@@ -215,7 +215,7 @@ class Sweep(Record):
             raise ValueError(f"to must be more than from, and from more than 0, not {self.low} to {self.high}")
 
 
-class Claim(Record):
+class Claim(StrictRecord):
     """``[[claims]]``: a published figure beside ours, ``measure`` of variant ``of``, divided by that of ``against``.
 
     ``reproduced`` and ``partly`` are the lowest and highest of our figure, in the unit of ``measure``.
@@ -236,7 +236,7 @@ class Claim(Record):
                 raise ValueError(f"{key} must be two numbers, the lower first, not {span[0]:g} and {span[1]:g}")
 
 
-class Scenario(Record):
+class Scenario(StrictRecord):
     """The file, named after its folder; ``stalled`` and ``fixed`` are the variants that tell its story.
 
     A control, of which every variant expects CLEAN, has neither.

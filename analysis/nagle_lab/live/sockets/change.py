@@ -18,7 +18,7 @@ from nagle_lab.live.sockets.rights import TODO, needs
 _OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program may still write
 
 
-class Program(msgspec.Struct, frozen=True):
+class TargetProgram(msgspec.Struct, frozen=True):
     """Whose sockets are meant."""
 
     name: str  # as screens say it
@@ -34,7 +34,7 @@ class Back(msgspec.Struct, frozen=True):
     kept: list[Found]  # accepted meanwhile, and left as they are
 
 
-def sockets(of: Program) -> list[Found]:
+def sockets(of: TargetProgram) -> list[Found]:
     """Its sockets that may carry data, and its listeners. Raises NagleLabError where there are none to be reached."""
     pids = living(of)
     namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
@@ -47,7 +47,7 @@ def sockets(of: Program) -> list[Found]:
     return [one for one in mine if one.options]
 
 
-def living(of: Program) -> list[int]:
+def living(of: TargetProgram) -> list[int]:
     """Its processes, of which the first's network namespace counts. Raises NagleLabError where all have ended."""
     if found := sorted(pid for pid, at in of.started.items() if started_at(pid) == at):
         return found
@@ -60,7 +60,7 @@ def without(those: Iterable[Found]) -> list[Found]:
     return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
 
 
-def turn_on(of: Program, those: Iterable[Found], to_set: Sequence[Found]) -> list[Found]:
+def turn_on(of: TargetProgram, those: Iterable[Found], to_set: Sequence[Found]) -> list[Found]:
     """Set it on some of a program's sockets; the ones that are not gone. Raises NagleLabError, then none is set.
 
     What they had is written down first.
@@ -86,13 +86,13 @@ def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
     return Entry(*_key(one), had, port, passes_on)
 
 
-def to_take_back(of: Program, those: Iterable[Found]) -> Back:
+def to_take_back(of: TargetProgram, those: Iterable[Found]) -> Back:
     """What :func:`turn_back` would do."""
     with changes() as known:
         return _plan(_living(known, of), those)
 
 
-def turn_back(of: Program, those: Sequence[Found]) -> Back:
+def turn_back(of: TargetProgram, those: Sequence[Found]) -> Back:
     """Take it back, and forget that it was set. Raises NagleLabError."""
     with changes() as known:
         entries = _living(known, of)
@@ -123,7 +123,7 @@ def _key(one: Found) -> tuple[int, int]:
     return one.namespace, one.listed.cookie
 
 
-def _living(known: Changes, of: Program) -> dict[tuple[int, int], Entry]:
+def _living(known: Changes, of: TargetProgram) -> dict[tuple[int, int], Entry]:
     """What is known, without namespaces that have ended, and what was closed meanwhile in the program's."""
     first, there = living(of)[0], {namespace_of(pid) for pid in every_pid()}
     namespace, cookies = namespace_of(first), {one.cookie for one in inside(first, tcp_sockets)}

@@ -9,7 +9,7 @@ from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
 from nagle_lab.guard.recording.diag import LISTEN, Listed
 from nagle_lab.live.sockets.options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
-from nagle_lab.live.sockets.processes import Process, Table, container_names, processes
+from nagle_lab.live.sockets.processes import Process, SocketTable, container_names, processes
 from nagle_lab.live.sockets.rights import TODO, missing, needs
 from nagle_lab.live.sockets.waits import Waits, waits
 
@@ -50,7 +50,7 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     return Inventory(sorted(found, key=_order), things)
 
 
-def _require(table: Table, looked: Namespaces) -> None:
+def _require(table: SocketTable, looked: Namespaces) -> None:
     """Raises NagleLabError where nothing at all of some processes may be seen."""
     if table.unreadable and not table.processes:
         raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){TODO}")
@@ -67,7 +67,7 @@ class _Reader:
     refused, error : how many sockets' options could not be read, and why the last of them
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: SocketTable) -> None:
         self.refused = 0
         self.error: OSError | None = None
         self._table = table

@@ -12,7 +12,7 @@ from nagle_lab.capture.waiting import End
 from nagle_lab.guard.recording.diag import LISTEN, Listed, tcp_sockets
 from nagle_lab.live.sockets.namespaces import inside, namespace_of
 from nagle_lab.live.sockets.options import Borrower, GoneError, read
-from nagle_lab.live.sockets.processes import Process, Table, every_pid, processes
+from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes
 from nagle_lab.live.sockets.waits import Waits, waits
 
 
@@ -84,7 +84,7 @@ def owners(pid: int | None = None, most: int | None = None) -> Owners:
     return found
 
 
-def _is_held_on_loopback(one: Listed, table: Table, borrower: Borrower) -> bool:
+def _is_held_on_loopback(one: Listed, table: SocketTable, borrower: Borrower) -> bool:
     if not waits(one, None) or not ip_address(one.local[0]).is_loopback:
         return False
     with suppress(OSError, GoneError), borrower.borrow(table.holders[one.inode], one.inode) as copy:

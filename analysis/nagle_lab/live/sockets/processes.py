@@ -32,7 +32,7 @@ class Process(msgspec.Struct, frozen=True):
     container: str = ""  # its id, or LXC's name; empty: none
 
 
-class Table(msgspec.Struct, frozen=True):
+class SocketTable(msgspec.Struct, frozen=True):
     """Who has which socket."""
 
     processes: dict[int, Process]
@@ -44,13 +44,13 @@ class Table(msgspec.Struct, frozen=True):
         return [self.processes[pid] for pid in dict.fromkeys(pid for pid, _ in self.holders.get(inode, ()))]
 
 
-def processes(only: Iterable[int] | None = None, wanted: Container[int] | None = None) -> Table:
+def processes(only: Iterable[int] | None = None, wanted: Container[int] | None = None) -> SocketTable:
     """All of them, or some, that this user may look into. One that ends meanwhile is left out.
 
     With the inodes ``wanted``, those that have one of these sockets, and only these.
     """
     every = sorted(every_pid() if only is None else only)
-    table = Table({}, defaultdict(list), [])
+    table = SocketTable({}, defaultdict(list), [])
     for pid in every:
         try:
             sockets = _sockets(pid, wanted)

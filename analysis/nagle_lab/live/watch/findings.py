@@ -96,7 +96,7 @@ class New:
         self.stalls, self.lost_ms = self.stalls + stalls, self.lost_ms + lost_ms
 
 
-class Findings:
+class LiveFindings:
     """What views say one after the other.
 
     Attributes

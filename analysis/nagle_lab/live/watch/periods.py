@@ -33,7 +33,7 @@ class Period:
 
 
 @dataclass
-class Sums:
+class PeriodSums:
     """Of all periods that are over.
 
     Attributes
@@ -107,7 +107,7 @@ class Periods:
     """Ends the period of an analysis when it is time."""
 
     def __init__(self, seconds: float = LONGEST_S) -> None:
-        self.sums = Sums()
+        self.sums = PeriodSums()
         self._seconds = seconds
         self._began = time.monotonic()
 

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.result.result import Connection
-from nagle_lab.live.watch.findings import Finding, Findings
+from nagle_lab.live.watch.findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.names import Names
-from nagle_lab.live.watch.periods import LONGEST_S, Periods, Sums
+from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
 from nagle_lab.live.watch.window import View, look
@@ -67,7 +67,7 @@ class Watcher:
         self._fd = source.fd if isinstance(source, Recording) else source
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
         self._window_s, self._metrics = window_s, metrics
-        self._findings = Findings()
+        self._findings = LiveFindings()
         self._unseen = 0  # programs of which that was said
         self._counted = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -80,7 +80,7 @@ class Watcher:
         self.ring = PacketRing(window_s)
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> PeriodSums:
         """Of the periods that are over."""
         return self._periods.sums
 
@@ -99,7 +99,7 @@ class Watcher:
         """Packets that the recorder says it lost so far."""
         return self._analysis.dropped if self._analysis else 0
 
-    def run(self) -> Sums:
+    def run(self) -> PeriodSums:
         """Until the stream ends, or is ended. Raises NagleLabError where it is no capture."""
         with _signals(self._signalled) as self._wake:
             self._selector = selectors.PollSelector()  # takes files, too

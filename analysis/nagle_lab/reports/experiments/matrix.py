@@ -9,8 +9,8 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.experiments.claims import ClaimResult, Mark
-from nagle_lab.experiments.matrix import Matrix, Row, claims_of
+from nagle_lab.experiments.claims import ClaimResult, Reproduction
+from nagle_lab.experiments.matrix import Matrix, VariantRow, claims_of
 from nagle_lab.reports.files.markdown import table as markdown_table
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, delayed_acks, number, ratio, share, wait
@@ -29,7 +29,12 @@ _HEADINGS = (
 _NARROW = 100  # up to this many columns of the screen every one counts
 _WORDS = 2  # columns of words; those after them are figures
 _RATE = "per s"  # the words of such a measure say so
-_MARKS = {Mark.REPRODUCED: "bold green", Mark.PARTLY: "bold yellow", Mark.NOT: "bold red", Mark.UNKNOWN: "dim"}
+_MARKS = {
+    Reproduction.REPRODUCED: "bold green",
+    Reproduction.PARTLY: "bold yellow",
+    Reproduction.NOT: "bold red",
+    Reproduction.UNKNOWN: "dim",
+}
 COLUMNS = (
     "variant", "verdict", "as expected", "stalled", "wait, ms (p50 / p99)", "requests per s", "packets per request",
     "wire bytes per byte", "delayed ACKs (seen / kernel)",
@@ -53,7 +58,7 @@ def show_matrix(matrix: Matrix, to: Console) -> None:
         to.print(Text(printable(line)))
 
 
-def _table(rows: Sequence[Row], width: int) -> Table:
+def _table(rows: Sequence[VariantRow], width: int) -> Table:
     table = ruled_table(*map("\n".join, _HEADINGS), words=_WORDS)
     table.padding = (0, int(width > _NARROW), 0, int(width > _NARROW))
     for column in table.columns[:_WORDS]:
@@ -66,7 +71,7 @@ def _table(rows: Sequence[Row], width: int) -> Table:
     return table
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: VariantRow) -> list[str]:
     """A row under :data:`COLUMNS`."""
     figures = row.figures
     words = [row.variant.name, row.verdicts, _as_expected(row)]
@@ -83,7 +88,7 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def _as_expected(row: Row) -> str:
+def _as_expected(row: VariantRow) -> str:
     """How many of the runs; of a single one yes or no, and neither where it is inconclusive."""
     if len(row.outcomes) > 1:
         return f"{row.as_expected}/{len(row.outcomes)}"
@@ -109,7 +114,7 @@ class ClaimInWords:
     figure: str
     what: str
     asked: str
-    mark: Mark
+    mark: Reproduction
     why: str
 
 

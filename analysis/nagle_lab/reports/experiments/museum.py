@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nagle_lab.errors import Exit, printable
-from nagle_lab.experiments.software.museum import ECOSYSTEMS, Exhibit, Half, Outcome, Shown
+from nagle_lab.experiments.software.museum import ECOSYSTEMS, Exhibit, ExhibitHalf, ExhibitRun, HalfOutcome
 from nagle_lab.reports.files.markdown import escaped, table
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
@@ -24,7 +24,7 @@ NAMES = {
 }
 
 
-def show_museum(shown: Sequence[Shown], to: Console) -> None:
+def show_museum(shown: Sequence[ExhibitRun], to: Console) -> None:
     """Each exhibit's halves, and what is not as expected."""
     listed = ruled_table("exhibit", "bad", "stalled", "held by", "wait", "good", "")
     for one in shown:
@@ -39,7 +39,7 @@ def show_museum(shown: Sequence[Shown], to: Console) -> None:
                 to.print(Text(f"{one.exhibit.name}, {half} half: {printable(outcome.problem)}"), soft_wrap=True)
 
 
-def summary_line(shown: Sequence[Shown]) -> str:
+def summary_line(shown: Sequence[ExhibitRun]) -> str:
     """How many were as expected."""
     counts = Counter(one.code for one in shown)
     parts = [f"{counts[Exit.OK]} of {len(shown)} exhibits as expected"]
@@ -48,12 +48,12 @@ def summary_line(shown: Sequence[Shown]) -> str:
     return ", ".join(parts)
 
 
-def _outcome(outcome: Outcome) -> list[Text]:
+def _outcome(outcome: HalfOutcome) -> list[Text]:
     verdict = outcome.result.verdict if outcome.result else NONE
     return [Text(verdict, STYLE.get(verdict, ""))]
 
 
-def _cells(outcome: Outcome) -> list[str]:
+def _cells(outcome: HalfOutcome) -> list[str]:
     """Stalled share, who held, and the median wait."""
     s = outcome.result.summary if outcome.result else None
     if s is None or s.wait_ms is None:
@@ -69,12 +69,12 @@ def list_exhibits(every: Sequence[Exhibit], to: Console) -> None:
     to.print(listed)
 
 
-def museum_page(shown: Sequence[Shown]) -> str:
+def museum_page(shown: Sequence[ExhibitRun]) -> str:
     """The page: a table for each ecosystem, and what its users can do."""
     return "\n".join(_page(shown)) + "\n"
 
 
-def _page(shown: Sequence[Shown]) -> Iterator[str]:
+def _page(shown: Sequence[ExhibitRun]) -> Iterator[str]:
     latest = sum(one.exhibit.latest for one in shown)
     yield "# The museum"
     yield ""
@@ -106,7 +106,7 @@ def _page(shown: Sequence[Shown]) -> Iterator[str]:
             yield from _about(one)
 
 
-def _row(one: Shown) -> list[str]:
+def _row(one: ExhibitRun) -> list[str]:
     e = one.exhibit
     bad, good = (
         f"{escaped(_half(half))}: {_word(outcome)}" for half, outcome in ((e.bad, one.bad), (e.good, one.good))
@@ -115,17 +115,17 @@ def _row(one: Shown) -> list[str]:
     return [name, e.kind, bad, *_cells(one.bad), good, "yes" if e.latest else "no"]
 
 
-def _word(outcome: Outcome) -> str:
+def _word(outcome: HalfOutcome) -> str:
     if outcome.result is None:
         return "could not run here"
     return f"**{outcome.result.verdict}**" + (", not as expected" if outcome.problem else "")
 
 
-def _half(half: Half) -> str:
+def _half(half: ExhibitHalf) -> str:
     return f"{half.version}, {half.setting}" if half.setting else half.version
 
 
-def _about(one: Shown) -> Iterator[str]:
+def _about(one: ExhibitRun) -> Iterator[str]:
     e = one.exhibit
     by = " (by its source)" if e.since_by == "source" else ""
     since = f" Since {escaped(e.since)}{by}." if e.since else ""

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.errors import Exit, printable
-from nagle_lab.experiments.writes.museum_writes import Traced
+from nagle_lab.experiments.writes.museum_writes import TracedExhibit
 from nagle_lab.reports.files.markdown import escaped, table
 from nagle_lab.reports.screens.terminal import ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
 
 
-def show_traced(traced: Sequence[Traced], to: Console) -> None:
+def show_traced(traced: Sequence[TracedExhibit], to: Console) -> None:
     """Of each exhibit both writes, and what is not as its source says."""
     listed = ruled_table("exhibit", "language", "trigger", "held", "")
     for one in traced:
@@ -29,7 +29,7 @@ def show_traced(traced: Sequence[Traced], to: Console) -> None:
             to.print(Text(f"{one.exhibit.name}: {printable(_why_not(one))}"), soft_wrap=True)
 
 
-def traced_line(traced: Sequence[Traced]) -> str:
+def traced_line(traced: Sequence[TracedExhibit]) -> str:
     """How many are right, of those that could run."""
     ran = [one for one in traced if one.could_run]
     right = sum(one.code is Exit.OK for one in ran)
@@ -37,7 +37,7 @@ def traced_line(traced: Sequence[Traced]) -> str:
     return f"both writes named as the source has them in {right} of {len(ran)} bad halves{missing}"
 
 
-def traced_page(traced: Sequence[Traced], left_out: Sequence[str] = ()) -> str:
+def traced_page(traced: Sequence[TracedExhibit], left_out: Sequence[str] = ()) -> str:
     """The page: counts by language, each pair of writes, what is not right, and what tracing does to a run.
 
     ``left_out``: names of the exhibits that do not say where their writes are.
@@ -45,7 +45,7 @@ def traced_page(traced: Sequence[Traced], left_out: Sequence[str] = ()) -> str:
     return "\n".join(_page(traced, left_out)) + "\n"
 
 
-def _page(traced: Sequence[Traced], left_out: Sequence[str]) -> Iterator[str]:
+def _page(traced: Sequence[TracedExhibit], left_out: Sequence[str]) -> Iterator[str]:
     yield "# The two writes of the museum"
     yield ""
     yield (
@@ -84,13 +84,13 @@ def _page(traced: Sequence[Traced], left_out: Sequence[str]) -> Iterator[str]:
         yield f"The files of {len(left_out)} exhibits do not say yet where their writes are: {', '.join(left_out)}."
 
 
-def _by_language(traced: Sequence[Traced]) -> Iterator[list[str]]:
+def _by_language(traced: Sequence[TracedExhibit]) -> Iterator[list[str]]:
     for language in dict.fromkeys(one.expected.language for one in traced):
         ones = [one for one in traced if one.expected.language == language and one.could_run]
         yield [language, str(len(ones)), str(sum(one.code is Exit.OK for one in ones))]
 
 
-def _weight(ran: Sequence[Traced]) -> Iterator[str]:
+def _weight(ran: Sequence[TracedExhibit]) -> Iterator[str]:
     """What tracing does to the share of stalled exchanges, and to the time."""
     points = sorted(abs(_shares(one)[1] - _shares(one)[0]) * 100 for one in ran)
     times = sorted(one.traced_s / one.untraced_s for one in ran if one.untraced_s)
@@ -102,7 +102,7 @@ def _weight(ran: Sequence[Traced]) -> Iterator[str]:
     )
 
 
-def _shares(one: Traced) -> tuple[float, float]:
+def _shares(one: TracedExhibit) -> tuple[float, float]:
     w = one.writes
     assert w
     return (
@@ -111,7 +111,7 @@ def _shares(one: Traced) -> tuple[float, float]:
     )
 
 
-def _row(one: Traced) -> list[str]:
+def _row(one: TracedExhibit) -> list[str]:
     trigger, held = (f"`{said.replace('`', '')}`" if said != NONE else NONE for said in _said(one))
     right = NONE if not one.could_run else "yes" if one.code is Exit.OK else "**no**"
     cells = [f"[{escaped(one.exhibit.software)}](../museum/{one.exhibit.name})", trigger, held, right]
@@ -123,7 +123,7 @@ def _row(one: Traced) -> list[str]:
     return [*cells, f"{share(before)}, {share(after)}", hold, f"{one.traced_s / max(one.untraced_s, 0.001):.1f} ×"]
 
 
-def _said(one: Traced) -> tuple[str, str]:
+def _said(one: TracedExhibit) -> tuple[str, str]:
     group = one.group
     return (_place(group.trigger), _place(group.held)) if group else (NONE, NONE)
 
@@ -140,7 +140,7 @@ def _short(place: Place) -> str:
     return f"{file}:{place.line} {place.function}" if file else place.function
 
 
-def _why_not(one: Traced) -> str:
+def _why_not(one: TracedExhibit) -> str:
     if one.problem:
         return one.problem
     if not one.group:

@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import comparison
-from nagle_lab.experiments.tried import Conclusion, Watched
+from nagle_lab.experiments.tried import Conclusion, ProgramRecording
 from nagle_lab.guard.recording.diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.packet.segment import end_text
@@ -36,8 +36,8 @@ class Done:
     as_json: bool
     set: Sequence[Found] = ()
     taken_back: Sequence[Found] = ()
-    before: Watched | None = None
-    after: Watched | None = None
+    before: ProgramRecording | None = None
+    after: ProgramRecording | None = None
     conclusion: Conclusion | None = None
 
 
@@ -108,7 +108,7 @@ def _changed(one: Found) -> Changed:
     )
 
 
-def _recorded(one: Watched) -> Recorded:
+def _recorded(one: ProgramRecording) -> Recorded:
     s = one.result.summary
     return Recorded(
         one.result.verdict, one.result.reason, one.option, s.exchanges, s.stalled_exchanges, s.wait_ms, s.exchange_ms,
@@ -128,14 +128,14 @@ def _name(one: Found) -> str:
     return f"{owner(one)}: {end_text(*one.listed.local)} {what}"
 
 
-def in_a_line(one: Watched) -> str:
+def in_a_line(one: ProgramRecording) -> str:
     """What was recorded, in a line: the verdict, and why."""
     s, verdict = one.result.summary, one.result.verdict
     counts = f"{s.stalled_exchanges or 'none'} of {s.exchanges:,} exchanges stalled"
     return f"{one.name}: {verdict}, {one.result.reason if verdict is not Verdict.STALL else counts}".rstrip(", ")
 
 
-def show_tried(before: Watched, after: Watched, conclusion: Conclusion, to: Console) -> None:
+def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, to: Console) -> None:
     """Both recordings side by side, and what follows."""
     show_comparison(comparison([before.subject, after.subject]), to)
     to.print(

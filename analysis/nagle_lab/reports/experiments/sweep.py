@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.experiments.sweep import Edge, Point, Series, explanation
+from nagle_lab.experiments.sweep import Edge, Series, SweepPoint, explanation
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, number, request_median, share
 
@@ -35,7 +35,7 @@ def _table(parameter: str, series: Series) -> Table:
     return table
 
 
-def cells(point: Point) -> list[str]:
+def cells(point: SweepPoint) -> list[str]:
     """A size, its verdict, stalled share, requests per second, and their median."""
     figures = point.outcome.figures
     measured = (

@@ -114,7 +114,7 @@ class ParquetWriter:
 WRITERS: dict[str, type[CsvWriter | ParquetWriter]] = {"csv": CsvWriter, "parquet": ParquetWriter}
 
 
-class Tables:
+class TableFiles:
     """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
 
     A context manager: left by an exception it removes what it wrote.

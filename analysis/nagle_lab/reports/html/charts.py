@@ -68,7 +68,7 @@ def _key(ax: Axes, held: str) -> None:
 
 
 @dataclass(frozen=True)
-class Durations:
+class Distribution:
     """A histogram to draw, its percentiles, and how to call it."""
 
     name: str
@@ -77,21 +77,21 @@ class Durations:
     stalled: bool = False
 
 
-def durations_of(several: Sequence[Shown]) -> list[Durations]:
+def durations_of(several: Sequence[Shown]) -> list[Distribution]:
     """The exchange times of each; of a single one its waits, too."""
     drawn = []
     for of in several:
         summary, histograms = of.result.summary, of.result.histograms
         name = of.name if len(several) > 1 else "exchanges"
         if summary.exchange_ms:
-            drawn.append(Durations(name, histograms["exchange_ms"], summary.exchange_ms))
+            drawn.append(Distribution(name, histograms["exchange_ms"], summary.exchange_ms))
         if summary.wait_ms and len(several) == 1:
             waits = histograms["wait_ms"]
-            drawn.append(Durations("waits for a late ACK", waits, summary.wait_ms, stalled=True))
+            drawn.append(Distribution("waits for a late ACK", waits, summary.wait_ms, stalled=True))
     return drawn
 
 
-def distribution_plot(several: Sequence[Durations], label: str) -> Markup:
+def distribution_plot(several: Sequence[Distribution], label: str) -> Markup:
     """Histograms one below the other, on one logarithmic axis of time."""
     with plot(label, 80 + 150 * len(several), len(several)) as drawing:
         for ax, durations in zip(drawing.axes, several, strict=True):
@@ -103,7 +103,7 @@ def distribution_plot(several: Sequence[Durations], label: str) -> Markup:
     return drawing.svg
 
 
-def _distribution(drawing: Plot, ax: Axes, durations: Durations) -> None:
+def _distribution(drawing: Plot, ax: Axes, durations: Distribution) -> None:
     of, spread, colour = durations.histogram, durations.spread, Ink.STALL if durations.stalled else Ink.DATA
     for low, high, count in of.bins:
         left = low or high / 2  # a logarithmic axis has no 0: what takes less than a microsecond

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.comparison import Comparison
-from nagle_lab.experiments.matrix import Matrix, Row, claims_of
+from nagle_lab.experiments.matrix import Matrix, VariantRow, claims_of
 from nagle_lab.experiments.sweep import Series
 from nagle_lab.reports.experiments import comparison as side_by_side
 from nagle_lab.reports.experiments import matrix as tables
@@ -80,7 +80,7 @@ def _ladders(parts: Iterable[Shown]) -> Iterator[Ladder]:
             yield of.examples.exchange
 
 
-def _bars(rows: Iterable[Row]) -> list[charts.Bar]:
+def _bars(rows: Iterable[VariantRow]) -> list[charts.Bar]:
     return [
         charts.Bar(row.variant.name, row.verdicts, figures.mean_ms)
         for row in rows

@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples
 from nagle_lab.experiments.opened import examples_of_run, opened
-from nagle_lab.reports.html.source import Source
+from nagle_lab.reports.html.source import SourceLines
 from nagle_lab.reports.words.writes import MOST_GROUPS
 from nagle_lab.runs.run import Run
 
@@ -24,7 +24,7 @@ class Shown:
     examples: Examples
     run: Run | None = None
     writes: Writes | None = None  # the two of each stall, where they are known
-    sources: Sequence[Sequence[Source]] = ()  # of each pair of them, the lines around both
+    sources: Sequence[Sequence[SourceLines]] = ()  # of each pair of them, the lines around both
     slow: bool = True  # whether somebody looks because it is slow: not at a command of one's own under guard
 
 
@@ -32,7 +32,7 @@ def shown_capture(
     result: Result,
     packets: Examples,
     writes: Writes | None = None,
-    sources: Sequence[Sequence[Source]] = (),
+    sources: Sequence[Sequence[SourceLines]] = (),
     *,
     slow: bool = True,
 ) -> Shown:

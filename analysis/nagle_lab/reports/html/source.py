@@ -20,14 +20,14 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceLines:
     """Consecutive lines of a file."""
 
     file: str
     lines: Sequence[Line]
 
 
-def sources_of(group: Group, below: Path | None = None) -> list[Source]:
+def sources_of(group: Group, below: Path | None = None) -> list[SourceLines]:
     """The lines around both writes, in one piece where they are close; nothing of what cannot be read.
 
     ``below`` is the folder outside of which no file is read: for a trace that others recorded, and whose
@@ -43,7 +43,7 @@ def sources_of(group: Group, below: Path | None = None) -> list[Source]:
     for file in dict.fromkeys(file for file, _ in parts):
         lines = _read(Path(file), below)
         marks = {number: part for (of, number), part in parts.items() if of == file and number <= len(lines)}
-        found += [Source(file, _lines(lines, piece, marks)) for piece in _pieces(marks)]
+        found += [SourceLines(file, _lines(lines, piece, marks)) for piece in _pieces(marks)]
     return found
 
 

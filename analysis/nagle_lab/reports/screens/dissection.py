@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nagle_lab.errors import NagleLabError, printable
-from nagle_lab.evidence.tshark import Comparison, Row
+from nagle_lab.evidence.tshark import RowComparison, SegmentRow
 from nagle_lab.reports.screens.terminal import WIDTH, facts
 
 
@@ -24,7 +24,7 @@ def show_no_frames(error: NagleLabError, to: Console) -> None:
     to.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
 
 
-def show_comparison(path: Path, comparison: Comparison, to: Console) -> None:
+def show_row_comparison(path: Path, comparison: RowComparison, to: Console) -> None:
     """How our packet table and tshark's agree on a capture."""
     equal = " EQUAL " if comparison.equal else " DIFFERENT "
     to.print(Text.assemble((equal, "bold reverse"), "  ", printable(path.name)))
@@ -32,7 +32,7 @@ def show_comparison(path: Path, comparison: Comparison, to: Console) -> None:
     rows = [
         (
             "compared",
-            f"{comparison.compared:,} TCP segments, {len(Row._fields)} columns each, with {comparison.tshark}",
+            f"{comparison.compared:,} TCP segments, {len(SegmentRow._fields)} columns each, with {comparison.tshark}",
         ),
         ("different", f"{comparison.differing:,} frames" + (f": {counts}" if counts else "")),
         *(("by definition", f"{n:,} × {why}") for why, n in comparison.explained.most_common()),

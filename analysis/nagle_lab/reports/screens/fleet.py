@@ -11,8 +11,8 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.fleet.ask import Answer, Question
-from nagle_lab.fleet.judge import Judged
+from nagle_lab.fleet.ask import Answer, ReadyQuestion
+from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import Series
 from nagle_lab.reports.screens.terminal import ruled_table
@@ -30,7 +30,7 @@ def show_series(series: Sequence[Series], to: Console) -> None:
             to.print(Text(f"    {printable(file.path)}" + ("  (missing)" if file.size < 0 else "")), soft_wrap=True)
 
 
-def show_outcome(judged: Sequence[Judged], to: Console) -> None:
+def show_outcome(judged: Sequence[JudgedSeries], to: Console) -> None:
     """What the series came to: how many of which verdict, those that lost most, and every problem, or how many."""
     counts = Counter(str(each.verdict or "FAILED") for each in judged)
     packets = sum(each.packets for each in judged)
@@ -62,7 +62,7 @@ def _more(count: int, to: Console) -> None:
         to.print(Text(f"  … and {count - MOST:,} more: see the store", "dim"))
 
 
-def show_questions(questions: Sequence[Question], to: Console) -> None:
+def show_questions(questions: Sequence[ReadyQuestion], to: Console) -> None:
     """The ready questions."""
     table = ruled_table("question", "what it asks")
     for question in questions:

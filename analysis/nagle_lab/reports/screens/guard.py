@@ -12,8 +12,8 @@ from nagle_lab.diagnosis.result.could_stall import Missing
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.evidence.software import Setting, setting_by_file, setting_by_name
-from nagle_lab.experiments.software.guarded import Protection, Run
+from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_name
+from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.command.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
@@ -23,7 +23,7 @@ SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _LONGEST = 60  # characters of a command in a headline
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedSegments(msgspec.Struct, frozen=True):
     """What was recorded of TCP."""
 
     captured: int
@@ -43,7 +43,7 @@ class OtherSide(msgspec.Struct, frozen=True):
     stalled_exchanges: int
 
 
-class Report(msgspec.Struct, frozen=True):
+class GuardReport(msgspec.Struct, frozen=True):
     """A guarded command, or a recording of what ran already."""
 
     schema: Literal["nagle-lab-guard/1"]
@@ -55,13 +55,13 @@ class Report(msgspec.Struct, frozen=True):
     timed_out: bool
     took_s: float
     way: str
-    recorded: Recorded
+    recorded: RecordedSegments
     both_sides: OtherSide | None
     writes: Writes | None  # the two writes of each stall, with --trace
     result: msgspec.Raw  # nagle-lab/1, of the capture
 
 
-def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
+def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) -> str:
     """The JSON object, on one line."""
     outcome, sides = run.guarded.outcome, run.both_sides
     other = None
@@ -71,7 +71,7 @@ def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
             sides.protection, sides.sentence, sides.run.outcome.status, sides.result.verdict, sides.result.reason,
             s.exchanges, s.stalled_exchanges,
         )  # fmt: skip
-    report = Report(
+    report = GuardReport(
         schema=SCHEMA,
         command=[part.encode("utf-8", "backslashreplace").decode() for part in command],
         verdict=run.result.verdict,
@@ -81,7 +81,7 @@ def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
         timed_out=outcome.timed_out,
         took_s=outcome.took_s,
         way=run.guarded.way,
-        recorded=Recorded(outcome.captured, outcome.dropped, outcome.sent),
+        recorded=RecordedSegments(outcome.captured, outcome.dropped, outcome.sent),
         both_sides=other,
         writes=run.writes,
         result=msgspec.Raw(run.result.to_json().encode()),
@@ -90,7 +90,11 @@ def guard_json(run: Run, command: Sequence[str], expected: Verdict) -> str:
 
 
 def show_guarded(
-    run: Run, command: Sequence[str], ladder: Ladder | None, to: Console, software: Setting | None = None
+    run: JudgedCommand,
+    command: Sequence[str],
+    ladder: Ladder | None,
+    to: Console,
+    software: NodelaySetting | None = None,
 ) -> None:
     """The verdict on it, what it rests on, and what to do next; ``software`` held the data, where it names itself."""
     outcome = run.guarded.outcome
@@ -114,7 +118,7 @@ def show_guarded(
         to.print(facts([("next", step)]))
 
 
-def _next(run: Run) -> str:
+def _next(run: JudgedCommand) -> str:
     """Which further run says more."""
     if run.writes:
         return "make one of these changes and run it again, with --both-sides to see what protects it then"
@@ -129,7 +133,9 @@ def _next(run: Run) -> str:
     return ""
 
 
-def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> list[tuple[str, list[str]]]:
+def _to_paste(
+    run: JudgedCommand, command: Sequence[str], software: NodelaySetting | None
+) -> list[tuple[str, list[str]]]:
     """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
     if command and cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
@@ -140,7 +146,7 @@ def _to_paste(run: Run, command: Sequence[str], software: Setting | None) -> lis
     return commands(run.result, software, running=not command)
 
 
-def language(held: Write) -> tuple[Setting, str] | None:
+def language(held: Write) -> tuple[NodelaySetting, str] | None:
     """How TCP_NODELAY is set where that write was made, and how that is known: by its file, or by its program."""
     for place in (held.program, held.library):
         if place and (setting := setting_by_file(place.file)):
@@ -149,7 +155,7 @@ def language(held: Write) -> tuple[Setting, str] | None:
     return (setting_there, f"which wrote what was held ({held.command})") if setting_there else None
 
 
-def title(run: Run, command: Sequence[str]) -> str:
+def title(run: JudgedCommand, command: Sequence[str]) -> str:
     """What was guarded, in a few words."""
     return shown_command(command) or run.guarded.what
 

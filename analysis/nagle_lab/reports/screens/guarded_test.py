@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import printable
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.experiments.writes.traced import Named
+from nagle_lab.experiments.writes.traced import NamedWrites
 from nagle_lab.reports.screens.terminal import WIDTH, facts, typical, who
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.writes import pair_lines
@@ -23,7 +23,7 @@ def shown_test(
     capture: Path | None,
     *,
     about: Sequence[tuple[str, str]] = (),
-    named: Named | None = None,
+    named: NamedWrites | None = None,
 ) -> str:
     """What is said of it, who held and who delayed, the remedy, a ladder, and the capture that was kept.
 
@@ -51,7 +51,7 @@ def shown_test(
     return _text(screen)
 
 
-def _ladder(result: Result | None, capture: Path | None, named: Named | None) -> Ladder | None:
+def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | None) -> Ladder | None:
     """Of the traced run with its two calls; else of the run that was judged."""
     if named and named.capture and named.result:
         ladder = written_ladder([named.capture], named.result, named.writes)

@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.live.watch.findings import Finding
-from nagle_lab.live.watch.periods import Sums
+from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.window import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
 from nagle_lab.reports.words.ladder_text import ladder_text
@@ -294,7 +294,7 @@ def final(verdicts: dict[Verdict, int]) -> str:
     return f"final: periods {', '.join(count)}" if count else ""
 
 
-def show_periods(sums: Sums, verdict: Verdict, reason: str, name: str, to: Console) -> None:
+def show_periods(sums: PeriodSums, verdict: Verdict, reason: str, name: str, to: Console) -> None:
     """The verdict on all periods, those that were judged last, and which one is shown in full below."""
     assert sums.worst
     to.print(headline(verdict, f"{name}: {sums.periods} periods", reason))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from nagle_lab.evidence.ladder import Ladder, Row, Written
+from nagle_lab.evidence.ladder import Ladder, LadderRow, Written
 from nagle_lab.reports.words.writes import call_of, place_of
 
 _INSIDE = 38  # columns between the two ends
@@ -53,7 +53,7 @@ def _call(of: Written, *, from_client: bool) -> Text:
     return text.append(inside, style=style).append("  ").append(call_of(of.write), style=style)
 
 
-def _arrow(row: Row, later: int, *, dim: bool) -> Text:
+def _arrow(row: LadderRow, later: int, *, dim: bool) -> Text:
     style, label, width = _STYLES[row.part], f" {row.label} ", _INSIDE - 1
     line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
     text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")

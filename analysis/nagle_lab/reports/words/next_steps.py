@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import larger_cause
-from nagle_lab.evidence.software import COMMON, Setting
+from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.tcp.events import IDLE, MS
 
 _STEPS = {
@@ -46,7 +46,7 @@ _MOST = 3
 
 
 def ends(
-    result: Result, software: Setting | None = None, among: Sequence[Connection] | None = None
+    result: Result, software: NodelaySetting | None = None, among: Sequence[Connection] | None = None
 ) -> list[tuple[str, str]]:
     """Where nothing was held, the row that says which ends to look at: those of the busiest connection."""
     connection = None if result.stalls else busiest(result, among)
@@ -143,7 +143,7 @@ IN_THE_CAPTURE = "which the capture shows there"
 
 def commands(
     result: Result,
-    software: Setting | None,
+    software: NodelaySetting | None,
     *,
     running: bool = True,
     here: bool = False,
@@ -188,7 +188,7 @@ def _try(holder: EndProcess) -> tuple[str, list[str]]:
     )
 
 
-def setting_of(software: Setting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
+def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
     """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
     if software:
         return f"In its source or configuration: TCP_NODELAY in {software.software}, {known_by}", [
