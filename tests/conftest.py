@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from nagle_lab.cli import main as cli
+from support.command import Ended
 from support.engines import ENGINES
 from support.site import built
 from support.turns import unit_of
@@ -76,14 +77,14 @@ def engine(request):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run nagle-lab with arguments; gives exit code, stdout, stderr."""
+    """Run nagle-lab with arguments, in this process, as pytest captures it."""
 
-    def main(*arguments: object) -> tuple[int, str, str]:
+    def main(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["nagle-lab", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert isinstance(ended.value.code, int)
         out, err = capsys.readouterr()
-        return ended.value.code, out, err
+        return Ended(ended.value.code, out, err)
 
     return main

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from support.command import in_process
-from support.guarded import GUARD, Ended, guard, server
+from support.guarded import GUARD, GuardEnded, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
+from support.waiting import within
 
 pytestmark = pytest.mark.long
 
@@ -29,13 +30,13 @@ def temporary(tmp_path: Path, monkeypatch):
     return folder
 
 
-def guard_once(folder: Path, *options: str, how: str) -> Ended:
+def guard_once(folder: Path, *options: str, how: str) -> GuardEnded:
     """For several tests; what it keeps stays in the folder."""
     return guard(folder, *options, command=server(how), env=os.environ | {"TMPDIR": str(folder)})
 
 
 @pytest.fixture(scope="module")
-def stalls(tmp_path_factory) -> tuple[Ended, Path]:
+def stalls(tmp_path_factory) -> tuple[GuardEnded, Path]:
     """How the guard of a program that stalls ended, and the folder of junit.xml and page.html."""
     folder = tmp_path_factory.mktemp("stalls")
     views = (f"--junit={folder / 'junit.xml'}", f"--html={folder / 'page.html'}")
@@ -43,7 +44,7 @@ def stalls(tmp_path_factory) -> tuple[Ended, Path]:
 
 
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory) -> tuple[Ended, Path]:
+def clean(tmp_path_factory) -> tuple[GuardEnded, Path]:
     """How the guard of one that is clean ended, and the folder of page.md and page.html."""
     folder = tmp_path_factory.mktemp("clean")
     views = (f"--markdown={folder / 'page.md'}", f"--html={folder / 'page.html'}")
@@ -51,7 +52,7 @@ def clean(tmp_path_factory) -> tuple[Ended, Path]:
 
 
 @pytest.fixture(scope="module")
-def clean_on_both_sides(tmp_path_factory) -> Ended:
+def clean_on_both_sides(tmp_path_factory) -> GuardEnded:
     return guard_once(tmp_path_factory.mktemp("both"), "--both-sides", how="nodelay")
 
 
@@ -93,7 +94,7 @@ def test_the_option_protects_a_clean_program(clean_on_both_sides):
     assert_protected(clean_on_both_sides, "option", "CLEAN")
 
 
-def assert_protected(ended: Ended, protection: str, verdict: str) -> None:
+def assert_protected(ended: GuardEnded, protection: str, verdict: str) -> None:
     assert ended.report["both_sides"]["protection"] == protection
     assert ended.report["verdict"] == verdict
     assert ended.report["reason"] == ended.report["both_sides"]["sentence"]
@@ -293,15 +294,6 @@ def is_running(marker: str) -> bool:
     return False
 
 
-def wait_for(condition, seconds: float = 30) -> bool:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_nothing_is_left_behind(tmp_path):
     """Servers in the background, daemons with a session of their own: ended with the command, and named."""
     long = f"4711.{os.getpid()}"
@@ -327,7 +319,7 @@ def test_a_signal_reaches_the_command_once(tmp_path, number):
         "time.sleep(0.3); print(len(got)); sys.exit(5)\n"
     )
     process = subprocess.Popen([*GUARD, "--", sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
-    assert wait_for((tmp_path / "ready").exists)
+    assert within(30, (tmp_path / "ready").exists)
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (5, "1\n")
@@ -336,10 +328,10 @@ def test_a_signal_reaches_the_command_once(tmp_path, number):
 def test_nothing_is_left_when_the_guard_is_killed(tmp_path):
     long = f"4712.{os.getpid()}"
     process = subprocess.Popen([*GUARD, "--", "sh", "-c", f"sleep {long}1 & sleep {long}2"])
-    assert wait_for(lambda: is_running(f"sleep\0{long}2"))
+    assert within(30, lambda: is_running(f"sleep\0{long}2"))
     process.kill()
     process.wait(30)
-    assert wait_for(lambda: not is_running(f"sleep\0{long}"))
+    assert within(30, lambda: not is_running(f"sleep\0{long}"))
 
 
 def test_two_guards_at_once(tmp_path):
@@ -424,8 +416,8 @@ def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
 )
 def test_wrong_usage_is_one_line(options, says):
     done = in_process("guard", *options)
-    assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("nagle-lab: recording")]
+    assert done.code == 2
+    (line,) = [line for line in done.err.splitlines() if not line.startswith("nagle-lab: recording")]
     assert line.startswith("nagle-lab: ") and says in line
 
 
@@ -508,10 +500,10 @@ def test_a_killed_guard_ends_what_ignores_signals():
     long = f"4713.{os.getpid()}"
     ignores = f"trap '' TERM INT HUP; while :; do sleep {long}; done"
     process = subprocess.Popen([*GUARD, "--", "sh", "-c", ignores])
-    assert wait_for(lambda: is_running(f"sleep\0{long}"))
+    assert within(30, lambda: is_running(f"sleep\0{long}"))
     process.kill()
     process.wait(30)
-    assert wait_for(lambda: not is_running(f"sleep {long}") and not is_running(f"sleep\0{long}"))
+    assert within(30, lambda: not is_running(f"sleep {long}") and not is_running(f"sleep\0{long}"))
 
 
 def test_one_connection_without_the_option_among_many_is_not_clean(tmp_path):
@@ -584,9 +576,7 @@ def test_ended_while_it_judges_it_leaves_no_folder_behind(tmp_path, temporary, n
     begun = tmp_path / "begun"
     command = [sys.executable, "-c", SLOW_TO_JUDGE, "guard", "--", "true", begun]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        until = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        assert within(60, begun.exists)
         assert list(temporary.iterdir()), "it records into a temporary folder"
         running.send_signal(number)
         _, err = running.communicate(timeout=30)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,6 +19,7 @@ from nagle_lab.guard.tracing import trace as tracing
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
 from support.traced import C, line, program
+from support.waiting import within
 
 pytestmark = pytest.mark.long
 FORBID = Path(__file__).parents[1] / "support" / "forbid.py"
@@ -491,15 +491,6 @@ LONG = """
 """
 
 
-def wait_for(condition, seconds: float = 30) -> bool:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
 def test_ctrl_c_still_reports(suite, options):
     """All processes in the foreground get it from a terminal, and pytest alone from a kill."""
@@ -507,7 +498,7 @@ def test_ctrl_c_still_reports(suite, options):
     process = subprocess.Popen(
         suite.command("--nagle", *options), cwd=suite.folder, env=suite.environment, stdout=subprocess.PIPE, text=True
     )
-    assert wait_for((suite.folder / "ready").exists)
+    assert within(30, (suite.folder / "ready").exists)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -522,7 +513,7 @@ def test_nothing_is_left_when_pytest_is_killed(suite):
     process = subprocess.Popen(
         suite.command("--nagle"), cwd=suite.folder, env=suite.environment, stdout=subprocess.DEVNULL
     )
-    assert wait_for((suite.folder / "ready").exists)
+    assert within(30, (suite.folder / "ready").exists)
 
     def none_left() -> bool:
         return not any(_leads_to(path, suite.folder) for path in Path("/proc").glob("[0-9]*/cwd"))
@@ -530,7 +521,7 @@ def test_nothing_is_left_when_pytest_is_killed(suite):
     assert not none_left()
     process.kill()
     process.wait(30)
-    assert wait_for(none_left)
+    assert within(30, none_left)
 
 
 def _leads_to(link: Path, folder: Path) -> bool:

@@ -65,7 +65,7 @@ class _Ceaseless:
 
 def test_a_recorder_writes_and_ends_though_packets_never_cease(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "Ring", _Ceaseless)
-    monkeypatch.setattr(recorder.Asked, "waiting", lambda self: [])
+    monkeypatch.setattr(recorder.SocketPoller, "waiting", lambda self: [])
     recording = Recorder(tmp_path / "first.pcapng", ["lo"])
     recording.start()
     assert within(20, lambda: recording.captured > 2)

@@ -2,23 +2,16 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from support.in_docker import read_in
+from support.in_docker import docker, read_in
 from support.living import nagle_lab, switched
 from support.namespaces import ESTABLISHED, LISTEN, sockets
 from support.rights import AS_ROOT
 from support.waiting import within
 
-REPOSITORY = Path(__file__).parents[2]
 BASE = "BASE=nagle-lab/base"
-
-
-def docker(*arguments: object) -> str:
-    command = ["docker", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ import json
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from support.in_docker import compose_project, read_in
+from support.in_docker import compose_project, docker, read_in
 from support.namespaces import LISTEN, sent, sockets
 from support.rights import AS_ROOT
 from support.schemas import check
@@ -16,13 +15,7 @@ from support.waiting import within
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch", "--json"]
-
-
-def docker(*arguments: object) -> str:
-    command = ["docker", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""The command line, called in this process: for tests to which the process it would have does not matter."""
+"""The command line called in this process, for tests that need no process of its own; and how it ended."""
 
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from subprocess import CompletedProcess
+from typing import NamedTuple
 from unittest.mock import patch
 
 import pytest
@@ -11,8 +11,16 @@ import pytest
 from nagle_lab.cli import main as cli
 
 
-def in_process(*arguments: object) -> CompletedProcess[str]:
-    """Run nagle-lab with arguments; gives what a process of its own would have ended with and printed."""
+class Ended(NamedTuple):
+    """How nagle-lab ended: its exit code, and what it wrote to standard output and standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def in_process(*arguments: object) -> Ended:
+    """Run nagle-lab with arguments, in this process."""
     command, out, err = ["nagle-lab", *map(str, arguments)], StringIO(), StringIO()
     with (
         patch.object(sys, "argv", command),
@@ -22,4 +30,4 @@ def in_process(*arguments: object) -> CompletedProcess[str]:
     ):
         cli.main()
     assert isinstance(ended.value.code, int)
-    return CompletedProcess(command, ended.value.code, out.getvalue(), err.getvalue())
+    return Ended(ended.value.code, out.getvalue(), err.getvalue())

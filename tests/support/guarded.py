@@ -49,7 +49,7 @@ SERVER = textwrap.dedent("""
 
 
 @dataclass(frozen=True)
-class Ended:
+class GuardEnded:
     """How the guard ended."""
 
     code: int
@@ -60,14 +60,16 @@ class Ended:
 
 def guard(
     tmp_path: Path, *options: str, command: list[str], before: tuple[str, ...] = (), **more: Any
-) -> Ended:  # fmt: skip
+) -> GuardEnded:  # fmt: skip
     """Guard a command; ``before`` is what starts the guard."""
     report = tmp_path / "report.json"
     whole = [*before, *GUARD, f"--json={report}", *options, "--", *command]
     done = subprocess.run(
         whole, capture_output=True, text=True, errors="surrogateescape", timeout=120, check=False, **more
     )
-    return Ended(done.returncode, done.stdout, done.stderr, json.loads(report.read_text()) if report.exists() else {})
+    return GuardEnded(
+        done.returncode, done.stdout, done.stderr, json.loads(report.read_text()) if report.exists() else {}
+    )
 
 
 def server(how: str, *arguments: str) -> list[str]:

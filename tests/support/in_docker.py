@@ -1,4 +1,4 @@
-"""A pair that stalls in a container, as a program and as a Compose project."""
+"""Docker, and a pair that stalls in a container, as a program and as a Compose project."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -24,6 +24,13 @@ while (1) {
 }
 """
 IMAGE = "nagle-lab/base:latest"
+REPOSITORY = Path(__file__).parents[2]
+
+
+def docker(*arguments: object) -> str:
+    """What one docker command prints; paths are those of the repository."""
+    command = ["docker", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
 
 
 def read_in(container: str, file: str) -> str:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from support.command import Ended
 from support.rights import reachable
 
 PORT = 18084
@@ -86,16 +87,16 @@ def one_more(process: subprocess.Popen[str]) -> bool:
     return process.stdout.readline() == "1\n"
 
 
-def nagle_lab(*arguments: object, before: list[str] | None = None, **more: object) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command that may ask nobody."""
+def nagle_lab(*arguments: object, before: list[str] | None = None, **more: object) -> Ended:
+    """Run nagle-lab with arguments, in a process of its own that has nobody to ask; ``before`` is what starts it."""
     done = subprocess.run(
         [*(before or []), *NAGLE_LAB, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False,
         stdin=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "100"}, **more,
     )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def switched(state: str, *options: object) -> tuple[int, str, str]:
+def switched(state: str, *options: object) -> Ended:
     """``nagle-lab nodelay`` without asking, as :func:`nagle_lab` gives it.
 
     Beside other work a recording may say by itself that the machine was too busy for it to prove anything. Then the
@@ -103,7 +104,7 @@ def switched(state: str, *options: object) -> tuple[int, str, str]:
     """
     ended = nagle_lab("nodelay", *options, state, "--yes")
     for _ in range(2):
-        if "a hold on a busy machine" not in ended[1]:
+        if "a hold on a busy machine" not in ended.out:
             break
         nagle_lab("nodelay", *options, {"on": "off", "off": "on"}[state], "--yes", "--seconds=0")
         ended = nagle_lab("nodelay", *options, state, "--yes")

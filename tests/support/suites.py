@@ -63,7 +63,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ended:
+class PytestEnded:
     """How pytest ended."""
 
     code: int
@@ -96,7 +96,7 @@ class Suite:
         rest = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         return rest | {"TMPDIR": str(self.temporary)}
 
-    def run(self, *options: str, before: tuple[str, ...] = ()) -> Ended:
+    def run(self, *options: str, before: tuple[str, ...] = ()) -> PytestEnded:
         """Run it; ``before`` is what starts pytest."""
         junit = self.folder / "junit.xml"
         junit.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ class Suite:
             [*before, *self.command(*options, f"--junitxml={junit}")],
             cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip
-        return Ended(done.returncode, done.stdout, done.stderr, _cases(junit) if junit.exists() else {})
+        return PytestEnded(done.returncode, done.stdout, done.stderr, _cases(junit) if junit.exists() else {})
 
     def kept(self) -> list[str]:
         """The files in folders of ours that are left; hidden ones too."""

@@ -16,7 +16,7 @@ from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.overview import Heat, overview
 from nagle_lab.reports.html.fleet import heat_map, level, shortened
 from support.browser import chromium
-from support.command import in_process
+from support.command import Ended, in_process
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
 
@@ -25,9 +25,9 @@ T0 = 1_700_000_000 * SECOND
 HERE = ("--workers", 1, "--on", "concurrent.futures:ThreadPoolExecutor")
 
 
-def fleet(*arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
+def fleet(*arguments: object, code: int = 0) -> Ended:
     done = in_process("fleet", *arguments)
-    assert done.returncode == code, done.stdout + done.stderr
+    assert done.code == code, done.out + done.err
     return done
 
 
@@ -49,51 +49,51 @@ def captures(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def out(captures) -> Path:
     said = fleet(captures, "--out", captures.parent / "out", *HERE)
-    assert said.stderr == ""
-    assert "3 series, 198 packets: 3 STALL" in said.stdout
-    assert re.search(r"web-0/eth0 +12 +12 +12 +4\d\d\.\d ms", said.stdout)
-    assert "Files with a problem: 1" in said.stdout and "not a capture" in said.stdout
+    assert said.err == ""
+    assert "3 series, 198 packets: 3 STALL" in said.out
+    assert re.search(r"web-0/eth0 +12 +12 +12 +4\d\d\.\d ms", said.out)
+    assert "Files with a problem: 1" in said.out and "not a capture" in said.out
     return captures.parent / "out"
 
 
 def test_results_are_not_written_over_and_resume_reads_nothing_again(captures, out):
-    assert "has results already: --resume goes on" in fleet(captures, "--out", out, code=2).stderr
+    assert "has results already: --resume goes on" in fleet(captures, "--out", out, code=2).err
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
     again = fleet(captures, "--out", out, "--resume", *HERE)
-    assert "3 series, 198 packets: 3 STALL" in again.stdout
+    assert "3 series, 198 packets: 3 STALL" in again.out
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
 
 
 def test_the_exit_code_is_that_of_the_worst_series(captures, out):
     contradicted = fleet(captures, "--out", out, "--resume", "--expect", "clean", code=1)
-    assert "nagle-lab: web-0/eth0: expected CLEAN, found STALL\n" in contradicted.stderr
+    assert "nagle-lab: web-0/eth0: expected CLEAN, found STALL\n" in contradicted.err
     broken = captures.parent / "broken" / "eth0.pcap"
     broken.parent.mkdir()
     broken.write_bytes(b"nothing")
     said = fleet(broken.parent, "--out", captures.parent / "out2", *HERE, code=2)
-    assert "1 series, 0 packets: 1 INVALID" in said.stdout and "Without a verdict: 1" in said.stdout
+    assert "1 series, 0 packets: 1 INVALID" in said.out and "Without a verdict: 1" in said.out
 
 
 def test_what_would_be_read_can_be_listed(captures):
-    lines = fleet(captures, "--list").stdout.splitlines()
+    lines = fleet(captures, "--list").out.splitlines()
     assert lines[0].startswith("web-0/eth0: 2 files, ")
     assert lines[3].startswith("web-1/eth0: 3 files, ")
-    assert "where are the results to go?" in fleet(captures, code=2).stderr
+    assert "where are the results to go?" in fleet(captures, code=2).err
 
 
 def test_questions_are_listed_and_answered(out):
-    assert re.search(r"^worst-services +Which services lost the most time", fleet("ask").stdout, re.MULTILINE)
+    assert re.search(r"^worst-services +Which services lost the most time", fleet("ask").out, re.MULTILINE)
     answer = fleet("ask", "worst-services", "--out", out)
-    assert [re.search(rf"^10\.0\.1\.1 +{port} +12 ", answer.stdout, re.MULTILINE) is None for port in (80, 82)] == [
+    assert [re.search(rf"^10\.0\.1\.1 +{port} +12 ", answer.out, re.MULTILINE) is None for port in (80, 82)] == [
         False
     ] * 2
-    rows = [json.loads(line) for line in fleet("ask", "longest", "--out", out, "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in fleet("ask", "longest", "--out", out, "--json").out.splitlines()]
     assert {row["host"] for row in rows} == {"web-0", "web-1", "web-2"}
-    assert fleet("ask", "SELECT count(*) AS n FROM stalls", "--out", out, "--json").stdout == '{"n":36}\n'
-    assert "release_frame" in fleet("ask", "schema").stdout
-    assert "which results? Add --out" in fleet("ask", "longest", code=2).stderr
-    assert "no such question" in fleet("ask", "longer", "--out", out, code=2).stderr
-    assert "no results of nagle-lab fleet there" in fleet("ask", "longest", "--out", out.parent / "in", code=2).stderr
+    assert fleet("ask", "SELECT count(*) AS n FROM stalls", "--out", out, "--json").out == '{"n":36}\n'
+    assert "release_frame" in fleet("ask", "schema").out
+    assert "which results? Add --out" in fleet("ask", "longest", code=2).err
+    assert "no such question" in fleet("ask", "longer", "--out", out, code=2).err
+    assert "no results of nagle-lab fleet there" in fleet("ask", "longest", "--out", out.parent / "in", code=2).err
 
 
 def test_each_of_the_worst_has_a_ladder_with_its_file_and_frames(out, captures):
@@ -163,7 +163,7 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     done = sorted((tmp_path / "out").glob("work/*.carry"))
     before = [path.stat().st_mtime_ns for path in done]
     assert 1 <= len(done) < 3
-    assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).stdout
+    assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).out
     assert [path.stat().st_mtime_ns for path in done] == before
 
 

@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.phrases import findings
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, nodelay, prompt, server_held, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, client_held, nodelay, prompt, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 Story = Callable[[Conversation, int], None]
@@ -241,13 +241,6 @@ def test_clients_far_and_near_are_told_apart_at_the_server(diagnose):
 
 
 def test_both_kinds_of_ends_are_named(diagnose):
-    def client_held(c: Conversation, number: int) -> None:
-        c.client_sends(3)
-        c.server_acks(after_ns=LATE + number % 5 * MS)
-        c.client_sends(3, after_ns=RELEASE)
-        c.server_sends(BODY, after_ns=100 * US)
-        c.client_acks(after_ns=10 * US)
-
     other = talk(client_held, client=("10.0.0.7", 5), server=("10.0.0.4", 99)).segments
     result = diagnose(merge(talk(server_held).segments, other))
     assert result.summary.held_by == "both"

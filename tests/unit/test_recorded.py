@@ -19,7 +19,7 @@ from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.experiments.writes.attached import of_traced
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.reports.words.ladder_text import ladder_text
-from support.command import in_process
+from support.command import Ended, in_process
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
 from support.straces import BEFORE, strace_text, write_strace
@@ -44,7 +44,7 @@ class Recorded:
     strace: Path
     program: Path
 
-    def analyze(self, *options: object) -> subprocess.CompletedProcess[str]:
+    def analyze(self, *options: object) -> Ended:
         with chdir(self.capture.parent):
             return in_process("analyze", f"--strace={self.strace}", *options, self.capture)
 
@@ -87,15 +87,15 @@ def test_the_two_calls_of_each_stall(recorded):
 
 def test_the_json_is_the_contracts(recorded):
     done = recorded.analyze("--json")
-    content = json.loads(done.stdout)
+    content = json.loads(done.out)
     check("result", content)
     assert [content["writes"]["groups"][0][end]["program"]["line"] for end in ("trigger", "held")] == [16, 17]
-    without = json.loads(in_process("analyze", "--json", recorded.capture).stdout)
+    without = json.loads(in_process("analyze", "--json", recorded.capture).out)
     assert {name: value for name, value in content.items() if name != "writes"} == without
 
 
 def test_the_screen_names_both_lines_before_the_ladder_and_in_it(recorded):
-    text = recorded.analyze().stdout
+    text = recorded.analyze().out
     assert all(len(line) <= 100 for line in text.splitlines())
     said, ladder = text.split("A typical stall")
     words = " ".join(said.split())
@@ -145,7 +145,7 @@ def test_several_pairs_are_each_named_and_the_remedy_says_so(recorded, tmp_path)
         return place(recorded.program, size if size == HEADER or next(sizes) % 3 else 0)
 
     strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, place=places)
-    words = " ".join(replace(recorded, strace=strace).analyze().stdout.split())
+    words = " ".join(replace(recorded, strace=strace).analyze().out.split())
     pairs = re.findall(
         r"(\d+) stalls: server.py:16 reply sendall 238 B, then server.py:(\d+) reply sendall 615", words
     )
@@ -178,7 +178,7 @@ def test_a_client_that_holds_has_its_calls_on_the_left(tmp_path):
 
 def test_the_files_have_the_lines(recorded, tmp_path):
     done = recorded.analyze("--markdown=page.md", "--junit=junit.xml", "--html=page.html")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     markdown, junit = (tmp_path / "page.md").read_text(), (tmp_path / "junit.xml").read_text()
     assert (
         "| writes | 11 stalls: server.py:16 reply  sendall 238 B, |" in markdown
@@ -210,7 +210,7 @@ def test_the_stacks_are_in_json_and_in_the_page(recorded, tmp_path):
              for stack_ in (group.trigger_stack, group.held_stack)]  # fmt: skip
     assert found == expected
     done = replace(recorded, strace=strace).analyze("--html=page.html", "--json")
-    check("result", json.loads(done.stdout))
+    check("result", json.loads(done.out))
     stacks = re.findall(r'<details class="stack">.*?</details>', (tmp_path / "page.html").read_text(), re.DOTALL)
     assert [re.findall(r"<code>(.*?)</code>", one) for one in stacks] == [
         ["lib/sockets.py:7 send", f"server.py:{line} reply", "server.py:40 serve"] for line in (16, 17)
@@ -224,7 +224,7 @@ def test_of_a_strangers_trace_no_file_outside_the_working_directory_is_shown(rec
     here.mkdir()
     strace = write_strace(here, talk(server_held, 12).segments, server=SERVER, place=lambda size: place(secret, size))
     moved = replace(recorded, capture=recorded.capture.rename(here / "stall.pcap"), strace=strace)
-    assert moved.analyze("--html=page.html").returncode == 0
+    assert moved.analyze("--html=page.html").code == 0
     page = (here / "page.html").read_text()
     assert "secret:16" in page and "not for the page" not in page
 
@@ -340,7 +340,7 @@ def test_wrong_usage(recorded, tmp_path):
         (recorded.analyze(recorded.capture), "--strace takes one capture file"),
         (replace(recorded, capture=tmp_path).analyze(), "--strace takes one capture file"),
     ):
-        assert what.returncode == 2 and says in what.stderr.lower() and what.stderr.count("\n") == 1, what.stderr
+        assert what.code == 2 and says in what.err.lower() and what.err.count("\n") == 1, what.err
 
 
 EVIL = "/srv/\\33[31m<script>alert(1)</script>|`x`\\n.py;16;\\33]0;owned\\7"
@@ -350,11 +350,11 @@ def test_what_a_hostile_trace_says_is_text(recorded, tmp_path):
     strace = write_strace(tmp_path, talk(server_held, 12).segments, server=SERVER, place=lambda _: EVIL)
     hostile = replace(recorded, strace=strace)
     done = hostile.analyze("--html=page.html", "--markdown=page.md", "--junit=junit.xml")
-    assert done.returncode == 0 and "\\x1b[31m" in done.stdout
-    for text in (done.stdout, *((tmp_path / name).read_text() for name in ("page.html", "page.md", "junit.xml"))):
+    assert done.code == 0 and "\\x1b[31m" in done.out
+    for text in (done.out, *((tmp_path / name).read_text() for name in ("page.html", "page.md", "junit.xml"))):
         assert not {"\x1b", "\7"} & set(text)
     assert "<script>alert" not in (tmp_path / "page.html").read_text() + (tmp_path / "page.md").read_text()
-    content = json.loads(hostile.analyze("--json").stdout)
+    content = json.loads(hostile.analyze("--json").out)
     check("result", content)
 
 
