@@ -1,4 +1,4 @@
-"""TCP_NODELAY tried on the living: what was recorded before it was set held against what was recorded after."""
+"""TCP_NODELAY tried on a running program: what was recorded before and after it was set, compared."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -28,7 +28,7 @@ MOST_TRIES = 3
 
 
 class Watch(Protocol):
-    """Who is told how far it is."""
+    """Is told how far the work has come."""
 
     def begin(self, series: int, size: int) -> None:
         """So many series are to be read, and bytes."""
@@ -37,7 +37,7 @@ class Watch(Protocol):
         """A stretch of so many bytes is done."""
 
     def series(self, judged: JudgedSeries) -> None:
-        """A series is."""
+        """A series is judged."""
 
 
 @dataclass

@@ -66,7 +66,7 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class StretchDone(msgspec.Struct, frozen=True):
-    """What a stretch was."""
+    """How many packets a stretch had, and how long it took."""
 
     packets: int
     seconds: float

@@ -149,7 +149,7 @@ class _Progress:
         self._say()
 
     def series(self, judged: JudgedSeries) -> None:
-        """A series is; what kept it from being finished stays on the screen."""
+        """A series is judged; what kept it from being finished stays on the screen."""
         self._done += 1
         self._say()
         if judged.verdict is None:

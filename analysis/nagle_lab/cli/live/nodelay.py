@@ -115,7 +115,7 @@ def _changed(program: TargetProgram) -> list[Found]:
 
 
 def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording | None:
-    """What was recorded in some seconds; None of none."""
+    """What was recorded in so many seconds; None where that is 0."""
     if not seconds:
         return None
     tell(f"recording the network namespace of {program.name} for {seconds:g} s")

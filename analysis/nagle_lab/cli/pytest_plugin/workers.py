@@ -38,7 +38,7 @@ def prepare(config: pytest.Config) -> int | None:
 
 
 class ControllerPlugin:
-    """The plugin in the process that hands out tests."""
+    """The plugin in pytest-xdist's controller, the process that hands out tests."""
 
     def __init__(self, stand_in: list[str], base: Path) -> None:
         self._stand_in, self._base = stand_in, base

@@ -154,7 +154,7 @@ def guard(
     announce: Announce = unannounced,
     **surroundings: Unpack[Surroundings],
 ) -> JudgedCommand:
-    """Run a command and judge it; ``folder`` is there and is empty. Raises NagleLabError.
+    """Run a command and judge it; ``folder`` exists and is empty. Raises NagleLabError.
 
     ``announce`` is told of a further run before it starts; ``surroundings`` is where and how it runs, see
     :func:`nagle_lab.guard.recording.run.run`.

@@ -10,7 +10,7 @@ JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 
 
 class NamespaceState(StrEnum):
-    """Where the program inside finds itself."""
+    """Which network namespace the program inside starts in."""
 
     TO_MAKE = "to_make"  # in no namespace of its own yet
     THERE = "there"  # in one, as root

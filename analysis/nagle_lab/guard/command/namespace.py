@@ -43,7 +43,7 @@ def unshare(flags: int) -> None:
 
 
 def make(uid: int, gid: int) -> None:
-    """Be in a new network namespace; without the right to, in a new user namespace, in which one stays who one is.
+    """Move into a new network namespace; without CAP_SYS_ADMIN into a new user namespace, too, as the same user.
 
     Raises OSError where the machine does not allow it.
     """
@@ -71,14 +71,14 @@ def join(pid: int, kinds: Sequence[str] = ("net",)) -> None:
 
 
 def map_ids(uid: tuple[int, int], gid: tuple[int, int]) -> None:
-    """Say which user and group of the parent's namespace (second) is which in this one (first). Raises OSError."""
+    """Map a user and a group of this user namespace (first) to those of its parent (second). Raises OSError."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid[0]} {uid[1]} 1")
     Path("/proc/self/gid_map").write_text(f"{gid[0]} {gid[1]} 1")
 
 
 def prepare_loopback(mtu: int) -> None:
-    """Up, with segments as on a network: that MTU, and no segmentation offload. Raises OSError."""
+    """Bring loopback up, with segments as on a network: that MTU, no segmentation offload. Raises OSError."""
     set_up_interface("lo", mtu)
     # What a user inside the namespace may not need root for: ports below 1024 are nobody else's here.
     with suppress(OSError):
@@ -86,7 +86,7 @@ def prepare_loopback(mtu: int) -> None:
 
 
 def set_up_interface(name: str, mtu: int | None) -> None:
-    """Up, without segmentation offload, and with that MTU. Raises OSError."""
+    """Bring an interface up, without segmentation offload; with that MTU, if one is given. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
 
         def ioctl(request: int, argument: bytes) -> bytes:
@@ -96,7 +96,7 @@ def set_up_interface(name: str, mtu: int | None) -> None:
             ioctl(_SIOCSIFMTU, pack("i", mtu))
         for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
             value = ctypes.create_string_buffer(pack("II", command, 0))
-            with suppress(OSError):  # what a driver cannot change, it does not do, or stands in the capture
+            with suppress(OSError):  # what a driver cannot switch off, it does not do, or the capture shows it
                 ioctl(_SIOCETHTOOL, pack("P", ctypes.addressof(value)))
         (flags,) = unpack_from("h", ioctl(_SIOCGIFFLAGS, b""), 16)
         ioctl(_SIOCSIFFLAGS, pack("h", flags | _IFF_UP))

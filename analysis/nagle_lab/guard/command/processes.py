@@ -109,7 +109,7 @@ class Child:
             raise NotStartedError(int(number))
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Until it has ended. Passes signals on to it, but for those of the terminal, which it has got itself."""
+        """Wait until it has ended; pass signals on to it, but not the terminal's, which it gets itself."""
         end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
         parent, orphaned = os.getppid(), False
         while True:
@@ -127,7 +127,7 @@ class Child:
                 self._signal(info.si_signo)
 
     def wait_or_end(self) -> Ended:
-        """Until it has ended by itself, or after the first signal. It has left the terminal: none reaches it.
+        """Wait until it has ended, and end it at the first signal. It has left the terminal, whose signals miss it.
 
         It is asked to end until it does: docker's client loses what comes before its container runs.
         """
@@ -142,7 +142,7 @@ class Child:
                 is_asked = True
 
     def unblock(self) -> None:
-        """Signals are for this process again."""
+        """Let this process receive signals again."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
     def _signal(self, number: int) -> None:
@@ -179,7 +179,7 @@ def _end(number: int, _: object) -> None:
 
 
 def end_the_rest(but: Container[int] = (), grace_s: float = 1.0) -> list[str]:
-    """End all that descends from this process, politely and then not, but for some; the names of what was there."""
+    """End the descendants of this process, ``but`` for some, by SIGTERM, then SIGKILL; the names of those found."""
     names: dict[int, str] = {}
     for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 1.0)):
         until = time.monotonic() + seconds

@@ -19,12 +19,12 @@ _NUMBER, _ARCHITECTURE, _LEVEL, _OPTION = 0, 4, 24, 32  # offsets in struct secc
 
 
 def is_possible() -> bool:
-    """Whether this kind of processor is known."""
+    """Whether the filter is known for this kind of processor."""
     return platform.machine() in _CALLS
 
 
 def take_away() -> None:
-    """From this process on, and from what it becomes. Raises OSError."""
+    """Take it from this process, and from all that it executes and starts. Raises OSError."""
     architecture, number = _CALLS[platform.machine()]
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 0, 7, architecture),

@@ -31,7 +31,7 @@ def attach(
     seconds: float | None = None,
     trace: bool = False,
 ) -> Guarded:
-    """Record to ``folder``, which is there and is empty, for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
+    """Record to an existing, empty ``folder`` for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
 
     One of ``pid``, ``container``, ``service`` and ``interface`` says what. With ``trace`` strace attaches to it
     meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
@@ -55,7 +55,7 @@ def attach(
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
-    """How to get to the network namespace of a process, or of a container; of neither, to this one, with the rights.
+    """How to get into the network namespace of a process or a container; of neither, how to record in this one.
 
     With ``trace`` also to the container's processes. Raises NagleLabError where there is no such process, or Docker
     is not reachable.

@@ -85,12 +85,12 @@ class Listed(msgspec.Struct, frozen=True):
 
     @property
     def holds_small(self) -> bool:
-        """Whether something waits so."""
+        """Whether data waits behind such a segment."""
         return self.unsent > 0 and self.waits_for_small
 
 
 def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Listed]:
-    """Those of the network namespace that the calling thread is in; ``most`` of each family, listening ones first.
+    """The TCP sockets of the calling thread's network namespace; ``most`` of each family, listening ones first.
 
     ``states`` are bits, by the numbers of STATES.
 
@@ -104,7 +104,7 @@ def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Liste
 
 
 def busy_sockets(states: int) -> Iterator[list[Listed]]:
-    """Those with data that is not acknowledged or not sent, in parts, as the kernel lists them.
+    """The TCP sockets with data not acknowledged or not sent, in parts, as the kernel lists them.
 
     It makes each part, of some hundred sockets, when the one before is taken.
 

@@ -57,7 +57,7 @@ class RecordedPart:
 
 
 class Cuts:
-    """Has the capture cut, from inside. One at a time: whoever uses it sees to that. Raises OSError.
+    """Has the capture cut, from inside the namespace, by one thread at a time. Raises OSError.
 
     Both pipes are opened once: a test may put its own in place of what opens files.
     """

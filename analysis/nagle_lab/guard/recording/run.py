@@ -74,7 +74,7 @@ def run(
     parts: bool = False,
     **surroundings: Unpack[Surroundings],
 ) -> Guarded:
-    """Run a command in a network namespace of its own, and record it to ``folder``, which is there and is empty.
+    """Run a command in a network namespace of its own, and record it to an existing, empty ``folder``.
 
     With ``parts`` what runs there may have the capture cut (parts.Cuts); an environment variable tells it the folder.
     Raises NagleLabError where no way leads to such a namespace. A command that cannot be started is an outcome.

@@ -51,7 +51,7 @@ def main(request: str) -> None:
 
 
 def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) -> int:
-    """Until a signal comes, or the interface is gone: then GONE."""
+    """Stream until a signal comes, or the interface is gone; the exit code: 0, or GONE."""
     look_at = 0.0
     ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     out.flush()

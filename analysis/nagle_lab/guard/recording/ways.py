@@ -21,7 +21,7 @@ _SYSTEM = ("proc", "sys", "dev")  # folders that a container has of its own
 
 @dataclass(frozen=True)
 class Way:
-    """One of them."""
+    """One way to a network namespace."""
 
     name: str  # as the screen says it
     before: tuple[str, ...] = ()  # the command that starts the program inside
@@ -29,7 +29,7 @@ class Way:
 
 
 def ways() -> Iterator[Way]:
-    """Those that may work here, the cheapest first; each is worked out only when the one before did not.
+    """The ways that may work here, the cheapest first; each is looked for only when the one before it failed.
 
     Raises NagleLabError where there is no Linux.
     """

@@ -44,7 +44,7 @@ def remove_copies() -> None:
 
 
 def loading(environment: Mapping[str, str], *, stacks: bool) -> dict[str, str]:
-    """What the environment gets here: for interpreters, or for native code, in the run with its ``stacks``."""
+    """What to add to the environment: the hooks of interpreters, or for ``stacks`` that of native code."""
     hooks = loadable()
     return preloaded(environment, hooks) if stacks else hooked(environment, hooks, agent_in(hooks))
 

@@ -19,7 +19,7 @@ _OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program m
 
 
 class TargetProgram(msgspec.Struct, frozen=True):
-    """Whose sockets are meant."""
+    """The program whose sockets are to be changed."""
 
     name: str  # as screens say it
     started: dict[int, int]  # each of its processes, and when it began: a number may be used again
@@ -35,7 +35,7 @@ class Back(msgspec.Struct, frozen=True):
 
 
 def sockets(of: TargetProgram) -> list[Found]:
-    """Its sockets that may carry data, and its listeners. Raises NagleLabError where there are none to be reached."""
+    """A program's sockets that may carry data, and its listeners. Raises NagleLabError where none can be reached."""
     pids = living(of)
     namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
@@ -55,7 +55,7 @@ def living(of: TargetProgram) -> list[int]:
 
 
 def without(those: Iterable[Found]) -> list[Found]:
-    """Those on which TCP_NODELAY is not set, listeners first."""
+    """The sockets on which TCP_NODELAY is not set, listeners first."""
     found = [one for one in those if one.options and not one.options.nodelay]
     return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
 

@@ -97,7 +97,7 @@ class New:
 
 
 class LiveFindings:
-    """What views say one after the other.
+    """Counts stalls through successive views, each once, and tells when a finding begins, goes on and ends.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ LISTED = 200  # periods; of earlier ones only the sums are kept
 
 @dataclass(frozen=True)
 class Period:
-    """What is kept of one."""
+    """What is kept of a period that is over."""
 
     began: str  # UTC, of its first packet
     seconds: float
@@ -34,7 +34,7 @@ class Period:
 
 @dataclass
 class PeriodSums:
-    """Of all periods that are over.
+    """The sums of all periods that are over.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class PeriodSums:
         return sum(self.verdicts.values())
 
     def verdict(self) -> tuple[Verdict, str]:
-        """On all of them together: nothing is clean of which a part is not. Of one period, its own."""
+        """The verdict on all periods, CLEAN only if nearly all exchanges were judged; of a single one its own."""
         count, of = self.verdicts, f"of {self.periods} periods"
         if self.periods == 1 and self.worst:
             return self.worst.verdict, self.worst.reason

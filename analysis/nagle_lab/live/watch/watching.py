@@ -31,7 +31,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Spectator(Protocol):
-    """Who is shown what."""
+    """What shows each view and takes keys: a terminal, or lines of text."""
 
     def show(self, view: View | None, said: list[Finding], watcher: "Watcher") -> None:
         """The last seconds have been judged again; ``said`` is what is to be said of that."""
