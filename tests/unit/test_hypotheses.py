@@ -150,6 +150,28 @@ def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
     assert (bare.verdict, bare.summary.stalls) == ("STALL", 17)
 
 
+def test_timestamps_that_do_not_echo_the_latest_deny_nothing(diagnose):
+    """RFC 7323 §4.3 has a release echo the late ACK. ns-3 may echo the request, but not when it answers that."""
+    stuck, latest, before = [], 1, 1
+    for s in talk(server_held, rtt_ns=10 * MS).segments:
+        assert s.timestamps is not None
+        if s.sport == 80:
+            stuck.append(replace(s, timestamps=(s.timestamps[0], before)))
+        else:
+            stuck.append(s)
+            latest, before = s.timestamps[0], latest
+    result = diagnose(stuck)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+@pytest.mark.parametrize(("story", "verdict", "stalls"), [(server_held, "STALL", 19), (nodelay, "CLEAN", 0)])
+def test_what_is_never_pushed_is_no_full_segment_for_that(diagnose, story, verdict, stalls):
+    """ns-3 never sets PSH: two segments of one size that went out one by one are not as large as they can be."""
+    segments = [replace(s, flags=s.flags.replace("P", "")) for s in talk(story).segments]
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 def test_a_connection_before_and_after_nat_counts_once(diagnose):
     segments = talk(server_held).segments
     inside = {"10.0.0.1": "192.0.2.7"}

@@ -19,6 +19,7 @@ typedef struct { /* Sent */
     int64_t start;
     int64_t end;
     int64_t edge;
+    int64_t tsval; /* -1 none */
     int32_t length;
     int32_t epoch;
     int32_t exchange;
@@ -85,6 +86,7 @@ typedef struct { /* Half */
     int64_t is_small_below;
     int32_t not_held;
     int32_t fin_acks;
+    int32_t stale_echoes;
     uint16_t mss;
     int8_t scale;
     uint8_t shift;
@@ -224,7 +226,8 @@ static inline void learn_full_segment(half *x, const half *y, const segment *s)
         return;
     if (y->ack >= 0 && 2 * (int64_t)length >= y->window)
         return;
-    if (length == x->learning)
+    int is_beside = x->data.length == length && y->acked < x->data.end;
+    if (length == x->learning && (x->pushes || is_beside))
         x->largest = length;
     x->learning = length;
 }

@@ -42,6 +42,7 @@ class Sent(NamedTuple):
     epoch: int  # of the clock
     exchange: int  # -1: none
     edge: int  # of the peer's window when it was sent: its right end; -1 not known
+    tsval: int  # of its timestamp; -1 none
 
 
 class Acknowledgement(NamedTuple):
@@ -60,7 +61,7 @@ class Acknowledgement(NamedTuple):
     window: int  # as on the wire
 
 
-NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1)
+NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
 NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
 
 
@@ -70,9 +71,9 @@ class Half:
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
         "fin_acks", "full_size", "full_waits", "is_small_below", "kernel", "largest", "learning", "lost", "mss",
-        "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions", "recent",
-        "scale", "segments", "seq", "shift", "side", "snd_nxt", "swapped", "syn", "syn_window", "timestamps",
-        "tsval", "window", "wire",
+        "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions",
+        "recent", "scale", "segments", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn",
+        "syn_window", "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int) -> None:
@@ -105,7 +106,7 @@ class Half:
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
         self.packets = self.segments = self.payload = self.wire = 0
-        self.not_held = self.fin_acks = 0
+        self.not_held = self.fin_acks = self.stale_echoes = 0
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
         self.reaction = NEVER  # ns, its fastest ACK
         self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind
@@ -271,6 +272,7 @@ def learn_full_segment(x: Half, s: Segment) -> None:
     """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less.
 
     Half of the window, or more, may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows.
+    Where no PSH has been seen (ns-3 never sets it), the second has to follow while the first is unacknowledged.
     """
     length = s.length
     if s.flags & PSH:
@@ -280,7 +282,8 @@ def learn_full_segment(x: Half, s: Segment) -> None:
         return
     if x.peer.ack >= 0 and 2 * length >= x.peer.window:
         return
-    if length == x.learning:
+    is_beside = x.data.length == length and x.peer.acked < x.data.end
+    if length == x.learning and (x.pushes or is_beside):
         x.largest = length
     x.learning = length
 

@@ -112,7 +112,8 @@ static int close_connection(machine *m, flow *f)
         .full_segment = {full_segment(one), full_segment(two)},
         .full_size = f->full_size,
         .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
-        .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]), .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
+        .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
+        .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted, .kernel = {one->kernel, two->kernel},
     };
     memcpy(row.address, f->address, 32);
@@ -160,7 +161,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->tsval = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
         x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
-        x->data.edge = x->control.edge = -1;
+        x->data.edge = x->control.edge = x->data.tsval = x->control.tsval = -1;
         x->scale = -1;
         x->shift = LARGEST_SCALE;
         x->is_small_below = LEAST_MSS;
@@ -223,6 +224,12 @@ static int64_t acknowledged(flow *f, int side, const segment *s)
 static int echoes_unseen(const half *y, const segment *s)
 {
     return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
+}
+
+static int echoes_older(const half *x, const segment *s, const sent *answered)
+{
+    int is_one = answered->start == x->acked && answered->tsval >= 0 && s->timestamps;
+    return is_one && is_after((uint32_t)answered->tsval, s->tsecr);
 }
 
 static int ended_by(const flow *f, int side, const segment *s, int64_t start, int64_t ack, int64_t idle)
@@ -374,6 +381,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     half *x = &f->halves[side];
     int64_t wait = s->ts - answered->ts;
     x->reaction = least(x->reaction, most(wait, 0));
+    x->stale_echoes += echoes_older(x, s, answered);
     if ((answered->flags | s->flags) & SYN)
         keep_sample(x, HANDSHAKE, wait);
     else if (is_pure)
@@ -449,8 +457,8 @@ static int take(machine *m, flow *f, int side, const segment *s)
     }
     if (end > start) {
         sent *now = length ? &x->data : &x->control;
-        *now = (sent){f->packets, ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1, s->length,
-                      s->epoch, number, s->flags, start >= x->snd_nxt};
+        *now = (sent){f->packets, ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1,
+                      s->timestamps ? (int64_t)s->tsval : -1, s->length, s->epoch, number, s->flags, start >= x->snd_nxt};
         if (length) {
             f->latest_data = (int8_t)side;
             if (f->opener < 0)

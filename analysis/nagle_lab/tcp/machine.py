@@ -151,8 +151,10 @@ class Machine:
             x.acked = max(x.acked, ack)
         if end > start:
             edge = y.ack + y.window if y.ack >= 0 else -1
-            is_new = start >= x.snd_nxt
-            x.consuming = sent = Sent(number, ts, s.frame, start, end, length, flags, is_new, s.epoch, exchange, edge)
+            is_new, tsval = start >= x.snd_nxt, s.tsval if s.timestamps else -1
+            x.consuming = sent = Sent(
+                number, ts, s.frame, start, end, length, flags, is_new, s.epoch, exchange, edge, tsval
+            )  # fmt: skip
             if length:
                 x.data = sent
                 connection.latest_data = x
@@ -202,6 +204,7 @@ class Machine:
         wait = s.ts - answered.ts
         if wait < x.reaction:
             x.reaction = max(wait, 0)
+        x.stale_echoes += echoes_older(x, s, answered)
         if answered.flags & SYN or s.flags & SYN:
             keep_sample(x, Reaction.HANDSHAKE, wait)
         elif is_pure:
@@ -411,7 +414,8 @@ class Machine:
                 one.beside, two.beside,
                 full_segment(one), full_segment(two),
                 connection.full_size, connection.answered, connection.repeat,
-                -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, followed, sport, dport, src + dst,
+                -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, one.stale_echoes, two.stale_echoes,
+                followed, sport, dport, src + dst,
                 client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel, 0, 0,
             ),
         )  # fmt: skip
@@ -489,6 +493,15 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
 def echoes_unseen(y: Half, s: Segment) -> bool:
     """Whether its timestamp tells of a segment of ``y`` that the capture lacks, or has later: an ACK, perhaps."""
     return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
+
+
+def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
+    """Whether its timestamp is older than that of the one new segment it acknowledges.
+
+    RFC 7323 §4.3 has that echoed. A stack that does not (ns-3, where its ACKs ride on data) tells nothing by it.
+    """
+    is_one = answered.start == x.acked and answered.tsval >= 0 and bool(s.timestamps)
+    return is_one and is_after(answered.tsval, s.tsecr)
 
 
 def is_announced(trigger: Sent, s: Segment) -> bool:

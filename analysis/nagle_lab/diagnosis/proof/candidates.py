@@ -1,11 +1,22 @@
 """The candidates of one program, as the proof looks at them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, counts, each, groups, most, pick, where
+from nagle_lab.diagnosis.proof.population import (
+    Column,
+    Columns,
+    among,
+    chosen,
+    counts,
+    each,
+    groups,
+    most,
+    pick,
+    where,
+)
 from nagle_lab.tcp.events import MS
 
 LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
@@ -44,7 +55,8 @@ class Candidates:
 
     def only(self, condition: Column) -> "Candidates":
         """Those of which it is true."""
-        return self.picked(where(condition))
+        rows = where(condition)
+        return self if len(rows) == len(self) else self.picked(rows)
 
     def picked(self, rows: Column) -> "Candidates":
         """Those of these (n,), by number from 0."""
@@ -63,7 +75,7 @@ class Candidates:
 class _Joined(Mapping[str, Column]):
     """Columns of candidates, and what their connections say of their senders and peers."""
 
-    def __init__(self, rows: Columns, involved: Involved) -> None:
+    def __init__(self, rows: Columns, involved: Involved, without_echoes: Sequence[int]) -> None:
         side = rows["side"]
         peer = each(lambda side: 1 - side, side)
         self._rows = rows
@@ -76,11 +88,16 @@ class _Joined(Mapping[str, Column]):
             ),
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
+            "echo": rows["echo"],
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
             "peer_own_accord": _times_spoke(rows, involved, peer),
             "not_held": involved.of_side("not_held", side),
             "beside": involved.of_side("beside", side),
         }
+        if without_echoes:
+            says_nothing = among(self["program"], without_echoes)
+            for name in ("echo", "pace"):
+                self._joined[name] = each(lambda unknown, value: chosen(unknown, -1, value), says_nothing, self[name])
 
     def __getitem__(self, name: str) -> Column:
         return self._joined[name] if name in self._joined else self._rows[name]
@@ -92,9 +109,14 @@ class _Joined(Mapping[str, Column]):
         return len(self._joined)
 
 
-def by_program(rows: Columns, involved: Involved) -> Iterator[tuple[int, Candidates]]:
-    """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out."""
-    columns = _Joined(rows, involved)
+def by_program(
+    rows: Columns, involved: Involved, without_echoes: Sequence[int]
+) -> Iterator[tuple[int, Candidates]]:  # fmt: skip
+    """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out.
+
+    The timestamps of the programs ``without_echoes`` tell nothing (Echo.UNKNOWN).
+    """
+    columns = _Joined(rows, involved, without_echoes)
     counting = where(each(lambda left_out: left_out == 0, columns["left_out"]))
     program = pick(columns["program"], counting)
     for group in groups(program):

@@ -17,6 +17,8 @@ from nagle_lab.tcp.tables import Table, Tables
 
 AT_ONCE = 1 << 16  # rows
 GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
+# So many ACKs with stale timestamps, and so many of those of data: their sender does not echo as RFC 7323 asks.
+SOME_STALE, OFTEN_STALE = 2, 0.1
 MOST_NOT_HELD = 1_000  # connections of a server with one client
 
 
@@ -69,6 +71,8 @@ class Program:
     peers_went_on : how often its peers did, GOES_ON or later, so without waiting for an answer; by connection
     not_held : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
         small one
+    stale_echoes : how often its ACKs carried a timestamp older than that of the one segment they acknowledged
+    acknowledged : data segments that its peers sent
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order
     """
 
@@ -76,9 +80,16 @@ class Program:
     peers: Reactions = field(default_factory=Reactions)
     is_on_loopback: bool = False
     not_held: Counter[int] = field(default_factory=Counter)
+    stale_echoes: int = 0
+    acknowledged: int = 0
     not_held_on: dict[int, list[int]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def echoes(self) -> bool:
+        """Whether its timestamps tell which segment came last to it, as RFC 7323 §4.3 has them."""
+        return self.stale_echoes < SOME_STALE or self.stale_echoes < OFTEN_STALE * self.acknowledged
 
     def sent_without_waiting(
         self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)
@@ -104,7 +115,9 @@ class Programs(dict[int, Program]):
             program.own.put_in_order()
             program.peers.put_in_order()
         for begin, end in tables.connection.chunks():
-            self._add_not_held(Columns(tables.connection.layout, tables.connection.read(begin, end)))
+            rows = Columns(tables.connection.layout, tables.connection.read(begin, end))
+            self._add_not_held(rows)
+            self._add_stale_echoes(rows)
 
     def look_at_no_waits(self, until: int | None) -> None:
         """Have in ``no_waits`` what was sent up to that frame (None: the last), and after the one given before.
@@ -125,6 +138,11 @@ class Programs(dict[int, Program]):
                 self._looked_at += count
             if count < len(frames):
                 return
+
+    @property
+    def without_echoes(self) -> list[int]:
+        """Those whose timestamps tell nothing."""
+        return [number for number, program in self.items() if not program.echoes]
 
     def __missing__(self, number: int) -> Program:
         self[number] = Program()
@@ -156,6 +174,17 @@ class Programs(dict[int, Program]):
             kept = self[number].not_held_on.setdefault(its_client, [])
             kept += map(int, pick(connection, group[: MOST_NOT_HELD - len(kept)]))
 
+    def _add_stale_echoes(self, connections: Columns) -> None:
+        for side in (0, 1):
+            program, stale, data = (
+                connections[key] for key in (("program", side), ("stale_echoes", side), ("data_segments", 1 - side))
+            )
+            for group in groups(program):
+                number = int(program[group[0]])
+                if number >= 0:
+                    self[number].stale_echoes += total(pick(stale, group))
+                    self[number].acknowledged += total(pick(data, group))
+
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["since"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
@@ -164,7 +193,9 @@ class Programs(dict[int, Program]):
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
         columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
         for number, its_peer, connection, what, ns in zip(*columns, strict=True):
-            self[int(number)].no_waits[int(its_peer), int(connection), int(what), rounded(int(ns), MS)] += 1
+            sender = self[int(number)]
+            said = int(what) if sender.echoes else Echo.UNKNOWN
+            sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
 
