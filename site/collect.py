@@ -187,7 +187,7 @@ def case_data(case: cases.Case, folder: str) -> Data:
     }
 
 
-NAGLE_OF = {"linux": "minshall", "smoltcp": "rfc896", "netstack": "rfc896", "lwip": "rfc896"}
+NAGLE_OF = {"linux": "minshall", "smoltcp": "rfc896", "netstack": "rfc896", "lwip": "rfc896", "ns3": "rfc896"}
 WORDS = {"w": "write", "r": "read", "p": "pause"}
 
 
@@ -209,6 +209,8 @@ def stack_setup(case: stack_cases.Case) -> Data:
     receiver: Data = {"program": program(case.client_steps)}
     if case.receiver == stack_cases.SMOLTCP:
         receiver |= {"delack": case.ack_delay, "quick": 0, "pingpong": 0}
+    elif case.receiver == stack_cases.NS3:
+        receiver |= {"delack": 200, "quick": 0, "pingpong": 0}
     elif case.receiver == stack_cases.NETSTACK:
         receiver |= {"quickack": True}
     nagle = NAGLE_OF[case.sender.name] if case.nagle else "off"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build the programs of the other stacks into .cache/stacks. Needs cargo, go, cc, and liblwip-dev of Debian.
+# Build the programs of the other stacks into .cache/stacks, and install ns-3 there. Needs cargo, go, cc, python3, and
+# liblwip-dev of Debian.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 into=$(realpath ../..)/.cache/stacks
@@ -14,3 +15,5 @@ nice cargo build --quiet --release --manifest-path smoltcp/Cargo.toml --target-d
 cp "$into/smoltcp/release/smoltcp-peer" "$into/"
 (cd netstack && nice go build -o "$into/netstack-peer" .)
 cc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -I/usr/include/lwip -o "$into/lwip-peer" lwip/main.c -llwip
+[[ -x $into/ns3/bin/python ]] || python3 -m venv "$into/ns3"
+"$into/ns3/bin/pip" install --quiet ns3==3.44.post0

@@ -2,7 +2,8 @@
 
 Each case runs in a network namespace of its own, removed afterwards: a Linux socket (linux_peer.py) at one end of a
 TAP device, a program with its own TCP stack at the other (built before from smoltcp/, netstack/ or lwip/). tcpdump
-runs on that device. Needs iproute2 and tcpdump, and ../recorder in PYTHONPATH.
+runs on that device. Those of ns-3 are simulated, both ends of them (ns3/). Needs iproute2 and tcpdump, and
+../recorder in PYTHONPATH.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from record import Place, capturing, compress, inside, ip, running
-from stack_cases import CASES, CONNECTIONS, EXCHANGES, LINUX, Case
+from stack_cases import CASES, CONNECTIONS, EXCHANGES, LINUX, NS3, Case
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "captures" / "stacks"
@@ -29,7 +30,7 @@ HELD_NS = 4_000_000  # what stayed in its sender's TCP that long was held
 QUIET_S = 0.3
 PROGRAMS_S = 120  # at most
 
-SYN, ETHERNET = 0x02, 14
+SYN, ETHERNET, IPV4 = 0x02, 14, b"\x08\x00"
 BEHIND_ACK, RETRANSMITTED, PROBE = "until_an_ack", "until_the_ack_of_a_retransmission", "until_a_loss_probe"
 
 Packet = tuple[int, int, int, int, int, int, int]  # ns, ports, seq, ack, flags, length of the payload
@@ -70,6 +71,30 @@ def record(case: Case, folder: Path) -> None:
     """Run one case, and write its capture, its log of writes and its truth."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "capture.pcap"
+    logs = simulate(case, file) if case.sender is NS3 else exchange_on_device(case, file)
+    seen = packets(file.read_bytes())
+    sent = directions(seen)
+    counts: Counter[str] = Counter()
+    for log in logs:
+        counts += held(sent[log["port"]], log["writes"])
+    compress(file)
+    served = [{"port": log["port"], "writes": rows(sent[log["port"]], log["writes"], seen[0][0])} for log in logs]
+    writes = {"server_port": PORT, "server": served, "client": []}
+    (folder / "writes.json").write_text(json.dumps(writes, separators=(",", ":")) + "\n")
+    (folder / "truth.json").write_text(json.dumps(truth(case, counts), indent=2) + "\n")
+
+
+def simulate(case: Case, file: Path) -> list[dict[str, Any]]:
+    """Have ns-3 write the capture, at the server; what the server says it wrote."""
+    command = [BUILT / "ns3/bin/python", HERE / "ns3/main.py", file, "nagle" if case.nagle else "nodelay"]
+    settings = [str(CONNECTIONS), str(EXCHANGES), *case.steps, "--", *case.client_steps]
+    said = subprocess.run([*command, *settings], check=True, capture_output=True, text=True, timeout=PROGRAMS_S)
+    logs: list[dict[str, Any]] = json.loads(said.stdout)
+    return logs
+
+
+def exchange_on_device(case: Case, file: Path) -> list[dict[str, Any]]:
+    """Record the programs of both stacks on a TAP device; what the server says it wrote."""
     name = f"stacks-{os.getpid()}"
     ip("netns", "add", name)
     try:
@@ -81,16 +106,7 @@ def record(case: Case, folder: Path) -> None:
             time.sleep(QUIET_S)
     finally:
         ip("netns", "del", name)
-    seen = packets(file.read_bytes())
-    sent = directions(seen)
-    counts: Counter[str] = Counter()
-    for log in logs:
-        counts += held(sent[log["port"]], log["writes"])
-    compress(file)
-    served = [{"port": log["port"], "writes": rows(sent[log["port"]], log["writes"], seen[0][0])} for log in logs]
-    writes = {"server_port": PORT, "server": served, "client": []}
-    (folder / "writes.json").write_text(json.dumps(writes, separators=(",", ":")) + "\n")
-    (folder / "truth.json").write_text(json.dumps(truth(case, counts), indent=2) + "\n")
+    return logs
 
 
 def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
@@ -111,18 +127,20 @@ def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
 
 
 def packets(capture: bytes) -> list[Packet]:
-    """The TCP packets of a pcap with nanoseconds, over Ethernet and IPv4."""
+    """The TCP packets of a pcap with nanoseconds, over Ethernet and IPv4; nothing else is in it but ARP."""
     found: list[Packet] = []
     at = 24
     while at < len(capture):
         seconds, ns, captured, _ = struct.unpack_from("<IIII", capture, at)
         ip_header = at + 16 + ETHERNET
+        at += 16 + captured
+        if capture[ip_header - 2 : ip_header] != IPV4:
+            continue
         tcp = ip_header + (capture[ip_header] & 15) * 4
         source, target, seq, ack, offset, flags = struct.unpack_from(">HHIIBB", capture, tcp)
         (total,) = struct.unpack_from(">H", capture, ip_header + 2)
         length = ip_header + total - tcp - (offset >> 4) * 4
         found.append((seconds * 1_000_000_000 + ns, source, target, seq, ack, flags, length))
-        at += 16 + captured
     return found
 
 

@@ -24,6 +24,7 @@ LINUX = Stack("linux", 0, 0)
 SMOLTCP = Stack("smoltcp", 1460, 1460)
 NETSTACK = Stack("netstack", 1420, 1448)  # gVisor's always leaves room for 40 bytes of options
 LWIP = Stack("lwip", 1460, 1460)
+NS3 = Stack("ns3", 1448, 1448)  # a simulator: both ends of a case
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Case:
     name: str
     why: str
     sender: Stack  # the server
-    receiver: Stack  # the client: it asks, and acknowledges; one of the two is Linux
+    receiver: Stack  # the client: it asks, and acknowledges; one of the two is Linux, or both are NS3
     steps: tuple[str, ...]  # of the server
     nagle: bool = True  # of the server
     ack_delay: int = 10  # ms, of smoltcp; its default
@@ -58,6 +59,7 @@ READ = f"r{REQUEST}"
 TWO_WRITES = (READ, f"w{HEADER}", f"w{BODY}")
 PAUSE_20 = (READ, f"w{HEADER}", "p20", f"w{BODY}")
 PAUSE_40 = (READ, f"w{HEADER}", "p40", f"w{BODY}")
+PAUSE_200 = (READ, f"w{HEADER}", "p200", f"w{BODY}")
 UNSURE = ("INCONCLUSIVE",)  # the pause ends where the peer's timer does: only what leaves early tells them apart
 
 
@@ -142,5 +144,24 @@ RECEIVED = [
          LINUX, LWIP, PAUSE_40, nagle=False),
 ]  # fmt: skip
 
+SIMULATED = [
+    Case("ns3-two-writes", "Header and body apart: the body waits for a delayed ACK of 200 ms. Nothing has PSH.",
+         NS3, NS3, TWO_WRITES, held=True),
+    Case("ns3-two-writes-nodelay", "Header and body apart, Nagle's algorithm off.",
+         NS3, NS3, TWO_WRITES, nagle=False),
+    Case("ns3-same-size", "Two writes of one size: no full segments, though the size comes again without PSH.",
+         NS3, NS3, (READ, f"w{BODY}", f"w{BODY}"), held=True),
+    Case("ns3-pause-20", "20 ms between the writes: the body waits for the rest of the delayed ACK.",
+         NS3, NS3, PAUSE_20, held=True),
+    Case("ns3-pause-200-nodelay", "Nagle's algorithm off, 200 ms between the writes: as long as the ACK timer.",
+         NS3, NS3, PAUSE_200, nagle=False, also_acceptable=UNSURE),
+    Case("ns3-full-tail", "RFC 896 as written: the small tail waits behind one FULL segment.",
+         NS3, NS3, full_tail(NS3.full_sent), held=True),
+    Case("ns3-full-tail-nodelay", "As full-tail, Nagle's algorithm off.",
+         NS3, NS3, full_tail(NS3.full_sent), nagle=False),
+    Case("ns3-two-full-tail", "The tail is behind two full segments, which are acknowledged at once.",
+         NS3, NS3, full_tail(2 * NS3.full_sent)),
+]  # fmt: skip
+
 SENT = [*sends(SMOLTCP, splits_hold=True), *sends(NETSTACK, splits_hold=False), *sends(LWIP, splits_hold=True)]
-CASES = {case.name: case for case in SENT + RECEIVED}
+CASES = {case.name: case for case in SENT + RECEIVED + SIMULATED}
