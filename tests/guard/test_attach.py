@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,11 @@ def test_a_process_for_some_seconds(elsewhere):
 
 def test_ctrl_c_ends_the_recording_and_reports(elsewhere):
     counts = Path(f"/proc/{elsewhere}/net/snmp")
-    with subprocess.Popen([*GUARD, f"--pid={elsewhere}"], stderr=subprocess.PIPE, text=True) as process:
+    with (
+        subprocess.Popen([*GUARD, f"--pid={elsewhere}"], stderr=subprocess.PIPE, text=True) as process,
+        ExitStack() as at_last,
+    ):
+        at_last.callback(process.kill)
         assert within(60, lambda: is_recorded(elsewhere))
         (recorder,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         where = os.getpgid(int(recorder)) == int(recorder), os.getsid(int(recorder))

@@ -172,6 +172,21 @@ def test_what_is_never_pushed_is_no_full_segment_for_that(diagnose, story, verdi
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(("slower", "verdict"), [(1100 * US, "INCONCLUSIVE"), (3 * MS, "CLEAN")])
+def test_a_slow_link_is_no_pause(diagnose, slower, verdict):
+    """A body of 615 bytes passes 5 Mbit/s in a millisecond: away from its sender, too late, but no acquittal."""
+
+    def exchange(number: int) -> list[Segment]:
+        c = Conversation(("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND, rtt_ns=4 * MS)
+        c.handshake()
+        reply_in_two(LATE, lambda _: slower)(c, number)
+        c.close()
+        return c.seen_at("client")
+
+    result = diagnose(merge(*map(exchange, range(15))))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+
+
 def test_a_connection_before_and_after_nat_counts_once(diagnose):
     segments = talk(server_held).segments
     inside = {"10.0.0.1": "192.0.2.7"}

@@ -29,6 +29,7 @@ from nagle_lab.tcp.events import MS, Echo
 
 SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
+SLOW_LINK = 2 * US  # for each byte: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
@@ -145,9 +146,15 @@ def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
-    """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does."""
+    """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does.
+
+    Not even on a slow link, which a longer segment takes longer to pass.
+    """
+    if len(close) < SOME:
+        return False
     soonest = max(base, percentile(answers, 25)) if answers else base
-    return len(close) >= SOME and lowest(close.release) > soonest + slack(base)
+    by_size = each(lambda release, released: release - released * SLOW_LINK, close.release, close.released_bytes)
+    return lowest(by_size) > soonest + slack(base)
 
 
 def _is_a_listing(pure: Candidates, known: Known) -> bool:
