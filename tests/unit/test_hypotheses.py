@@ -198,6 +198,32 @@ def test_a_connection_before_and_after_nat_counts_once(diagnose):
     assert (result.summary.stalls, result.summary.exchanges) == (19, 20)
 
 
+def test_connections_that_all_begin_with_the_same_numbers_are_no_views(diagnose):
+    """ns-3 begins each with 0: that says nothing of who is whom."""
+    c, other = (
+        talk(server_held, client=("10.0.0.1", port), client_isn=0, server_isn=0, t0_ns=1_700_000_000 * SECOND + after)
+        for port, after in ((40_000, 0), (40_001, 300 * MS))
+    )
+    result = diagnose(merge(c.segments, other.segments))
+    assert (result.summary.stalls, result.summary.exchanges) == (38, 40)
+
+
+def test_what_may_be_a_full_segment_does_not_show_that_nagle_is_off(diagnose):
+    """Without MSS and PSH nothing tells that 700 bytes are full; but they are more than surely is small."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        server_held(c, number)
+        if number % 2:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(700 + number, after_ns=30 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    bare = [replace(s, flags=s.flags.replace("P", ""), mss=None, timestamps=None) for s in talk(exchange).segments]
+    result = diagnose(bare)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
 def behind_nat(segments: list[Segment], later_ns: int = 0) -> list[Segment]:
     """The same packets beyond 10.0.0.2, which translates both addresses."""
     beyond = {"10.0.0.1": "10.0.0.2", "10.0.0.2": "10.0.0.3"}

@@ -58,15 +58,15 @@ def test_how_large_segments_are_is_learned_with_the_handshake(case):
 
 @pytest.mark.parametrize(("beside", "pushed", "full"), [(True, False, 900), (False, False, 1448), (False, True, 900)])
 def test_a_full_segment_is_learned_of_two_of_a_size(beside, pushed, full):
-    """Where the end never sets PSH, only of two that were sent one behind the other."""
+    """Where the end never sets PSH, only of those that it sent while other data was unacknowledged."""
     c = Conversation(t0_ns=10**9 * SECOND)
     c.handshake()
     if pushed:
         c.server_sends(100)
-    c.server_sends(900, flags="A")
-    if not beside:
-        c.client_acks()
-    c.server_sends(900, flags="A")
+    for size in (300, 900, 400, 900):
+        c.server_sends(size, flags="A")
+        if not beside:
+            c.client_acks()
     made = followed(decoded(c.segments))
     made.finish()
     assert [row[COLUMNS["full_segment", 1]] for row in made.tables.connection.rows()] == [full]

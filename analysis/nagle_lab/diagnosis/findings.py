@@ -381,8 +381,8 @@ def mark_seen_again(connections: Table) -> set[int]:
 
 
 def _syns(one: Any, two: Any) -> Any:
-    """Both sequence numbers as one; -1 where one is missing."""
-    return chosen((one >= 0) & (two >= 0), (one << 31) ^ two, -1)
+    """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
+    return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
 
 
 def astray(connections: Table) -> float:

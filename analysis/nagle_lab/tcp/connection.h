@@ -226,8 +226,9 @@ static inline void learn_full_segment(half *x, const half *y, const segment *s)
         return;
     if (y->ack >= 0 && 2 * (int64_t)length >= y->window)
         return;
-    int is_beside = x->data.length == length && y->acked < x->data.end;
-    if (length == x->learning && (x->pushes || is_beside))
+    if (!x->pushes && y->acked >= x->data.end)
+        return;
+    if (length == x->learning)
         x->largest = length;
     x->learning = length;
 }

@@ -272,7 +272,7 @@ def learn_full_segment(x: Half, s: Segment) -> None:
     """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less.
 
     Half of the window, or more, may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows.
-    Where no PSH has been seen (ns-3 never sets it), the second has to follow while the first is unacknowledged.
+    Where no PSH has been seen (ns-3 never sets it), only what is sent while other data is unacknowledged counts.
     """
     length = s.length
     if s.flags & PSH:
@@ -282,8 +282,9 @@ def learn_full_segment(x: Half, s: Segment) -> None:
         return
     if x.peer.ack >= 0 and 2 * length >= x.peer.window:
         return
-    is_beside = x.data.length == length and x.peer.acked < x.data.end
-    if length == x.learning and (x.pushes or is_beside):
+    if not x.pushes and x.peer.acked >= x.data.end:
+        return
+    if length == x.learning:
         x.largest = length
     x.learning = length
 
