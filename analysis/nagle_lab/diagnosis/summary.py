@@ -45,7 +45,8 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
     verdict, reason = decide(
         totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
         one_way=_one_way(totals.connections, findings.sums.both_ways), astray=findings.astray,
-        unresolved=findings.obstacles, late_acks=findings.late_acks, followed=findings.rejected.total(),
+        unresolved=findings.obstacles, late_acks=findings.late_acks,
+        chances=findings.rejected.total() + findings.sums.not_held,
     )  # fmt: skip
     return Result(
         schema=SCHEMA,

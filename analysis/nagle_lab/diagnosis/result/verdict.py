@@ -8,9 +8,9 @@ from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
-# A stream without answers has none; there data behind so many acknowledgements says as much as one.
-FOLLOWED_EACH = 10
-ENOUGH_FOLLOWED = ENOUGH_EXCHANGES * FOLLOWED_EACH
+# A stream without answers has none. There so much data must follow an acknowledgement, or go out without waiting for
+# one; and as to what may stay open, so much of it counts as one exchange.
+ENOUGH_CHANCES, CHANCES_EACH = 50, 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
@@ -44,7 +44,7 @@ def decide(
     astray: float = 0.0,
     unresolved: Mapping[Obstacle, int] | None = None,
     late_acks: int = 0,
-    followed: int = 0,
+    chances: int = 0,
 ) -> tuple[Verdict, str]:
     """The verdict on one capture and, for all but STALL, what a person can do about it.
 
@@ -58,6 +58,8 @@ def decide(
     unresolved : how often it could not be told whether an ACK released what followed, and why
     late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
         would have shown in
+    chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
+        Nagle's algorithm would have held it
     """
     if not tcp_packets:
         return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
@@ -65,19 +67,19 @@ def decide(
         return Verdict.STALL, ""
     if damage:
         return Verdict.INVALID, "; ".join(damage)
-    is_stream = exchanges < ENOUGH_EXCHANGES and followed >= ENOUGH_FOLLOWED
-    as_many = followed // FOLLOWED_EACH if is_stream else 0
+    is_stream = exchanges < ENOUGH_EXCHANGES and chances >= ENOUGH_CHANCES
+    as_many = chances // CHANCES_EACH if is_stream else 0
     reason = _what_hinders(
         exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {}, as_many=as_many
     )
     if reason:
         return Verdict.INCONCLUSIVE, reason
-    return Verdict.CLEAN, _what_is_clean(exchanges, late_acks, followed if is_stream else 0)
+    return Verdict.CLEAN, _what_is_clean(exchanges, late_acks, chances if is_stream else 0)
 
 
-def _what_is_clean(exchanges: int, late_acks: int, followed: int) -> str:
-    if followed:
-        return f"{followed} times data followed an acknowledgement, never a delayed one that had held it"
+def _what_is_clean(exchanges: int, late_acks: int, chances: int) -> str:
+    if chances:
+        return f"{chances} times data followed an acknowledgement or did not wait for it; none was held by a late one"
     if exchanges < ENOUGH_EXCHANGES:
         return f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it"
     return f"{exchanges} answered exchanges, none held behind a delayed ACK"
