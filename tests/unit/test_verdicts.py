@@ -218,6 +218,28 @@ def test_one_direction_of_a_stream_does_not_count(diagnose):
     assert diagnose(merge(stream, other)).verdict == "INCONCLUSIVE"
 
 
+@pytest.mark.parametrize(("is_asked_for", "share"), [(True, 0), (False, 0.2)])
+def test_what_the_path_lost_is_not_missing_in_the_capture(diagnose, is_asked_for, share):
+    """At the client every fifth message arrives late, sent again; or it never does, for the capture lost it."""
+    c = Conversation()
+    c.handshake()
+    seen = c.segments[:]
+    for number in range(100):
+        message = c.server_sends(60, after_ns=7 * MS)
+        if number % 5:
+            seen += [message, c.client_acks()]
+            continue
+        behind = c.server_sends(60, after_ns=MS)
+        both = c.client_acks()
+        again = replace(message, ts_ns=both.ts_ns + 10 * US)
+        asks = replace(both, ack=message.seq)
+        last = replace(both, ts_ns=both.ts_ns + 20 * US)
+        seen += [behind, asks, again, last] if is_asked_for else [behind, both]
+    result = diagnose(seen)
+    assert result.quality.astray_share == pytest.approx(share, abs=0.04)
+    assert result.verdict == ("CLEAN" if is_asked_for else "INCONCLUSIVE")
+
+
 @pytest.mark.parametrize(("messages", "verdict"), [(300, "CLEAN"), (150, "INCONCLUSIVE")])
 def test_a_stream_may_leave_open_as_little_as_exchanges_may(diagnose, messages, verdict):
     """One message came 90 µs behind a late ACK, as late as a program or a busy kernel sends: one of 25 exchanges."""

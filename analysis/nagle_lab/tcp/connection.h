@@ -55,6 +55,7 @@ typedef struct { /* of a segment, to tell a copy of it */
 typedef struct { /* Half */
     int64_t seq;
     int64_t snd_nxt;
+    int64_t hole;
     int64_t ack;
     int64_t acked;
     int64_t window;

@@ -70,8 +70,8 @@ class Half:
 
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
-        "fin_acks", "full_size", "full_waits", "is_small_below", "kernel", "largest", "learning", "lost", "mss",
-        "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions",
+        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "largest", "learning", "lost",
+        "mss", "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions",
         "recent", "scale", "segments", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn",
         "syn_window", "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
@@ -83,6 +83,7 @@ class Half:
         # Sequence numbers, without their wrap at 2**32 (RFC 9293 §3.4)
         self.seq = -1  # of its latest segment; -1 unknown
         self.snd_nxt = 0  # the end of the highest it sent
+        self.hole = -1  # where its first data begins that is not in the capture, nor acknowledged by then; -1 none
         self.ack = -1  # its latest acknowledgement, in the peer's numbers; -1 none
         self.acked = 0  # the highest
         self.window = 0  # that it offered last, bytes
@@ -287,6 +288,21 @@ def learn_full_segment(x: Half, s: Segment) -> None:
     if length == x.learning:
         x.largest = length
     x.learning = length
+
+
+def note_hole(x: Half, start: int) -> None:
+    """Data that begins at ``start`` comes after some that is not in the capture; or it is that, sent again.
+
+    If the peer still asked for it then (RFC 5681 §3.2), the path lost it, and not the capture.
+    """
+    y = x.peer
+    if x.seq >= 0 and start > x.snd_nxt:
+        x.lost += 1
+        if x.hole < y.acked:
+            x.hole = x.snd_nxt
+    elif start == x.hole == y.pure_ack.ack and y.pure_ack.number > x.data.number:
+        x.lost -= 1
+        x.hole = -1
 
 
 def full_segment(x: Half) -> int:

@@ -156,7 +156,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->latest_data = f->opener = f->sender = -1;
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
-        x->seq = x->ack = x->syn = x->syn_window = -1;
+        x->seq = x->hole = x->ack = x->syn = x->syn_window = -1;
         x->reaction = NEVER;
         x->tsval = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
@@ -337,13 +337,24 @@ static int waited(machine *m, flow *f, int side, const segment *s, const acknowl
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 
+static void note_hole(half *x, const half *y, int64_t start)
+{
+    if (x->seq >= 0 && start > x->snd_nxt) {
+        x->lost++;
+        if (x->hole < y->acked)
+            x->hole = x->snd_nxt;
+    } else if (start == x->hole && start == y->pure_ack.ack && y->pure_ack.number > x->data.number) {
+        x->lost--;
+        x->hole = -1;
+    }
+}
+
 static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
     x->data_segments++;
     x->swapped += start + s->length <= y->acked;
-    x->lost += x->seq >= 0 && start > x->snd_nxt;
     learn_full_segment(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
@@ -443,6 +454,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     if (length) {
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, ts)) == -2)
             return -1;
+        note_hole(x, y, start);
         if (start >= x->snd_nxt && new_data(m, f, side, s, start, number))
             return -1;
     }

@@ -30,6 +30,7 @@ from nagle_lab.tcp.connection import (
     learn_clock,
     learn_full_segment,
     learn_syn,
+    note_hole,
     unwrapped,
 )
 from nagle_lab.tcp.durations import Durations
@@ -141,6 +142,7 @@ class Machine:
         if length:
             if end > x.snd_nxt:
                 exchange = self._exchange_of(x, ts)
+            note_hole(x, start)
             if start >= x.snd_nxt:
                 self._new_data(x, s, start, exchange)
         if s.timestamps and flags & ACK and not flags & SYN:
@@ -225,8 +227,6 @@ class Machine:
         x.data_segments += 1
         if start + s.length <= y.acked:
             x.swapped += 1
-        if x.seq >= 0 and start > x.snd_nxt:
-            x.lost += 1
         learn_full_segment(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
