@@ -3,7 +3,7 @@
 In the words of RFC 9293 and Linux. What a segment means is decided in machine.py; connection.h is the C twin.
 """
 
-from typing import NamedTuple
+import msgspec
 
 from nagle_lab.packet.segment import ACK, PSH, RST, SYN, Segment
 from nagle_lab.tcp.events import MS, Reaction
@@ -28,7 +28,7 @@ LONGEST = (1 << 31) - 1  # ns, about two seconds; what a row of 32 bits holds
 NEVER = (1 << 63) - 1
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """A segment that took sequence space, as later ones look back at it."""
 
     number: int  # of the packet on its connection
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
     tsval: int  # of its timestamp; -1 none
 
 
-class Acknowledgement(NamedTuple):
+class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     """A segment as an acknowledgement."""
 
     number: int  # of the packet on its connection
