@@ -15,11 +15,13 @@ from nagle_lab.packet.link import LINK_LAYERS
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 HEADER = Struct(">HHIIHH4x")
-ETHERNET, ETHERNET_HEADER = 1, 14
-# Ethernet's type; version and header length, length, id, fragment, TTL, protocol, ends
-USUAL = Struct(">12xH BxHHHBB2x4s4s")
-TIMESTAMPS_ALONE = Struct(">III")  # NOP, NOP, timestamps: the options of nearly every segment
-NOP_NOP_TIMESTAMPS = b"\x01\x01\x08\x0a"
+# Most packets by far are Ethernet, IPv4 and TCP, without options or with timestamps alone, and decoded at once:
+# EtherType; version and header length, length, identification, fragment, protocol, addresses; then as HEADER.
+USUAL, USUAL_HEADERS = Struct(">12xH BxHHHxB2x4s4s HHIIHH4x").unpack_from, 54
+TIMESTAMPS_ALONE, USUAL_HEADERS_AND_TIMESTAMPS = Struct(">III").unpack_from, 66
+ETHERNET, VERSION_4_IHL_5, IPV4_HEADER, FRAGMENT_OFFSET, PROTOCOL_TCP = 1, 0x45, 20, 0x1FFF, 6
+WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # the former are 32-bit words of a header
+FLAGS = 0xFFF
 TIMESTAMPS = Struct(">II")
 OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_SACK, OPTION_TIMESTAMPS = 0, 1, 2, 3, 5, 8
 
@@ -58,10 +60,10 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     window: int  # as on the wire, not scaled
     mss: int  # 0 without the option
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
-    wscale: int  # shift count; -1 without the option, -2 where the options were cut before it
-    timestamps: int  # whether it has the option
-    sack: int  # whether it carries SACK blocks
-    kernel: int  # Kernel, of a SYN; else 0
+    wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut before it
+    timestamps: int = 0  # whether it has the option
+    sack: int = 0  # whether it carries SACK blocks
+    kernel: int = 0  # Kernel, of a SYN; else 0
 
 
 def decode(
@@ -73,49 +75,53 @@ def decode(
     Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers; addresses and
     length are those of the innermost IP header.
     """
+    if link_type == ETHERNET and captured >= USUAL_HEADERS:
+        (
+            ethertype, version_ihl, ip_length, ip_id, fragment, protocol, src, dst,
+            sport, dport, seq, ack, offset_flags, window,
+        ) = USUAL(buffer, at)  # fmt: skip
+        words = offset_flags >> 12
+        length = ip_length - IPV4_HEADER - 4 * words
+        is_ipv4 = ethertype == kinds.IPV4 and version_ihl == VERSION_4_IHL_5 and not fragment & FRAGMENT_OFFSET
+        if is_ipv4 and protocol == PROTOCOL_TCP and length >= 0:
+            src, dst = V4_MAPPED + src, V4_MAPPED + dst
+            if words == WITHOUT_OPTIONS:
+                return Segment(
+                    frame, ts, src, dst, seq, ack, length, original, 0, 0, epoch,
+                    interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id,
+                )  # fmt: skip
+            if words == WITH_TIMESTAMPS and captured >= USUAL_HEADERS_AND_TIMESTAMPS:
+                nop_nop_timestamps, tsval, tsecr = TIMESTAMPS_ALONE(buffer, at + USUAL_HEADERS)
+                if nop_nop_timestamps == NOP_NOP_TIMESTAMPS:
+                    return Segment(
+                        frame, ts, src, dst, seq, ack, length, original, tsval, tsecr, epoch,
+                        interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, -1, 1,
+                    )  # fmt: skip
     packet = Packet(buffer, at, captured, original, link_type)
-    if link_type != ETHERNET or captured < USUAL.size or not _take_usual(packet):
-        peel(packet)
+    peel(packet)
     if packet.kind != kinds.TCP or not packet.has(HEADER.size):
         return packet.kind
-    at = packet.at
+    return _decode_tcp(packet, original, frame, ts, epoch, interface)
+
+
+def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, interface: int) -> Segment | int:
+    """The TCP segment that comes next in a packet, whose header was captured but perhaps for options."""
+    buffer, at = packet.buffer, packet.at
     sport, dport, seq, ack, offset_flags, window = HEADER.unpack_from(buffer, at)
     header = (offset_flags >> 12) * 4
     length = packet.end - at - header
     if header < HEADER.size or not 0 <= length <= LONGEST:
         return packet.kind | kinds.MALFORMED
-    mss = tsval = tsecr = timestamps = sack = kernel = 0
-    wscale = -1
-    if header > HEADER.size:
-        end = min(at + header, packet.captured_end)
-        at += HEADER.size
-        if end - at == TIMESTAMPS_ALONE.size and buffer[at : at + 4] == NOP_NOP_TIMESTAMPS:
-            timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 4)
-        else:
-            mss, wscale, timestamps, tsval, tsecr, sack, order = read_options(buffer, at, end)
-            if offset_flags & SYN and packet.at + header <= packet.captured_end:
-                kernel = kernel_of(order, packet.ttl, window, mss)
-        if wscale < 0 and packet.at + header > packet.captured_end:
-            wscale = -2
+    is_whole = at + header <= packet.captured_end
+    end = at + header if is_whole else packet.captured_end
+    mss, wscale, timestamps, tsval, tsecr, sack, order = read_options(buffer, at + HEADER.size, end)
+    if wscale < 0 and not is_whole:
+        wscale = -2
+    kernel = kernel_of(order, packet.ttl, window, mss) if offset_flags & SYN and is_whole else 0
     return Segment(
-        frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch, interface,
-        sport, dport, offset_flags & 0xFFF, window, mss, packet.ip_id, wscale, timestamps, sack,
-        kernel,
+        frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch,
+        interface, sport, dport, offset_flags & FLAGS, window, mss, packet.ip_id, wscale, timestamps, sack, kernel,
     )  # fmt: skip
-
-
-def _take_usual(packet: Packet) -> bool:
-    """Take off Ethernet and IPv4, if that is all there is before TCP: most packets by far, so at once."""
-    ethertype, version_ihl, length, ip_id, fragment, ttl, protocol, src, dst = USUAL.unpack_from(
-        packet.buffer, packet.at
-    )
-    if ethertype != kinds.IPV4 or version_ihl != 0x45 or length < 20 or fragment & 0x1FFF or protocol != 6:
-        return False
-    at = packet.at + ETHERNET_HEADER
-    packet.at, packet.end = at + 20, at + length
-    packet.src, packet.dst, packet.ip_id, packet.ttl = V4_MAPPED + src, V4_MAPPED + dst, ip_id, ttl
-    packet.kind = kinds.TCP
-    return True
 
 
 def peel(packet: Packet) -> None:
