@@ -41,20 +41,26 @@ class Clock:
 
         ``interface`` numbers them through all sections of a file: each section has its own clock.
         """
-        if self._is_first:
-            self._begins_before = self._last is not None and ts < self._last
-            self._is_first = False
-        watched = self._interfaces.get(interface)
-        if watched is None:
-            watched = self._interfaces[interface] = Watched()
-            if self._last is not None and ts < self._last - DISORDER:
-                self.epoch += 1
-            if len(self._interfaces) > MOST_INTERFACES:  # the oldest are of sections that are over
-                del self._interfaces[next(iter(self._interfaces))]
-        if watched.breaks(ts, frame, self):
+        watched = self._interfaces.get(interface) or self._watch(interface, ts)
+        if ts >= watched.high and not watched.behind:  # time goes on, as it nearly always does
+            watched.high = ts
+            watched.ahead.append(ts)
+        elif watched.breaks(ts, frame, self):
             self.epoch += 1
         self._last = ts
         return self.epoch
+
+    def _watch(self, interface: int, ts: int) -> "Watched":
+        """Watch an interface whose first packet comes, captured at ``ts`` ns."""
+        if self._is_first:
+            self._begins_before = self._last is not None and ts < self._last
+            self._is_first = False
+        watched = self._interfaces[interface] = Watched()
+        if self._last is not None and ts < self._last - DISORDER:
+            self.epoch += 1
+        if len(self._interfaces) > MOST_INTERFACES:  # the oldest are of sections that are over
+            del self._interfaces[next(iter(self._interfaces))]
+        return watched
 
     def note_set_back(self, frame: int, by: int) -> None:
         """It was, at that frame, by so many ns."""
@@ -64,30 +70,30 @@ class Clock:
 class Watched:
     """How far the time of one interface has come. Times in ns."""
 
-    __slots__ = ("_ahead", "_behind", "_first_behind", "_high")
+    __slots__ = ("_first_behind", "ahead", "behind", "high")
 
     def __init__(self) -> None:
-        self._high = -(1 << 62)  # the latest time
+        self.high = -(1 << 62)  # the latest time
         # Times of the last packets that were not behind it
-        self._ahead: deque[int] = deque(maxlen=STRAY + 1)
-        self._behind: list[int] = []  # of those that followed and are
+        self.ahead: deque[int] = deque(maxlen=STRAY + 1)
+        self.behind: list[int] = []  # of those that followed and are
         self._first_behind = 0  # frame of the first of these
 
     def breaks(self, ts: int, frame: int, clock: Clock) -> bool:
         """Take the next packet; whether an epoch of the clock begins with it."""
-        if ts >= self._high - DISORDER:
-            ended = bool(self._behind)
+        if ts >= self.high - DISORDER:
+            ended = bool(self.behind)
             if ended:
-                self._behind = []
-            self._high = max(self._high, ts)
-            self._ahead.append(ts)
+                self.behind = []
+            self.high = max(self.high, ts)
+            self.ahead.append(ts)
             return ended
-        began = not self._behind
+        began = not self.behind
         if began:
             self._first_behind = frame
-        self._behind.append(ts)
-        if len(self._behind) > STRAY:  # time goes on from here, whichever of the two was astray
-            if len(self._ahead) > STRAY and min(self._ahead) - max(self._behind) > DISORDER:
-                clock.note_set_back(self._first_behind, self._ahead[-1] - self._behind[0])
-            self._high, self._ahead, self._behind = max(self._behind), deque(self._behind, STRAY + 1), []
+        self.behind.append(ts)
+        if len(self.behind) > STRAY:  # time goes on from here, whichever of the two was astray
+            if len(self.ahead) > STRAY and min(self.ahead) - max(self.behind) > DISORDER:
+                clock.note_set_back(self._first_behind, self.ahead[-1] - self.behind[0])
+            self.high, self.ahead, self.behind = max(self.behind), deque(self.behind, STRAY + 1), []
         return began
