@@ -65,15 +65,25 @@ NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
 NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
 
 
+class Samples:
+    """How fast an end reacted, in one of the ways of Reaction."""
+
+    __slots__ = ("count", "kept")
+
+    def __init__(self) -> None:
+        self.count = 0  # how often it did
+        self.kept: list[int] = []  # ns
+
+
 class Half:
     """One direction of a connection: what one end, ``side``, sent, and what it acknowledged of its peer's."""
 
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
         "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "largest", "learning", "lost",
-        "mss", "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reacted", "reaction", "reactions",
-        "recent", "scale", "segments", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn",
-        "syn_window", "timestamps", "tsval", "window", "wire",
+        "mss", "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions", "recent",
+        "scale", "segments", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
+        "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int) -> None:
@@ -110,8 +120,7 @@ class Half:
         self.not_held = self.fin_acks = self.stale_echoes = 0
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
         self.reaction = NEVER  # ns, its fastest ACK
-        self.reactions: dict[Reaction, list[int]] | None = None  # samples, ns, of each kind
-        self.reacted: dict[Reaction, int] | None = None  # how often, of each kind
+        self.reactions: list[Samples] | None = None  # by Reaction; None before the first
 
 
 class Connection:
@@ -324,12 +333,13 @@ def learn_clock(x: Half, s: Segment) -> None:
 
 def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
     """Keep how fast ``x`` reacted: the first ones, and the latest."""
-    if x.reactions is None or x.reacted is None:
-        x.reactions, x.reacted = {}, {}
-    kept, count = x.reactions.setdefault(kind, []), x.reacted.get(kind, 0)
-    x.reacted[kind] = count + 1
-    ns = min(max(ns, 0), LONGEST)
-    if count < 2 * SAMPLES:
-        kept.append(ns)
+    if x.reactions is None:
+        x.reactions = [Samples() for _ in Reaction]
+    samples = x.reactions[kind]
+    if not 0 <= ns <= LONGEST:
+        ns = min(max(ns, 0), LONGEST)
+    if samples.count < 2 * SAMPLES:
+        samples.kept.append(ns)
     else:
-        kept[SAMPLES + count % SAMPLES] = ns
+        samples.kept[SAMPLES + samples.count % SAMPLES] = ns
+    samples.count += 1

@@ -38,6 +38,9 @@ from nagle_lab.tcp.events import IDLE, LATE, MOST_SAMPLES, MS, PROBE, Echo, Ende
 from nagle_lab.tcp.tables import Tables
 
 CONTROL = SYN | FIN | RST
+# By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
+HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
+ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
 # Data that follows the data before it sooner than this tells nothing of what it waited for.
 SHORT = 1 * MS
@@ -79,8 +82,8 @@ class Machine:
         ] = {}  # of live connections, by the addresses they send from and to
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
-        self._own_samples: Counter[tuple[int, Reaction]] = Counter()  # rows of reactions, of each program and kind,
-        self._peer_samples: Counter[tuple[int, Reaction]] = Counter()  # and of its peers
+        self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
+        self._peer_samples: Counter[tuple[int, int]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
         # The latest segments: times, hosts that sent and that got them, connections, whether they have data
         self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=REMEMBERED)
@@ -208,11 +211,11 @@ class Machine:
             x.reaction = max(wait, 0)
         x.stale_echoes += echoes_older(x, s, answered)
         if answered.flags & SYN or s.flags & SYN:
-            keep_sample(x, Reaction.HANDSHAKE, wait)
+            keep_sample(x, HANDSHAKE, wait)
         elif is_pure:
-            keep_sample(x, Reaction.ACK, wait)
+            keep_sample(x, BY_ACK, wait)
         elif s.length:
-            keep_sample(x, Reaction.DATA, wait)
+            keep_sample(x, BY_DATA, wait)
         if is_pure and wait >= LATE:
             self.tables.late_ack.add(connection.number, min(wait, LONGEST), x.side)
         elif is_pure and answered.flags & FIN and not answered.length:
@@ -240,7 +243,7 @@ class Machine:
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
-                keep_sample(x, Reaction.RELEASE, s.ts - y.pure_ack.ts)
+                keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)
         elif x.full_size and s.length >= x.full_size:
             x.full_waits += is_full_segment_waiting(x, s, before, y.pure_ack)
         elif y.acked < before.end:
@@ -256,18 +259,18 @@ class Machine:
         if y.data_ack.number > before.number and s.ts - y.data_ack.ts < RIDDEN_RELEASE + x.connection.path:
             self._waited(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
-            keep_sample(x, Reaction.FREE, s.ts - y.data.ts)
+            keep_sample(x, FREE, s.ts - y.data.ts)
 
     def _not_waited(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
         """The data before it is not acknowledged, unless its timestamp tells of an ACK that the capture lacks."""
-        y, echo = x.peer, Echo.UNKNOWN
+        y, echo = x.peer, ECHO_UNKNOWN
         x.connection.has_candidates = True
         if s.timestamps and y.tsval >= 0:
-            echo = Echo.BEFORE
+            echo = ECHO_BEFORE
             if echoes_unseen(y, s):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
-                    exchange, before.length, s.length, x.side, True, Echo.AFTER, is_announced(before, s),
+                    exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(before, s),
                 )  # fmt: skip
                 return
         if s.ts - before.ts >= PROBE:
@@ -282,10 +285,10 @@ class Machine:
         """All that it sent before is acknowledged, at last by ``ack``: perhaps that released the new data."""
         if not is_released_by(x, trigger, ack, s):
             return
-        echo = Echo.UNKNOWN
+        echo = ECHO_UNKNOWN
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
-            before = Echo.BEFORE if ack.is_echoed else Echo.UNKNOWN
-            echo = {ack.tsval: Echo.AFTER, ack.tsval_before: before}.get(s.tsecr, Echo.UNKNOWN)
+            before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
+            echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
         clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else -1
         x.connection.has_candidates = True
         self.tables.candidate.add(
@@ -400,7 +403,7 @@ class Machine:
             )
         if connection.has_candidates:
             self._add_reactions(connection, (program, other_program))
-        followed = sum((half.reacted or {}).get(Reaction.RELEASE, 0) for half in connection.halves)
+        followed = sum(half.reactions[RELEASE].count for half in connection.halves if half.reactions)
         self.tables.put_connection(
             (
                 connection.number, connection.first_frame, connection.first_ts, one.packets, two.packets,
@@ -427,12 +430,12 @@ class Machine:
         """The samples of a connection whose ends are those programs."""
         for half in connection.halves:
             own, of_peers = programs[half.side], programs[1 - half.side]
-            for kind, samples in sorted((half.reactions or {}).items()):
+            for kind, samples in enumerate(half.reactions or ()):
                 if min(self._own_samples[own, kind], self._peer_samples[of_peers, kind]) >= MOST_SAMPLES:
                     continue
-                self._own_samples[own, kind] += len(samples)
-                self._peer_samples[of_peers, kind] += len(samples)
-                for ns in samples:
+                self._own_samples[own, kind] += len(samples.kept)
+                self._peer_samples[of_peers, kind] += len(samples.kept)
+                for ns in samples.kept:
                     self.tables.reaction.add(connection.number, ns, half.side, kind, 0)
 
     def _sweep(self, now: int) -> None:

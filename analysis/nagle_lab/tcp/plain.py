@@ -14,17 +14,16 @@ from nagle_lab.capture.take import Taker
 from nagle_lab.packet import headers, ip, kinds, link, segment
 from nagle_lab.packet.segment import Kernel, Segment, decode
 from nagle_lab.tcp import connection, durations, events, machine
-from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Sent
+from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Samples, Sent
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
-from nagle_lab.tcp.events import Reaction
 from nagle_lab.tcp.layout import HEADERS
 from nagle_lab.tcp.machine import Machine
 
 SOURCES = (machine, connection, events, durations, segment, headers, ip, kinds, link, take, pcap, pcapng, clock)
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
 _TYPES = (
-    Clock, Connection, Counter, Durations, Half, Acknowledgement, Kernel, Reaction, Segment, Sent, Watched, deque,
+    Clock, Connection, Counter, Durations, Half, Acknowledgement, Kernel, Samples, Segment, Sent, Watched, deque,
 )  # fmt: skip
 MADE_OF = {made.__name__: made for made in _TYPES}
 
