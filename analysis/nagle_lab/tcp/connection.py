@@ -102,7 +102,7 @@ class Half:
         self.consuming = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
         self.data_ack = NO_ACK  # its latest data that acknowledged something new
-        self.recent: tuple[Segment, ...] = ()  # the latest, the newest last
+        self.recent: list[Segment] = []  # the latest, in turn
         # Its timestamps (RFC 7323)
         self.tsval = -1  # the latest; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
@@ -197,15 +197,25 @@ NOT_SENT = (NEVER, -1)  # times of the first and the last segment of a request, 
 
 def unwrapped(wire: int, near: int) -> int:
     """The number that is ``wire`` modulo 2**32 and closest to ``near`` (RFC 9293 §3.4)."""
-    return near + ((wire - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+    ahead = (wire - near) & 0xFFFFFFFF
+    return near + ahead if ahead < 0x80000000 else near + ahead - 0x100000000
 
 
 def is_copy(x: Half, s: Segment) -> bool:
     """Whether it is a packet of ``x`` that was captured already, on another interface."""
-    for before in reversed(x.recent):
-        if s.seq == before.seq and is_same(s, before, copied=x.connection.is_copied):
+    seq, ack = s.seq, s.ack
+    for before in x.recent:
+        if before.seq == seq and before.ack == ack and is_same(s, before, copied=x.connection.is_copied):
             return True
     return False
+
+
+def remember(x: Half, s: Segment) -> None:
+    """The next segment of ``x`` may be a copy of this one."""
+    if x.packets < RECENT:
+        x.recent.append(s)
+    else:
+        x.recent[x.packets % RECENT] = s
 
 
 def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
@@ -327,7 +337,7 @@ def is_after(one: int, other: int) -> bool:
 def learn_clock(x: Half, s: Segment) -> None:
     """How far the timestamp it echoes is ahead of its own, at its fastest."""
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
-    if x.ahead < 0 or is_after(ahead, x.ahead):
+    if ahead != x.ahead and (x.ahead < 0 or is_after(ahead, x.ahead)):
         x.ahead = ahead
 
 

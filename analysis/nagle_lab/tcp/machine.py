@@ -16,7 +16,6 @@ from nagle_lab.tcp.connection import (
     LONGEST,
     NEVER,
     NOT_SENT,
-    RECENT,
     TIME_WAIT,
     Acknowledgement,
     Connection,
@@ -31,6 +30,7 @@ from nagle_lab.tcp.connection import (
     learn_full_segment,
     learn_syn,
     note_hole,
+    remember,
     unwrapped,
 )
 from nagle_lab.tcp.durations import Durations
@@ -85,8 +85,7 @@ class Machine:
         self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
         self._peer_samples: Counter[tuple[int, int]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
-        # The latest segments: times, hosts that sent and that got them, connections, whether they have data
-        self._latest: deque[tuple[int, bytes, bytes, int, bool]] = deque(maxlen=REMEMBERED)
+        self._latest: deque[tuple[Segment, int]] = deque(maxlen=REMEMBERED)  # segments, and their connections
 
     def follow(self, s: Segment) -> None:
         """Take the next segment of the capture."""
@@ -104,11 +103,11 @@ class Machine:
             self.copies += 1
             connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
             return
-        x.recent = (*x.recent[1 - RECENT :], s)
+        remember(x, s)
         if s.flags & SYN:
             learn_syn(x, s)
         self._take(x, s)
-        self._latest.append((s.ts, s.src, s.dst, connection.number, s.length > 0))
+        self._latest.append((s, connection.number))
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(s.ts)
@@ -173,7 +172,7 @@ class Machine:
             x.closed = True
             y.closed = y.closed or bool(flags & RST)
         x.packets += 1
-        x.segments += -(-length // connection.full_size) or 1
+        x.segments += 1 if length <= connection.full_size else -(-length // connection.full_size)
         x.payload += length
         x.wire += s.wire
         connection.packets = number + 1
@@ -299,20 +298,20 @@ class Machine:
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
         """Another connection whose data arrived at the host after that time; -1 none."""
-        for arrived, _, where, number, is_data in reversed(self._latest):
-            if arrived <= ts:
+        for before, number in reversed(self._latest):
+            if before.ts <= ts:
                 break
-            if is_data and where == host and number != connection:
+            if before.length and before.dst == host and number != connection:
                 return number
         return -1
 
     def _busy_since(self, ts: int, host: bytes) -> int:
         """When the host last sent data, or got an ACK without, after that time; that time, if it did not."""
-        for at, source, destination, _, is_data in reversed(self._latest):
-            if at <= ts:
+        for before, _ in reversed(self._latest):
+            if before.ts <= ts:
                 break
-            if host == (source if is_data else destination):
-                return at
+            if host == (before.src if before.length else before.dst):
+                return before.ts
         return ts
 
     # Exchanges --------------------------------------------------------------------------------------
