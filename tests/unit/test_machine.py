@@ -28,8 +28,7 @@ SEGMENTS = [
 
 def followed(segments: list[Decoded]) -> Machine:
     made = Machine()
-    for segment in segments:
-        made.follow(segment)
+    made.follow(segments)
     return made
 
 
@@ -113,7 +112,7 @@ def test_a_flood_of_syns_is_forgotten_as_it_goes(monkeypatch):
         syn.handshake()
     made, most = Machine(), 0
     for segment in decoded([syn.segments[0] for syn in syns]):
-        made.follow(segment)
+        made.follow([segment])
         most = max(most, len(made._live))
     assert most <= 64 + 50
     made.finish()
@@ -159,7 +158,7 @@ def test_of_one_direction_no_more_connections_are_kept_than_of_a_flood(monkeypat
     talks = [talk(STALLED[0], 2, client=("10.0.0.1", 1_000 + i), t0_ns=10**18 + i * SECOND) for i in range(300)]
     made, most = Machine(), 0
     for segment in decoded([s for one in talks for s in one.segments if s.sport == 80 and "F" not in s.flags]):
-        made.follow(segment)
+        made.follow([segment])
         most = max(most, len(made._live))
     assert most <= 64 + 50
     made.finish()

@@ -2,11 +2,12 @@
 
 What an end of a connection has sent and had acknowledged, as far as the capture shows, decides what the next segment
 means: an answer to an earlier one, the end of an idle gap, data that follows a late ACK. Nothing is judged here.
-:meth:`Machine.follow` takes a segment, and what it finds out leaves at once as rows of the tables that engine.h
+:meth:`Machine.follow` takes segments, and what it finds out leaves at once as rows of the tables that engine.h
 declares; a connection's own row leaves when the connection is over. machine.c does the same, to the last bit.
 """
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from math import gcd
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
@@ -87,30 +88,34 @@ class Machine:
         self._until_sweep = SWEEP
         self._latest: deque[tuple[Segment, int]] = deque(maxlen=REMEMBERED)  # segments, and their connections
 
-    def follow(self, s: Segment) -> None:
-        """Take the next segment of the capture."""
-        self.segments += 1
-        if self.first_ts is None:
-            self.first_ts = self.last_ts = s.ts
-        if self.step != 1:
-            self.step = gcd(self.step, s.ts - self.last_ts)
-        self.last_ts = s.ts
-        x = self._halves.get((s.src, s.sport, s.dst, s.dport))
-        if x is None or ((s.flags & SYN or x.closed) and self._begins_anew(x.connection, s)):
-            x = self._open(s, x)
-        connection = x.connection
-        if is_copy(x, s):
-            self.copies += 1
-            connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
+    def follow(self, segments: Sequence[Segment]) -> None:
+        """Take the next segments of the capture."""
+        if not segments:
             return
-        remember(x, s)
-        if s.flags & SYN:
-            learn_syn(x, s)
-        self._take(x, s)
-        self._latest.append((s, connection.number))
-        self._until_sweep -= 1
-        if not self._until_sweep:
-            self._sweep(s.ts)
+        if self.first_ts is None:
+            self.first_ts = self.last_ts = segments[0].ts
+        self.segments += len(segments)
+        halves, latest, step, last_ts = self._halves, self._latest, self.step, self.last_ts
+        for s in segments:
+            if step != 1:
+                step, last_ts = gcd(step, s.ts - last_ts), s.ts
+            x = halves.get((s.src, s.sport, s.dst, s.dport))
+            if x is None or ((s.flags & SYN or x.closed) and self._begins_anew(x.connection, s)):
+                x = self._open(s, x)
+            connection = x.connection
+            if is_copy(x, s):
+                self.copies += 1
+                connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
+                continue
+            remember(x, s)
+            if s.flags & SYN:
+                learn_syn(x, s)
+            self._take(x, s)
+            latest.append((s, connection.number))
+            self._until_sweep -= 1
+            if not self._until_sweep:
+                self._sweep(s.ts)
+        self.step, self.last_ts = step, segments[-1].ts
 
     def finish(self) -> None:
         """The capture is over, and so is every connection."""

@@ -3,6 +3,7 @@
 import io
 import pickle
 from collections import Counter, deque
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,9 @@ from zlib import crc32
 
 from nagle_lab.capture import clock, pcap, pcapng, take
 from nagle_lab.capture.clock import Clock, Watched
+from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.take import Taker
+from nagle_lab.capture.window import Window
 from nagle_lab.packet import headers, ip, kinds, link, segment
 from nagle_lab.packet.segment import Kernel, Segment, decode
 from nagle_lab.tcp import connection, durations, events, machine
@@ -33,6 +36,7 @@ class PlainEngine(Taker):
 
     def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
         super().__init__(self._take_record)
+        self._segments: list[Segment] = []  # of one window, to be followed together
         self.machine = Machine(exchanges=exchanges, in_place=in_place)
         self.tables = self.machine.tables
         self.lists_exchanges = exchanges
@@ -46,7 +50,23 @@ class PlainEngine(Taker):
         if isinstance(segment, int):
             self._not_decoded[segment] += 1
         else:
-            self.machine.follow(segment)
+            self._segments.append(segment)
+
+    def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
+        """Take pcap records."""
+        at = super().pcap(window, at, framing)
+        self._follow()
+        return at
+
+    def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
+        """Take packet blocks."""
+        at = super().pcapng(window, at, order, interfaces)
+        self._follow()
+        return at
+
+    def _follow(self) -> None:
+        self.machine.follow(self._segments)
+        self._segments.clear()
 
     def drain(self) -> None:
         """Nothing to do: rows are added to the tables as they are found."""
