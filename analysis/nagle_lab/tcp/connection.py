@@ -5,7 +5,7 @@ In the words of RFC 9293 and Linux. What a segment means is decided in machine.p
 
 import msgspec
 
-from nagle_lab.packet.segment import ACK, PSH, RST, SYN, Segment
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.events import MS, Reaction
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
@@ -81,8 +81,8 @@ class Half:
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
         "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "largest", "learning", "lost",
-        "mss", "not_held", "packets", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions", "recent",
-        "scale", "segments", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
+        "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
+        "recent", "scale", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
         "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
@@ -116,20 +116,29 @@ class Half:
         self.closed = False
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
-        self.packets = self.segments = self.payload = self.wire = 0
+        self.packets = self.payload = self.wire = 0
+        self.parts = 0  # full segments in its packets beyond one in each: segmentation offload
         self.not_held = self.fin_acks = self.stale_echoes = 0
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
         self.reaction = NEVER  # ns, its fastest ACK
         self.reactions: list[Samples] | None = None  # by Reaction; None before the first
+
+    def close(self, flags: int) -> None:
+        """A FIN that it sent closes its own side, a RST both; a SYN none."""
+        if flags & (FIN | RST):
+            self.closed = True
+        if flags & RST:
+            self.peer.closed = True
 
 
 class Connection:
     """Two halves, and what they do together: exchanges, a request and the answer to it."""
 
     __slots__ = (
-        "answered", "asking", "exchange", "first_frame", "first_ts", "full_size", "greeted", "halves",
-        "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets",
-        "repeat", "request", "request_acked", "response", "sender", "syn", "syn_ts",
+        "answered", "answered_last", "asked", "asked_last", "asking", "client", "exchange", "exchanges",
+        "first_frame", "first_ts", "full_size", "greeted", "halves", "handshake", "has_candidates",
+        "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets", "repeat",
+        "request_acked", "sender", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -153,20 +162,31 @@ class Connection:
         self.exchange = -1
         self.asking = False  # the last data came from the asking side
         self.greeted = False
-        self.request = self.response = NOT_SENT
-        self.request_acked = -1  # time of the latest acknowledgement of the request
-        self.answered = self.repeat = 0  # exchanges that are over
+        self.forget_exchange()
+        self.exchanges = self.repeat = 0  # that were answered and are over
         self.has_candidates = False
         self.is_copied = False  # data or a SYN of it was captured twice
+        self.learn_client()
 
-    @property
-    def client(self) -> int:
+    def forget_exchange(self) -> None:
+        """Nothing is known of a new exchange yet."""
+        self.asked, self.asked_last = NEVER, -1  # times of the first and the last segment of the request
+        self.answered, self.answered_last = NEVER, -1  # and of the answer
+        self.request_acked = -1  # time of the latest acknowledgement of the request
+
+    def opens(self, x: Half) -> None:
+        """``x`` sends the first data."""
+        self.opener = x.side
+        self.learn_client()
+
+    def learn_client(self) -> None:
         """Which side asks: by handshake, by the one port that is ephemeral, by who sent data first, else side 0."""
         one, two = self.halves
-        if one.syn >= 0 or two.syn >= 0:
-            return 0
         ephemeral = self.key[1] >= EPHEMERAL, self.key[3] >= EPHEMERAL
-        return ephemeral.index(True) if sum(ephemeral) == 1 else max(self.opener, 0)
+        if one.syn >= 0 or two.syn >= 0:
+            self.client = 0
+        else:
+            self.client = ephemeral.index(True) if sum(ephemeral) == 1 else max(self.opener, 0)
 
     @property
     def path(self) -> int:
@@ -190,9 +210,6 @@ class Connection:
         """Only one side is in the capture: a SYN that nothing came of, or a capture of one direction."""
         one, two = self.halves
         return not one.packets or not two.packets
-
-
-NOT_SENT = (NEVER, -1)  # times of the first and the last segment of a request, or of an answer
 
 
 def unwrapped(wire: int, near: int) -> int:
@@ -251,6 +268,7 @@ def learn_syn(x: Half, s: Segment) -> None:
         connection.syn = s.seq
     x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
     x.kernel = s.kernel
+    connection.learn_client()
     one, two = connection.halves
     scales = (one.scale, two.scale)
     for half in (one, two):
@@ -335,9 +353,10 @@ def is_after(one: int, other: int) -> bool:
 
 
 def learn_clock(x: Half, s: Segment) -> None:
-    """How far the timestamp it echoes is ahead of its own, at its fastest."""
+    """The timestamp of a segment of ``x``, and how far the one it echoes is ahead of it, at its fastest."""
+    x.tsval = s.tsval
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
-    if ahead != x.ahead and (x.ahead < 0 or is_after(ahead, x.ahead)):
+    if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
         x.ahead = ahead
 
 

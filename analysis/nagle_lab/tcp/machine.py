@@ -6,6 +6,8 @@ means: an answer to an earlier one, the end of an idle gap, data that follows a 
 declares; a connection's own row leaves when the connection is over. machine.c does the same, to the last bit.
 """
 
+# ruff: noqa: PLR1730  (comparisons where max() would do: in Python 3.11 a call takes as long as many of them)
+
 from collections import Counter, deque
 from collections.abc import Sequence
 from math import gcd
@@ -16,7 +18,6 @@ from nagle_lab.tcp.connection import (
     LARGEST_SCALE,
     LONGEST,
     NEVER,
-    NOT_SENT,
     TIME_WAIT,
     Acknowledgement,
     Connection,
@@ -133,79 +134,91 @@ class Machine:
 
     def _take(self, x: Half, s: Segment) -> None:
         """A segment that ``x`` sent."""
-        connection, y = x.connection, x.peer
-        flags, length, ts = s.flags, s.length, s.ts
+        connection = x.connection
+        flags, length = s.flags, s.length
         start = unwrapped(s.seq, x.seq) if x.seq >= 0 else FIRST_NUMBER + s.seq
         end = start + length
-        if flags & (SYN | FIN):
+        is_control = flags & CONTROL
+        if is_control:
             end += bool(flags & SYN) + bool(flags & FIN)
         ack = acknowledged(x, s) if flags & ACK else -1
-        idle = ts - connection.last_ts
-        if idle >= IDLE and connection.latest_data is not None and (length or not flags & CONTROL):
-            small, reply = length % connection.full_size != 0, connection.sender is not x
-            self.tables.idle_gap.add(idle, connection.number, x.side, ended_by(x, s, start, ack, idle), small, reply)
-        number = connection.packets
+        idle = s.ts - connection.last_ts
+        if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
+            self._idle_gap(x, s, idle, ended_by(x, s, start, ack, idle))
         exchange = -1
         if length:
             if end > x.snd_nxt:
-                exchange = self._exchange_of(x, ts)
+                exchange = self._exchange_of(x, s.ts)
             note_hole(x, start)
             if start >= x.snd_nxt:
                 self._new_data(x, s, start, exchange)
-        if s.timestamps and flags & ACK and not flags & SYN:
-            learn_clock(x, s)
         if flags & ACK:
-            self._acknowledge(x, s, ack, number, idle, start)
-            x.ack, x.window = ack, s.window if flags & SYN else s.window << x.shift
-            x.acked = max(x.acked, ack)
+            self._acknowledge(x, s, ack, idle, start)
         if end > start:
-            edge = y.ack + y.window if y.ack >= 0 else -1
-            is_new, tsval = start >= x.snd_nxt, s.tsval if s.timestamps else -1
-            x.consuming = sent = Sent(
-                number, ts, s.frame, start, end, length, flags, is_new, s.epoch, exchange, edge, tsval
-            )  # fmt: skip
-            if length:
-                x.data = sent
-                connection.latest_data = x
-                if connection.opener < 0:
-                    connection.opener = x.side
+            self._send(x, s, start, end, exchange)
         x.seq = start
-        x.snd_nxt = max(x.snd_nxt, end)
+        if end > x.snd_nxt:
+            x.snd_nxt = end
         if s.timestamps:
-            x.tsval = s.tsval
-        if flags & (FIN | RST):
-            x.closed = True
-            y.closed = y.closed or bool(flags & RST)
+            learn_clock(x, s)
+        if is_control:
+            x.close(flags)
         x.packets += 1
-        x.segments += 1 if length <= connection.full_size else -(-length // connection.full_size)
-        x.payload += length
         x.wire += s.wire
-        connection.packets = number + 1
-        connection.last_ts = ts
+        connection.packets += 1
+        connection.last_ts = s.ts
         connection.sender = x
 
-    def _acknowledge(self, x: Half, s: Segment, ack: int, number: int, idle: int, start: int) -> None:
+    def _idle_gap(self, x: Half, s: Segment, idle: int, ended_by: EndedBy) -> None:
+        """A segment of ``x`` ends an idle gap, ns."""
+        connection = x.connection
+        is_small, is_reply = s.length % connection.full_size != 0, connection.sender is not x
+        self.tables.idle_gap.add(idle, connection.number, x.side, ended_by, is_small, is_reply)
+
+    def _acknowledge(self, x: Half, s: Segment, ack: int, idle: int, start: int) -> None:
         """``x`` acknowledges, up to ``ack``."""
-        y, connection = x.peer, x.connection
-        is_pure = s.flags & (CONTROL | ACK) == ACK and not s.length
-        if ack > x.acked:
+        y, connection, flags = x.peer, x.connection, s.flags
+        is_pure = not (s.length or flags & CONTROL)
+        is_new = ack > x.acked
+        if is_new:
             answered = y.consuming
             if answered.end == ack and answered.is_new and answered.epoch == s.epoch:
                 self._answer(x, s, answered, is_pure)
-        if is_pure or (s.length and ack > x.acked):
+        if is_pure or (is_new and s.length):
             had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
             tsval = s.tsval if s.timestamps else -1
             is_echoed = start <= y.acked
             this = Acknowledgement(
-                number, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window
-            )  # fmt: skip
+                connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window
+            )
             if is_pure:
                 x.pure_ack = this
             else:
                 x.data_ack = this
-        if connection.syn_ts >= 0 and x.side == 0 and not s.flags & SYN:
+        if connection.syn_ts >= 0 and x.side == 0 and not flags & SYN:
             connection.handshake = s.ts - connection.syn_ts
             connection.syn_ts = -1
+        x.ack = ack
+        x.window = s.window if flags & SYN else s.window << x.shift
+        if is_new:
+            x.acked = ack
+
+    def _send(self, x: Half, s: Segment, start: int, end: int, exchange: int) -> None:
+        """``x`` sends what takes sequence space: data, SYN or FIN."""
+        y, connection, length = x.peer, x.connection, s.length
+        is_new, edge = start >= x.snd_nxt, y.ack + y.window if y.ack >= 0 else -1
+        tsval = s.tsval if s.timestamps else -1
+        x.consuming = sent = Sent(
+            connection.packets, s.ts, s.frame, start, end, length, s.flags, is_new, s.epoch, exchange, edge, tsval
+        )
+        if length:
+            x.data = sent
+            x.payload += length
+            if length > connection.full_size:
+                x.parts += (length - 1) // connection.full_size
+            connection.latest_data = x
+            if connection.opener < 0:
+                connection.opens(x)
 
     def _answer(self, x: Half, s: Segment, answered: Sent, is_pure: bool) -> None:
         """``x`` acknowledges the latest that its peer sent: a round trip, and perhaps a delayed ACK."""
@@ -325,32 +338,36 @@ class Machine:
         """The number of the exchange that new data of ``x`` belongs to."""
         connection = x.connection
         if connection.opener < 0:
-            connection.opener = x.side
+            connection.opens(x)
         asks = x.side == connection.client
         if connection.exchange < 0 or (asks and not connection.asking):
             self._end_exchange(connection)
             connection.exchange += 1
         connection.asking = asks
-        first, last = connection.request if asks else connection.response
-        times = (ts if ts < first else first, ts if ts > last else last)
         if asks:
-            connection.request = times
+            if ts < connection.asked:
+                connection.asked = ts
+            if ts > connection.asked_last:
+                connection.asked_last = ts
         else:
-            connection.response = times
+            if ts < connection.answered:
+                connection.answered = ts
+            if ts > connection.answered_last:
+                connection.answered_last = ts
         return connection.exchange
 
     def _end_exchange(self, connection: Connection) -> bool:
         """The open exchange is over; whether it has request and answer."""
-        (asked, asked_last), (answered, answered_last) = connection.request, connection.response
-        number, acked = connection.exchange, connection.request_acked
-        connection.request = connection.response = NOT_SENT
-        connection.request_acked = -1
+        asked, asked_last, acked = connection.asked, connection.asked_last, connection.request_acked
+        answered, answered_last = connection.answered, connection.answered_last
+        number = connection.exchange
+        connection.forget_exchange()
         if asked == NEVER:
             connection.greeted = connection.greeted or number == 0
             return False
         if answered == NEVER:
             return False
-        connection.answered += 1
+        connection.exchanges += 1
         connection.repeat += number > 0
         gaps = (duration(asked_last, acked), duration(asked_last, answered), duration(asked, answered_last))
         for durations, gap in zip(self.durations.values(), gaps, strict=True):
@@ -411,7 +428,7 @@ class Machine:
         self.tables.put_connection(
             (
                 connection.number, connection.first_frame, connection.first_ts, one.packets, two.packets,
-                one.segments, two.segments,
+                one.packets + one.parts, two.packets + two.parts,
                 one.payload, two.payload, one.wire, two.wire,
                 -1 if one.reaction == NEVER else one.reaction, -1 if two.reaction == NEVER else two.reaction,
                 connection.handshake, one.syn, two.syn, one.ahead, two.ahead, 0, 0, one.not_held,
@@ -420,7 +437,7 @@ class Machine:
                 one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
                 one.beside, two.beside,
                 full_segment(one), full_segment(two),
-                connection.full_size, connection.answered, connection.repeat,
+                connection.full_size, connection.exchanges, connection.repeat,
                 -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, one.stale_echoes, two.stale_echoes,
                 followed, sport, dport, src + dst,
                 client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel, 0, 0,
