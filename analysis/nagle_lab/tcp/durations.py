@@ -17,8 +17,9 @@ class Durations:
 
     def add(self, duration: int) -> None:
         """Count one more, ns."""
-        self.total = min(self.total + duration, MOST)
-        self.counts[rounded(duration, self.step_ns)] += 1
+        total, steps = self.total + duration, rounded(duration, self.step_ns)
+        self.total = total if total < MOST else MOST
+        self.counts[steps] = self.counts.get(steps, 0) + 1
 
     def __len__(self) -> int:
         return self.counts.total()
@@ -46,4 +47,6 @@ def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:
 def rounded(duration: int, step: int) -> int:
     """To the nearest multiple of the step, in steps; ties to even."""
     steps, rest = divmod(duration, step)
-    return steps + (2 * rest > step or (2 * rest == step and steps % 2 == 1))
+    if 2 * rest < step:
+        return steps
+    return steps + (2 * rest > step or steps % 2 == 1)

@@ -43,6 +43,7 @@ CONTROL = SYN | FIN | RST
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
+BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER = EndedBy
 
 # Data that follows the data before it sooner than this tells nothing of what it waited for.
 SHORT = 1 * MS
@@ -541,13 +542,13 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
     y = x.peer
     if not s.length:
         if x.ack >= 0 and x.window == 0:
-            return EndedBy.WINDOW  # a window update, or the answer to a probe
-        return EndedBy.ACKNOWLEDGEMENT if s.flags & ACK and ack > x.acked else EndedBy.OTHER
+            return BY_WINDOW  # a window update, or the answer to a probe
+        return BY_ACKNOWLEDGEMENT if s.flags & ACK and ack > x.acked else BY_OTHER
     if y.ack >= 0 and x.data.number >= 0 and x.snd_nxt >= y.ack + y.window:
-        return EndedBy.WINDOW  # there was no room for one more byte
+        return BY_WINDOW  # there was no room for one more byte
     if start < x.snd_nxt:
-        return EndedBy.RETRANSMISSION
+        return BY_RETRANSMISSION
     if x.data.number <= y.data.number:
-        return EndedBy.ANSWER
+        return BY_ANSWER
     is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_unseen(y, s)
-    return EndedBy.RETRANSMISSION if is_probe else EndedBy.CONTINUATION
+    return BY_RETRANSMISSION if is_probe else BY_CONTINUATION

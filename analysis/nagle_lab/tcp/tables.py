@@ -30,6 +30,7 @@ class Table:
         self.layout = layout
         self._in_memory = IN_MEMORY if in_memory is None else in_memory
         self._row_bytes = layout.struct.size
+        self._full = self._in_memory - self._row_bytes + 1  # bytes in memory that leave no room there for a row
         self._pack = layout.struct.pack
         self._count = 0
         self._memory = bytearray()
@@ -41,7 +42,12 @@ class Table:
 
     def add(self, *values: Any) -> None:
         """Add one row, its values in the order of the layout."""
-        self.append(self._pack(*values))
+        row = self._pack(*values)
+        if self._file is None and len(self._memory) < self._full:
+            self._memory += row
+            self._count += 1
+        else:
+            self.append(row)
 
     def append(self, rows: bytes | memoryview) -> None:
         """Add packed rows."""
