@@ -237,7 +237,8 @@ static inline void learn_full_segment(half *x, const half *y, const segment *s)
 static inline void learn_clock(half *x, const segment *s)
 {
     uint32_t ahead = s->tsecr - s->tsval;
-    if (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead))
+    x->tsval = s->tsval;
+    if ((s->flags & (ACK | SYN)) == ACK && (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead)))
         x->ahead = ahead;
 }
 

@@ -432,65 +432,71 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         f->handshake = s->ts - f->syn_ts;
         f->syn_ts = -1;
     }
+    x->ack = ack;
+    x->window = s->flags & SYN ? s->window : (int64_t)s->window << x->shift;
+    x->acked = most(x->acked, ack);
     return 0;
+}
+
+static int add_idle_gap(machine *m, const flow *f, int side, const segment *s, int64_t idle, int ended_by)
+{
+    idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by, s->length % f->full_size != 0,
+                    f->sender != side};
+    return table_add(&m->tables[IDLE_GAP], &row, sizeof row);
+}
+
+static void send_segment(flow *f, int side, const segment *s, int64_t start, int64_t end, int32_t number)
+{
+    half *x = &f->halves[side];
+    const half *y = &f->halves[1 - side];
+    sent *now = s->length ? &x->data : &x->control;
+    *now = (sent){f->packets, s->ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1,
+                  s->timestamps ? (int64_t)s->tsval : -1, s->length, s->epoch, number, s->flags, start >= x->snd_nxt};
+    if (!s->length)
+        return;
+    x->payload += s->length;
+    f->latest_data = (int8_t)side;
+    if (f->opener < 0)
+        f->opener = (int8_t)side;
 }
 
 static int take(machine *m, flow *f, int side, const segment *s)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int flags = s->flags;
-    int64_t length = s->length, ts = s->ts;
+    int64_t length = s->length;
     int64_t start = x->seq >= 0 ? unwrapped(s->seq, x->seq) : FIRST_NUMBER + s->seq;
     int64_t end = start + length + !!(flags & SYN) + !!(flags & FIN);
     int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
-    int64_t idle = ts - f->last_ts;
-    if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
-        idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack, idle),
-                        length % f->full_size != 0, f->sender != side};
-        if (table_add(&m->tables[IDLE_GAP], &row, sizeof row))
-            return -1;
-    }
+    int64_t idle = s->ts - f->last_ts;
+    if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL)) &&
+        add_idle_gap(m, f, side, s, idle, ended_by(f, side, s, start, ack, idle)))
+        return -1;
     int32_t number = -1;
     if (length) {
-        if (end > x->snd_nxt && (number = exchange_of(m, f, side, ts)) == -2)
+        if (end > x->snd_nxt && (number = exchange_of(m, f, side, s->ts)) == -2)
             return -1;
         note_hole(x, y, start);
         if (start >= x->snd_nxt && new_data(m, f, side, s, start, number))
             return -1;
     }
-    if (s->timestamps && flags & ACK && !(flags & SYN))
-        learn_clock(x, s);
-    if (flags & ACK) {
-        if (acknowledge(m, f, side, s, ack, idle, start))
-            return -1;
-        x->ack = ack;
-        x->window = flags & SYN ? s->window : (int64_t)s->window << x->shift;
-        x->acked = most(x->acked, ack);
-    }
-    if (end > start) {
-        sent *now = length ? &x->data : &x->control;
-        *now = (sent){f->packets, ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1,
-                      s->timestamps ? (int64_t)s->tsval : -1, s->length, s->epoch, number, s->flags, start >= x->snd_nxt};
-        if (length) {
-            f->latest_data = (int8_t)side;
-            if (f->opener < 0)
-                f->opener = (int8_t)side;
-        }
-    }
+    if (flags & ACK && acknowledge(m, f, side, s, ack, idle, start))
+        return -1;
+    if (end > start)
+        send_segment(f, side, s, start, end, number);
     x->seq = start;
     x->snd_nxt = most(x->snd_nxt, end);
     if (s->timestamps)
-        x->tsval = s->tsval;
+        learn_clock(x, s);
     if (flags & (FIN | RST)) {
         x->closed = 1;
         y->closed |= !!(flags & RST);
     }
     x->packets++;
     x->segments += length > f->full_size ? (length + f->full_size - 1) / f->full_size : 1;
-    x->payload += length;
     x->wire += s->wire;
     f->packets++;
-    f->last_ts = ts;
+    f->last_ts = s->ts;
     f->sender = (int8_t)side;
     return 0;
 }
