@@ -167,6 +167,12 @@ def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
     assert delayed_acks_check("client", counters, seen, busy=True).ok is (ok or kernel < 100)
 
 
+@pytest.mark.parametrize(("max_ms", "late", "delays"), [(9.9, False, False), (10, False, True), (20, True, True)])
+def test_a_program_may_read_later_than_the_machine_wakes_a_sleeper(max_ms, late, delays):
+    measured = Noise(Timers(80, 300, max_ms * 1e3), None)
+    assert (measured.is_late, measured.delays_programs) == (late, delays)
+
+
 def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0, exchanges: int = 20) -> Connection:
     """A connection whose client sent 30 packets in 31 segments, and whose server sent 20 with 19 delayed ACKs."""
     sent = {"client": Sent(30, 31, 3000, 1000, 0, 1, 0, 0), "server": Sent(20, 20, 2000, 900, 19, 0, 2, 0)}

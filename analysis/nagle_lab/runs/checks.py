@@ -89,7 +89,7 @@ def lossless_check(capture: str, c: CaptureNumbers) -> Check:
 def kernel_checks(namespace: str, counters: Counters, captured: Traffic, *, busy: bool) -> Iterator[Check]:
     """A namespace's kernel counters held against what the captures in it show of its own addresses.
 
-    ``busy`` is whether the machine was so late that it made ACKs late (Noise.is_late).
+    ``busy`` is whether the machine was so late that programs may have sent late ACKs (Noise.delays_programs).
     """
     sent, received = captured.segments_sent, captured.packets_received
     out, into = counters.segments_sent, counters.grown("Tcp.InSegs")

@@ -59,6 +59,14 @@ class Noise:
         """Whether the machine was so late that pauses and late ACKs may be its doing."""
         return self.late_ms >= LATE_MS
 
+    @property
+    def delays_programs(self) -> bool:
+        """Whether programs may have read so late that what they then acknowledged looks like a delayed ACK.
+
+        One that computes waits longer for a processor than the sleeper that measures: 40 ms were seen beside 17.
+        """
+        return self.late_ms >= LATE_MS / 2
+
     def __str__(self) -> str:
         timers, handshakes, parts = self.timer_late_us, self.handshake_us, []
         if timers:

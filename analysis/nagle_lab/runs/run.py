@@ -172,7 +172,7 @@ def _checks(
         inside = [name for name in captures if manifest.captures[name].namespace == namespace]
         connections = [connection for name in inside for connection in captures[name].connections]
         captured = traffic(connections, about.addresses)
-        checks += kernel_checks(namespace, witnesses.counters[namespace], captured, busy=noise.is_late)
+        checks += kernel_checks(namespace, witnesses.counters[namespace], captured, busy=noise.delays_programs)
     return checks
 
 
