@@ -88,7 +88,6 @@ class _Joined(Mapping[str, Column]):
             ),
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
-            "echo": rows["echo"],
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
             "peer_own_accord": _times_spoke(rows, involved, peer),
             "not_held": involved.of_side("not_held", side),
