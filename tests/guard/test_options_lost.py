@@ -59,7 +59,7 @@ def line(folder, text: str) -> int:
     return next(number for number, one in enumerate(lines, 1) if text in one)
 
 
-HELD = SimpleNamespace(hold_ms=Range(0.0, 40.0), held_ends=[], delayed_ends=[], grounds={})
+HELD = SimpleNamespace(hold_ms=Range(0.0, 40.0), stalls=1, behind_full=0, held_ends=[], delayed_ends=[], grounds={})
 STALLED: Any = SimpleNamespace(summary=HELD)
 SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
 

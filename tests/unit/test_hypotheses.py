@@ -48,8 +48,13 @@ def test_any_delayed_ack_timer_counts(diagnose, wait):
 
 
 def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
+    """Where a full segment was unacknowledged, what is sent in one write waits, too, and the remedy says so."""
     result = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1448)).segments)
-    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
+    assert "set TCP_NODELAY; one write does not help" in result.summary.remedy
+    two_writes = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1447)).segments)
+    assert (two_writes.summary.stalls, two_writes.summary.behind_full) == (19, 0)
+    assert "send header and body in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
 
 
 def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):

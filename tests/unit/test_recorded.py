@@ -19,6 +19,7 @@ from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.experiments.writes.attached import of_traced
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.writes import remedy
 from support.command import Ended, in_process
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
@@ -136,6 +137,9 @@ def test_one_write_that_made_both_segments_stands_there_once(recorded):
     both = msgspec.structs.replace(drawn.writes, held=drawn.writes.trigger, one_write=True)
     text = ladder_text(replace(drawn, writes=both)).plain
     assert text.count("■") == 1 and "written before the trigger left," in text
+    one = msgspec.structs.replace(result.writes.groups[0], one_write=True)
+    said = remedy(result, msgspec.structs.replace(result.writes, groups=[one]))
+    assert "set TCP_NODELAY (the data is in one write already). Or on" in said
 
 
 def test_several_pairs_are_each_named_and_the_remedy_says_so(recorded, tmp_path):

@@ -68,6 +68,7 @@ class Findings:
     obstacles : candidates of which it cannot be told, by why
     grounds : what the stalls are proved by
     holds : of the stalls of each program
+    behind_full : stalls whose trigger was a full segment
     unseen : exchanges of which it cannot be told whether they stalled
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
@@ -96,7 +97,7 @@ class Findings:
         self.obstacles: Counter[Obstacle] = Counter()
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
-        self.unseen = 0
+        self.behind_full = self.unseen = 0
         self.round_trips = Durations(1_000)
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle.CauseTotals = {}
@@ -184,6 +185,8 @@ class Findings:
         self, rows: Column, candidates: Columns, involved: Involved, peer_reaction: Column
     ) -> None:  # fmt: skip
         side, wait = candidates["side"], pick(candidates["wait"], rows)
+        full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
+        self.behind_full += total(pick(each(_is_full, trigger, full), rows))
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
@@ -412,6 +415,11 @@ def _chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
 def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
     """The same counts in the order of their names, whichever program had them first."""
     return Counter({name: counted[name] for name in names if counted[name]})
+
+
+def _is_full(length: Any, full: Any) -> Any:
+    """Whether a segment is a full one, or several that offload made one packet; never where that is not known."""
+    return (full > 0) & (length % chosen(full > 0, full, 1) == 0)
 
 
 def _less(wait: Any, reaction: Any) -> Any:

@@ -119,6 +119,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         seen_exchanges=max(total - findings.unseen, 0),
         stalled_exchanges=whole["stalled"],
         stalls=whole["stalls"],
+        behind_full=findings.behind_full,
         stalled_share=round(whole["stalled"] / total, 4) if total else 0.0,
         delayed_acks=sum(by_role["delayed_acks"].values()),
         delayed_acks_by=by_role["delayed_acks"],

@@ -164,6 +164,7 @@ class Summary(msgspec.Struct, frozen=True):
     seen_exchanges: Count  # in which a stall would have been seen: the others are unresolved
     stalled_exchanges: Count
     stalls: Count
+    behind_full: Count  # of them, held behind a full segment, as RFC 896 has it; Linux does not
     stalled_share: Share
     delayed_acks: Count
     delayed_acks_by: dict[Role, Count]  # by role: "client", "server"

@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.remedy import is_behind_full
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary, named
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.writes import Writes
@@ -240,8 +241,9 @@ def who(
         f"{named(ends)}{names.get(role or '', '')}"
         for ends, role in ((s.held_ends, s.held_by), (s.delayed_ends, s.delayed_by))
     )
+    segment = "full segment (RFC 896; Linux does not)" if is_behind_full(s) else "segment"
     return [
-        ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged segment"),
+        ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged {segment}"),
         ("delayed by", f"{delayed}: delayed ACK"),
         ("how sure", how_sure(result)),
         ("remedy", remedy(result, writes)),

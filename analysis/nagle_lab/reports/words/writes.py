@@ -54,11 +54,13 @@ def remedy(result: Result, writes: Writes | None) -> str:
     return remedy_of(result.summary, _one_write(writes), _nodelay(writes)) or ""
 
 
-def _one_write(writes: Writes | None) -> str:
-    """What to do about the two writes, by their lines."""
+def _one_write(writes: Writes | None) -> str | None:
+    """What to do about the two writes, by their lines; None where they are one."""
     group = writes.groups[0] if writes and writes.groups else None
-    if not writes or not group or group.one_write:
+    if not writes or not group:
         return ONE_WRITE
+    if group.one_write:
+        return None
     first, second = (_line(write) for write in (group.trigger, group.held))
     if not first or not second:
         return ONE_WRITE
