@@ -78,13 +78,13 @@ def test_the_true_hold_lies_between_the_bounds():
 
 def test_what_capturing_does_to_captures_misleads_no_more(tmp_path: Path):
     """Coarse stamps, losses, copies, a missing handshake: only the known limits are wrong, and they are."""
-    made = list(transformed(FAMILIES, tmp_path))
+    made = list(transformed(FAMILIES + stacks(), tmp_path))
     wrong = {capture.name for capture in made if judged_as(capture)[0] is Judgement.WRONG}
     assert wrong == {capture.name for capture in made} & KNOWN_LIMITS.keys()
 
 
 def test_there_are_enough_captures_to_judge(tmp_path: Path):
-    captures = [*references(), *lookalikes(), *FAMILIES, *transformed(FAMILIES, tmp_path)]
+    captures = [*references(), *lookalikes(), *FAMILIES, *transformed(FAMILIES + stacks(), tmp_path)]
     assert len(captures) >= 450
     assert len({(capture.family, capture.name) for capture in captures}) == len(captures)
 
@@ -101,9 +101,23 @@ def test_a_clock_that_is_behind_puts_answers_first(frames: list[Frame]):
     assert behind[0].data == frames[1].data
 
 
+def test_stamps_that_are_late_stay_in_order(frames: list[Frame]):
+    late = BY_NAME["stamps-late"](frames)
+    assert all(earlier.ts_ns < later.ts_ns for earlier, later in pairwise(late))
+    assert [frame.data for frame in late] == [frame.data for frame in frames] and late != frames
+    assert sum(one.ts_ns - other.ts_ns for one, other in zip(late, frames, strict=True)) > 20 * US * len(frames)
+
+
+def test_short_packets_keep_their_length_on_the_wire(frames: list[Frame]):
+    cut = BY_NAME["cut-to-64"](frames)
+    assert {len(frame.data) for frame in cut} == {64}
+    assert [frame.original_length for frame in cut] == [frame.original_length for frame in frames]
+
+
 def test_parts_of_a_capture(frames: list[Frame]):
     assert len(BY_NAME["server-only"](frames)) + len(BY_NAME["client-only"](frames)) == len(frames)
     assert BY_NAME["without-syn"](frames)[0] == frames[1]
+    assert len(BY_NAME["without-handshake"](frames)) == len(frames) - 2 * 4
     assert len(BY_NAME["begun-late"](frames)) == len(frames) - 6 * 4  # it has four connections
     assert 0.95 < len(BY_NAME["lost-2-percent"](frames)) / len(frames) < 1
 
@@ -125,7 +139,7 @@ def test_copies(frames: list[Frame]):
 
 
 def test_every_base_has_every_transformation(tmp_path: Path):
-    made = {capture.name for capture in transformed(FAMILIES, tmp_path)}
+    made = {capture.name for capture in transformed(FAMILIES + stacks(), tmp_path)}
     assert made >= {base.replace("/", f"+{transform.name}/") for base in BASES for transform in TRANSFORMS}
 
 

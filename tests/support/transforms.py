@@ -25,11 +25,17 @@ COPIED_AFTER = 20 * US
 # ------------------------------------------------------------------------------------------- packets
 
 
+def _is_ethernet(path: Path) -> bool:
+    """Whether it is a capture that :func:`read` reads."""
+    with gzip.open(path) as file:
+        header = file.read(24)
+    return (header[:4], header[20:]) == (struct.pack("<I", 0xA1B23C4D), struct.pack("<I", ETHERNET))
+
+
 def read(path: Path) -> Frames:
     """The packets of a recorded capture: little-endian, nanoseconds, Ethernet."""
+    assert _is_ethernet(path), path
     data = gzip.decompress(path.read_bytes())
-    magic, link_type = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
-    assert (magic, link_type) == (0xA1B23C4D, ETHERNET), path
     frames, at = [], 24
     while at < len(data):
         seconds, ns, captured, original = struct.unpack_from("<IIII", data, at)
@@ -69,9 +75,23 @@ def stamped_in_units_of(ns: int) -> Callable[[Frames], Frames]:
     return lambda frames: [replace(frame, ts_ns=frame.ts_ns // ns * ns) for frame in frames]
 
 
-def server_clock_behind(frames: Frames) -> Frames:
-    """What the server sends is stamped 3 ms early, as by another capture card; in the order of the stamps."""
-    return _sorted([replace(f, ts_ns=f.ts_ns - 3 * MS) if _by_server(f) else f for f in frames])
+def server_clock_behind(ns: int) -> Callable[[Frames], Frames]:
+    """What the server sends is stamped so early, as by another capture card; in the order of the stamps."""
+    return lambda frames: _sorted([replace(f, ts_ns=f.ts_ns - ns) if _by_server(f) else f for f in frames])
+
+
+def stamped_late(frames: Frames) -> Frames:
+    """Every packet is stamped up to some 100 µs late, as on a busy host; the stamps stay in order."""
+    chance, latest, changed = random.Random(4), 0, []
+    for frame in frames:
+        latest = max(latest + US, frame.ts_ns + int(chance.expovariate(1 / (30 * US))))
+        changed.append(replace(frame, ts_ns=latest))
+    return changed
+
+
+def cut_short(size: int) -> Callable[[Frames], Frames]:
+    """Of every packet only the first bytes were captured: 64 of them are without TCP timestamps."""
+    return lambda frames: [replace(frame, data=frame.data[:size]) for frame in frames]
 
 
 def with_losses(percent: float) -> Callable[[Frames], Frames]:
@@ -110,6 +130,11 @@ def begun_late(frames: Frames) -> Frames:
 def without_syn(frames: Frames) -> Frames:
     """The client's SYN is missing; the server's is there."""
     return [frame for frame in frames if _flags(frame) & (SYN | ACK) != SYN]
+
+
+def without_handshake(frames: Frames) -> Frames:
+    """Neither SYN is there."""
+    return [frame for frame in frames if not _flags(frame) & SYN]
 
 
 def of_server_only(frames: Frames) -> Frames:
@@ -161,13 +186,17 @@ TRANSFORMS = (
     Transform("stamps-1us", stamped_in_units_of(US)),
     Transform("stamps-100us", stamped_in_units_of(100 * US), unsure=ANY),
     *(Transform(f"stamps-{ms}ms", stamped_in_units_of(ms * MS), unsure=ANY) for ms in (1, 4, 10)),
-    Transform("clock-behind-3ms", server_clock_behind, unsure=ANY),
+    Transform("stamps-late", stamped_late, unsure=ANY),
+    Transform("clock-behind-3ms", server_clock_behind(3 * MS), unsure=ANY),
+    Transform("clock-behind-300us", server_clock_behind(300 * US), unsure=ANY),
+    Transform("cut-to-64", cut_short(64), unsure=ANY),
     Transform("lost-half-a-percent", with_losses(0.5), found=0.9),
     Transform("lost-2-percent", with_losses(2), unsure=NOT_CLEAN, found=0.8),
     Transform("lost-5-percent", with_losses(5), unsure=ANY, found=0.6),
     Transform("swapped-2-percent", with_swaps, unsure=NOT_CLEAN, found=0.8),
     Transform("begun-late", begun_late, unsure=ANY),
     Transform("without-syn", without_syn),
+    Transform("without-handshake", without_handshake, unsure=ANY),
     Transform("server-only", of_server_only, verdict="INCONCLUSIVE"),
     Transform("client-only", of_client_only, verdict="INCONCLUSIVE"),
     Transform("doubled", doubled),
@@ -179,17 +208,33 @@ BASES = (
     "halves-rtt-10/client", "slow-mixed/server",
     "two-writes-nodelay-rtt-10/client", "large-first-nodelay/server", "clean-think/server", "clean-echo/client",
     "pause-44-nodelay/server", "pause-50-nodelay/client",
+    "chain-proxy-rtt-1/client", "wait-rcvtimeo-40-rtt-1/middle", "wait-credit-udp/server", "two-kinds/client",
+    "smoltcp-two-writes/capture", "lwip-pause-40-nodelay/capture",
 )  # fmt: skip
 
 
 def transformed(captures: list[Labelled], folder: Path) -> Iterator[Labelled]:
-    """Write every transformation of the captures in BASES into the folder; and two ends' captures as one."""
+    """Write every transformation of the captures in BASES into the folder; and two ends' captures as one.
+
+    ``captures`` are those of the families and of other stacks.
+    """
     by_name = {capture.name: capture for capture in captures}
     for base in BASES:
         for transform in TRANSFORMS:
             yield _apply(transform, by_name[base], folder)
     for base in ("two-writes", "large-first-nodelay"):
         yield _merged(by_name[f"{base}/server"], by_name[f"{base}/client"], folder)
+
+
+def transformed_everywhere(captures: list[Labelled], folder: Path) -> Iterator[Labelled]:
+    """Every transformation of each of these captures, one after the other, in one file; stalls are not counted."""
+    for capture in captures:
+        if capture.family == "copies" or not _is_ethernet(capture.path):
+            continue  # made of several already, or cooked
+        for transform in TRANSFORMS:
+            made = _apply(transform, capture, folder)
+            yield replace(made, stalls=None, also=tuple(sorted({*made.also, "INCONCLUSIVE"})))
+            made.path.unlink()
 
 
 def _apply(transform: Transform, capture: Labelled, folder: Path) -> Labelled:

@@ -106,8 +106,8 @@ class Findings:
         views = mark_seen_again(tables.connection)
         if only:
             _leave_out_others(tables.connection, only)
-        self.astray = astray(tables.connection)
-        setting = Setting(step, self.astray, copied=copied, views=views)
+        self.astray, swapped = astray(tables.connection)
+        setting = Setting(step, self.astray, swapped, copied=copied, views=views)
         self._prove_all(tables, setting, Answers(answers, tables.connection))
         self.sums = Sums(self.connections)
 
@@ -396,14 +396,15 @@ def _syns(one: Any, two: Any) -> Any:
     return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
 
 
-def astray(connections: Table) -> float:
-    """The share of all data segments that the capture lacks, or that it has only after their acknowledgement."""
-    sent = count = 0
+def astray(connections: Table) -> tuple[float, float]:
+    """The share of all data segments that the capture lacks, or has only after their ACKs; and that of the latter."""
+    sent = lost = swapped = 0
     for rows, _ in _chunks(connections):
         for side in (0, 1):
             sent += total(rows["data_segments", side])
-            count += total(rows["lost", side]) + total(rows["swapped", side])
-    return count / sent if sent else 0.0
+            lost += total(rows["lost", side])
+            swapped += total(rows["swapped", side])
+    return ((lost + swapped) / sent, swapped / sent) if sent else (0.0, 0.0)
 
 
 def _chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:

@@ -6,10 +6,10 @@
 #include "engine.h"
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
-enum { LEAST_MSS = 536, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
+enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE, REACTIONS }; /* Reaction in events.py */
-static const int64_t COPY = 5000000, TIME_WAIT = 60000000000;
+static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
 typedef struct { /* Sent */
@@ -169,7 +169,7 @@ static inline int is_copy(const segment *s, const flow *f, int side)
         if (s->ip_id && before->ip_id) {
             if (s->ip_id == before->ip_id)
                 return 1;
-        } else if (s->timestamps && s->ts >= before->ts && s->ts - before->ts <= COPY &&
+        } else if (s->ts >= before->ts && s->ts - before->ts <= (s->timestamps ? COPY : SURELY_COPY) &&
                    (s->length || s->flags & SYN || f->is_copied)) {
             return 1;
         }

@@ -9,6 +9,9 @@ from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.events import MS, Reaction
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
+# Where no handshake was captured, less payload with PSH is no full segment: IPv6 carries 1220 bytes on any path
+# (RFC 8200 §5), and IPv4 on any that is known, but for hosts that take 536.
+LEAST_USUAL = 1200
 USUAL_FULL_SIZE = 1448  # Ethernet's 1460 less timestamps: taken where no handshake was captured
 TIMESTAMPS_OPTION = 12  # bytes, with its padding
 LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
@@ -17,8 +20,9 @@ LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be s
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
 TIME_WAIT = 60_000 * MS
 
-# The same packet captured again, by another interface of one host, comes this much later at most.
-COPY = 5 * MS
+# The same packet captured again, by another interface of one host, comes this much later at most; where neither IP
+# identification nor a timestamp tells it from a retransmission, so soon that this is none.
+COPY, SURELY_COPY = 5 * MS, MS // 5
 RECENT = 4  # segments of a half-connection that the next may be a copy of
 SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
 
@@ -239,7 +243,8 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
     """Whether ``s`` is the packet ``before``, captured once more.
 
     IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
-    apart at most; pure ACKs may be repeated, so they count as copies only where data is ``copied``.
+    apart at most, or SURELY_COPY without timestamps; pure ACKs may be repeated, so they count as copies only where
+    data is ``copied``.
     """
     if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
         return False
@@ -247,8 +252,8 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
         return False
     if s.ip_id and before.ip_id:
         return s.ip_id == before.ip_id
-    within = s.timestamps and 0 <= s.ts - before.ts <= COPY
-    return bool(within and (s.length or s.flags & SYN or copied))
+    is_soon = 0 <= s.ts - before.ts <= (COPY if s.timestamps else SURELY_COPY)
+    return is_soon and bool(s.length or s.flags & SYN or copied)
 
 
 def acknowledged(x: Half, s: Segment) -> int:

@@ -39,7 +39,8 @@ typedef struct {
     int32_t released_bytes;
     int8_t side;             /* that sent both */
     int8_t echo;             /* see Echo in events.py */
-    uint16_t unused;
+    uint8_t pushed;          /* both have PSH, as the end of a write has */
+    uint8_t unused;
     int32_t unused_too;
 } no_wait;
 

@@ -252,7 +252,8 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
 
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
 {
-    int64_t limit = x->is_small_below, full_size = f->full_size;
+    int is_unknown = !x->full_size && x->pushes && s->flags & PSH;
+    int64_t limit = is_unknown ? LEAST_USUAL : x->is_small_below, full_size = f->full_size;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
     int is_whole = before->flags & PSH || !x->pushes;
     return is_whole && s->length < limit && 0 < tail && tail < limit;
@@ -316,7 +317,7 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     if (s->ts - before->ts >= PROBE)
         return 0;
     no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
-                  (int8_t)echo, 0, 0};
+                  (int8_t)echo, (before->flags & s->flags & PSH) != 0, 0, 0};
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 

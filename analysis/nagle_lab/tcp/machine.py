@@ -16,6 +16,7 @@ from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import (
     FIRST_NUMBER,
     LARGEST_SCALE,
+    LEAST_USUAL,
     LONGEST,
     NEVER,
     TIME_WAIT,
@@ -294,8 +295,9 @@ class Machine:
         if s.ts - before.ts >= PROBE:
             return
         self.tables.no_wait.add(
-            x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo, 0, 0
-        )
+            x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo,
+            bool(before.flags & s.flags & PSH), 0, 0,
+        )  # fmt: skip
 
     def _waited(
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
@@ -510,6 +512,8 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     if x.pushes and not before.flags & PSH:
         return False
     least, full_size = x.is_small_below, x.connection.full_size
+    if not x.full_size and x.pushes and s.flags & PSH:
+        least = LEAST_USUAL
     # With segmentation offload one packet can be several full segments and a small one.
     tail = before.length % full_size if least == full_size else before.length
     return s.length < least and 0 < tail < least

@@ -42,7 +42,10 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     """Those of the late candidates that the ACK released."""
     prompt = _in_time(pure, known, judged)
     if len(prompt) and (
-        pauses_anyway(prompt, known) or _is_one_in_flight(prompt, known) or _is_slower_than_answers(prompt, known)
+        pauses_anyway(prompt, known)
+        or _is_one_in_flight(prompt, known)
+        or _is_slower_than_answers(prompt, known)
+        or _is_sooner_than_anything(prompt, known)
     ):
         judged.leave(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
@@ -143,6 +146,14 @@ def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
     soonest = percentile(prompt.release, 10) - percentile(answers, 25)
     slower = max(SLOWER, 2 * known.setting.step)
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
+
+
+def _is_sooner_than_anything(prompt: Candidates, known: Known) -> bool:
+    """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
+    own, reactions = known.own or 0, known.program.own
+    sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.release, prompt.echo)
+    enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
+    return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:

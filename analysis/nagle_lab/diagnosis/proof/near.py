@@ -271,7 +271,11 @@ def _held_among_others(
     some = near.picked(in_order(held) if held else [])
     rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
     middle = percentile(near.release, 50)
-    if known.sent_before >= max(1, SENT_ANYWAY * len(near)) or pauses_anyway(near, known):
+    if known.sent_before >= max(1, SENT_ANYWAY * len(near)):
+        judged.reject(len(rest), Rejected.NAGLE_OFF)
+    elif known.setting.step > COARSE and middle <= limit + known.setting.step:
+        judged.leave(rest, Obstacle.COARSE_CLOCK)
+    elif pauses_anyway(near, known):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)

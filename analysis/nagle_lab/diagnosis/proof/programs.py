@@ -11,7 +11,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.proof.connections import Involved
 from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, each, groups, pick, total, where
-from nagle_lab.tcp.connection import LEAST_MSS
+from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
@@ -182,7 +182,7 @@ class Programs(dict[int, Program]):
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["since"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
-        small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full))
+        small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
         peer = involved.of_side("program", each(lambda side: 1 - side, side))
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
         columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
@@ -202,13 +202,15 @@ def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, R
         yield number, Reaction(which), pick(ns, group[:MOST_SAMPLES])
 
 
-def _is_small(trigger: Any, released: Any, full: Any) -> Any:
+def _is_small(trigger: Any, released: Any, full: Any, pushed: Any) -> Any:
     """Whether Linux might have held the data (tcp_minshall_check): it and what was before it end small.
 
-    Where nothing tells how large a full segment is, only what is less than any host must take surely is.
+    Where nothing tells how large a full segment is, only what is less than any host must take surely is; and what
+    ends a write (PSH), if it is less than usual ones.
     """
     is_known = full > 0
-    return (released < chosen(is_known, full, LEAST_MSS)) & (trigger % chosen(is_known, full, trigger + 1) > 0)
+    least = chosen(is_known, full, chosen(pushed > 0, LEAST_USUAL, LEAST_MSS))
+    return (released < least) & (trigger % chosen(is_known, full, trigger + 1) > 0)
 
 
 def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:

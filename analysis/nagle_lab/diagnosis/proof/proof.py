@@ -65,6 +65,9 @@ NO_PROBE = PROBE * 9 // 10
 TURNS = 3  # from connections that hold data to some that do not, or back
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
+MOST_SWAPPED = (
+    0.1  # data captured after its ACK: where there is more, the two directions are not stamped by one clock
+)
 IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
 
 
@@ -96,6 +99,9 @@ def _judge_by_timing(
 ) -> None:
     """Judge the late candidates of which the kernel said nothing; ``c`` are all, ``shown`` those it spoke of."""
     program, usual = known.program, percentile(late.wait, 50)
+    if known.setting.swapped > MOST_SWAPPED:
+        judged.leave(late, Obstacle.CAPTURE_INCOMPLETE)
+        return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
     late = _without_nagle_off(late, no_waits, judged)
     if not len(late):

@@ -57,6 +57,7 @@ class Setting:
 
     step: int  # of the clock that stamped it, ns
     disorder: float  # share of the data segments that it lacks, or that come after their ACKs
+    swapped: float = 0.0  # share of those that come after their ACKs
     part: float = 1.0  # share of its candidates that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
     views: Collection[int] = ()  # connections that are others, seen before or after NAT
@@ -150,12 +151,19 @@ def know(program: Program, setting: Setting, c: Candidates) -> Known:
 
 
 def _own(own: Reactions, c: Candidates) -> int | None:
-    """The fastest reaction of the program's host; by its releases, too, where it is near."""
+    """The fastest reaction of the program's host; by its releases, too, where it is near.
+
+    What comes in less than a third of the time in which anything else did was under way before the ACK.
+    """
     by_itself = fastest(own.handshake, [*own.ack, *own.data])
     releases = [int(release) for release in c.release[:MOST_LOOKED_AT]]
-    if by_itself is not None and by_itself >= NEAR and own.handshake:
+    if by_itself is None:
+        return min(releases, default=None)
+    if by_itself >= NEAR and own.handshake:
         return by_itself
-    return min([by_itself, *releases]) if by_itself is not None else min(releases, default=None)
+    if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= SOME:
+        releases = [release for release in releases if 3 * release >= by_itself]
+    return min([by_itself, *releases])
 
 
 def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
