@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.proof import population
+from nagle_lab.diagnosis.proof import columns as column_tools
 from recorder.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
@@ -148,5 +148,5 @@ def test_lists_and_arrays_give_the_same_result_to_the_byte(name: str, monkeypatc
     """What is judged of several programs stands in the same order, whichever comes first."""
     (capture,) = (capture for capture in FAMILIES if capture.name == name)
     result = analyze(capture.path).to_json()
-    monkeypatch.setattr(population, "LARGE", 1)
+    monkeypatch.setattr(column_tools, "LARGE", 1)
     assert analyze(capture.path).to_json() == result

@@ -11,7 +11,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.waiting import End, Waiting, comment, read
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.passing import Passing
+from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.guard.recording import waiting as recording
 from nagle_lab.guard.recording.diag import OPEN_STATES, Info, Listed, busy_sockets
@@ -218,7 +218,7 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
         writer.add_dropped(0, 3)
         writer.add_waiting(0, Waiting(17, CLIENT, SERVER, 57))
     with open_capture(path) as capture, make_engine() as engine:
-        for _ in capture.read(Passing(engine, None)):
+        for _ in capture.read(RecordTap(engine, None)):
             pass
         assert capture.dropped == 3
         assert capture.facts.waiting == [Waiting(17, CLIENT, SERVER, 57)]

@@ -30,7 +30,7 @@ from nagle_lab.capture.records import Interface
 from nagle_lab.capture.waiting import Waiting
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.watch import nearer
-from nagle_lab.diagnosis import passing
+from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -125,7 +125,7 @@ def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path
     assert ring.frames > 100_000 and ring.size <= 4 << 20
     with ring.snapshot() as snapshot, open_capture(snapshot.path, sha256=False) as opened:
         frames = 0
-        for _ in opened.read(passing.Passing(_Counting(), None)):  # type: ignore[arg-type]
+        for _ in opened.read(record_tap.RecordTap(_Counting(), None)):  # type: ignore[arg-type]
             frames = opened.packets
         assert snapshot.first > 1 and snapshot.first + frames - 1 <= ring.frames
 

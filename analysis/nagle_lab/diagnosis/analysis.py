@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.findings import Findings, Wanted
-from nagle_lab.diagnosis.passing import Passing, RecordSink
+from nagle_lab.diagnosis.record_tap import RecordSink, RecordTap
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
@@ -65,7 +65,7 @@ class Analysis:
     ) -> None:
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
-        self._records = Passing(make_engine(exchanges=exchanges), seen)
+        self._records = RecordTap(make_engine(exchanges=exchanges), seen)
         self._seen, self._passed_on = seen, 0  # how much of what the kernel said in this period
         self._result: Result | None = None
 

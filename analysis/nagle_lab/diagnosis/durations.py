@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from nagle_lab.diagnosis.proof.population import Column, is_array
+from nagle_lab.diagnosis.proof.columns import Column, is_array
 from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.durations import MOST, Durations
 

@@ -12,14 +12,11 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.waiting import Waiting
-from nagle_lab.diagnosis.answers import Answers
 from nagle_lab.diagnosis.durations import add_all
-from nagle_lab.diagnosis.proof import idle
+from nagle_lab.diagnosis.kernel_answers import Answers
+from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.candidates import by_program
-from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.passed_on import set_aside_passed_on
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     Column,
     Columns,
     among,
@@ -39,8 +36,11 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )
+from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.proof.relays import reject_relayed
 from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
@@ -69,7 +69,7 @@ class Findings:
     grounds : what the stalls are proved by
     holds : of the stalls of each program
     behind_full : stalls whose trigger was a full segment
-    unseen : exchanges of which it cannot be told whether they stalled
+    unresolved_exchanges : exchanges of which it cannot be told whether they stalled
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
@@ -97,10 +97,10 @@ class Findings:
         self.obstacles: Counter[Obstacle] = Counter()
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
-        self.behind_full = self.unseen = 0
+        self.behind_full = self.unresolved_exchanges = 0
         self.round_trips = Durations(1_000)
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
-        self.idle: idle.CauseTotals = {}
+        self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
         self._count_before_judging(tables)
         views = mark_seen_again(tables.connection)
@@ -137,7 +137,7 @@ class Findings:
 
     def _count_idle(self, gaps: Columns) -> None:
         involved = Involved(self.connections, gaps["connection"])
-        idle.add(self.idle, idle.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
+        idle_gaps.add(self.idle, idle_gaps.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
 
     def _prove(self, candidates: Columns, packed: bytes, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
@@ -145,9 +145,12 @@ class Findings:
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         peer_reaction = involved.reaction(each(lambda side: 1 - side, candidates["side"]))
-        for rows, cause in ((stalls, idle.Cause.NAGLE_DELAYED_ACK), (round_trips, idle.Cause.NAGLE_ROUND_TRIP)):
+        for rows, cause in (
+            (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
+            (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
+        ):
             gaps = pick(candidates["idle"], rows)
-            idle.add(self.idle, idle.explained(gaps, pick(peer_reaction, rows), cause))
+            idle_gaps.add(self.idle, idle_gaps.explained(gaps, pick(peer_reaction, rows), cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, stalls)
@@ -158,7 +161,7 @@ class Findings:
         for program, of_one in by_program(candidates, involved, programs.without_echoes):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
-        set_aside_passed_on(candidates, involved, judged)
+        reject_relayed(candidates, involved, judged)
         return judged
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
@@ -170,7 +173,7 @@ class Findings:
             self.obstacles[obstacle] += len(unsure)
             _increase(involved, "unresolved", pick(involved.of, unsure))
         self.relays += judged.relays
-        self.unseen += _unseen_exchanges(candidates, judged)
+        self.unresolved_exchanges += _unresolved_exchanges(candidates, judged)
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         """How long data was held until an ACK that was not delayed."""
@@ -220,7 +223,7 @@ def _is_on_loopback(connections: Table, number: int) -> bool:
     return address[:16] == address[16:] or address_text(address[:16]).startswith("127.")
 
 
-def _unseen_exchanges(candidates: Columns, judged: Judged) -> int:
+def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
     """Exchanges with an unresolved candidate and no stall; an exchange may have several."""
     connection, exchange = candidates["connection"], candidates["exchange"]
     span = highest(exchange) + 1

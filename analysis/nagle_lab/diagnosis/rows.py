@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.findings import ROLES, Findings
-from nagle_lab.diagnosis.proof.population import Columns, each, listed
+from nagle_lab.diagnosis.proof.columns import Columns, each, listed
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import rounded

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Ends, Findings
-from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
-from nagle_lab.diagnosis.proof.judged import Ground
+from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
@@ -116,7 +116,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat"],
-        seen_exchanges=max(total - findings.unseen, 0),
+        seen_exchanges=max(total - findings.unresolved_exchanges, 0),
         stalled_exchanges=whole["stalled"],
         stalls=whole["stalls"],
         behind_full=findings.behind_full,

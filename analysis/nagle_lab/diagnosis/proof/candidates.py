@@ -1,11 +1,10 @@
-"""The candidates of one program, as the proof looks at them."""
+"""Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     Column,
     Columns,
     among,
@@ -17,28 +16,34 @@ from nagle_lab.diagnosis.proof.population import (
     pick,
     where,
 )
+from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.tcp.events import MS
 
 LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
 
 class Candidates:
-    """Some candidates of one program; columns (n,), times in ns, made when first asked for.
+    """Some candidates of one program: trigger, ACK and the data that followed, whose sender is that program.
+
+    Every column is (n,), and made when it is first asked for; times are in ns.
 
     Attributes
     ----------
     row : their numbers among all candidates looked at, in order
-    connection, exchange, at, wait, release, alone, arrival, trigger_bytes, released_bytes, ack_frame, pure, echo,
-        announced : ``candidate`` in tcp/engine.h
+    wait : from trigger to ACK
+    release : from ACK to the data that followed, which it may have released
+    at : time of that data
+    connection, exchange, alone, arrival, trigger_bytes, released_bytes, trigger_frame, ack_frame, release_frame,
+        pure, echo, announced : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
-    peer_reaction : the fastest of the peer on that connection; 0 where its handshake is not captured
-    full : payload of a full segment of the sender; 0 not known
-    full_waits : full segments of the sender that waited for an ACK
-    pace : how much later than at its fastest the sender sent it, by its own clock, ms; -1 not known
-    peer_own_accord : how often on that connection the peer sent more long after all was acknowledged, and nothing had
-        come
-    not_held : how often on that connection the sender put a small segment right behind an unacknowledged small one
-    beside : how often it sent data of any size while other data was unacknowledged
+    peer_reaction : the peer's fastest reaction on that connection; 0 where its handshake is not captured
+    full : payload of a full segment of the sender, bytes; 0 not known
+    full_waits : how many full segments of the sender waited for an ACK on that connection
+    pace : how much later than at its fastest the sender sent the data, by the ends' timestamps, ms; -1 not known
+    peer_own_accord : how often on that connection the peer sent data unasked: LATER than all of its own was
+        acknowledged, and with nothing received since
+    not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
+    beside : how often on that connection it sent data of any size while other data was unacknowledged
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -54,26 +59,29 @@ class Candidates:
         return column
 
     def only(self, condition: Column) -> "Candidates":
-        """Those of which it is true."""
+        """Those for which the condition (n,) is true."""
         rows = where(condition)
         return self if len(rows) == len(self) else self.picked(rows)
 
     def picked(self, rows: Column) -> "Candidates":
-        """Those of these (n,), by number from 0."""
+        """Those at these places (m,), from 0, among the n."""
         return Candidates(self._columns, pick(self.row, rows))
 
     @property
     def since(self) -> Column:
-        """From trigger to release."""
+        """From trigger to release, ns."""
         return each(lambda wait, release: wait + release, self.wait, self.release)
 
     def late_by(self, fastest: int) -> Column:
-        """How much longer the ACK took than its sender's fastest reaction, which is at least that of all peers."""
+        """How much longer the ACK took than its sender's fastest reaction, ns.
+
+        That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers.
+        """
         return each(lambda wait, own: wait - most(own, fastest), self.wait, self.peer_reaction)
 
 
 class _Joined(Mapping[str, Column]):
-    """Columns of candidates, and what their connections say of their senders and peers."""
+    """The columns of ``candidate`` rows, and those that are looked up for them in their connections."""
 
     def __init__(self, rows: Columns, involved: Involved, without_echoes: Sequence[int]) -> None:
         side = rows["side"]
@@ -123,13 +131,13 @@ def by_program(
 
 
 def times_peer_spoke(c: Candidates) -> int:
-    """How often the peers sent data by themselves, on the connections of these candidates: see LATER."""
+    """How often the peers sent data unasked, on the connections of these candidates: ``peer_own_accord``, summed."""
     connections, count = c.connection, c.peer_own_accord
     return sum(int(count[int(group[0])]) for group in groups(connections))
 
 
 def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
-    """How often these sides (n,) sent data by themselves on the connection of each row: see LATER."""
+    """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
     late = each(lambda release, own: release - own >= LATER, rows["release"], involved.reaction(rows["side"]))
     keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
     since = late, rows["pure"], rows["ack_frame"]
@@ -139,19 +147,19 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
 
 
 def _pace(ahead: Any, clock: Any) -> Any:
-    """How much later than at its fastest, by the timestamps of both ends (RFC 7323)."""
+    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323)."""
     return chosen((ahead >= 0) & (clock >= 0), (ahead - clock) & 0xFFFFFFFF, -1)
 
 
 @dataclass(frozen=True)
 class KernelAnswers:
-    """What the kernel said of candidates, by row; how long before the ACK, ns.
+    """What the kernel said of candidates while the capture was recorded (sock_diag(7)).
 
     Attributes
     ----------
-    waited : their data waited; when it said so first
-    unwritten : nothing waited yet; when it said so last
-    until : when it spoke last, ns since 1970: it says no more than capture/waiting.py reads
+    waited : by row, how long before the ACK it first said that the data waited in the socket, ns
+    unwritten : by row, how long before the ACK it last said that nothing waited yet, ns
+    until : time of the last answer of all, ns since 1970; of later candidates it said nothing
     """
 
     waited: dict[int, int] = field(default_factory=dict)

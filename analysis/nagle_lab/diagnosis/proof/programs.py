@@ -1,5 +1,4 @@
-"""What the whole capture shows of each program, whichever its connections: how fast it and its peers react, and when
-it sent data without waiting for an ACK.
+"""What the whole capture shows of each program: how fast it and its peers react, and when it sent without waiting.
 
 A program is an address, with its port where it is the server. Those without candidates are not looked at.
 """
@@ -9,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.population import Column, Columns, chosen, each, groups, pick, total, where
+from nagle_lab.diagnosis.proof.columns import Column, Columns, chosen, each, groups, pick, total, where
+from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
@@ -24,7 +23,7 @@ MOST_NOT_HELD = 1_000  # connections of a server with one client
 
 @dataclass
 class Reactions:
-    """How long an end took for the latest segment of its peer, ns, the least first, by what it reacted with."""
+    """How long an end took to react to the latest segment of its peer, ns, ascending: Reaction in tcp/events.py."""
 
     handshake: list[int] = field(default_factory=list)
     ack: list[int] = field(default_factory=list)  # delayed ones among them
@@ -36,18 +35,18 @@ class Reactions:
     data_more: list[int] = field(default_factory=list)
 
     def put_in_order(self) -> None:
-        """The least first: they are asked for percentiles again and again, and sort fast then."""
+        """Sort them: percentiles are asked of them again and again, and sorting what is sorted is fast."""
         for samples in vars(self).values():
             samples.sort()
 
     def keep_more(self, kind: Reaction, samples: Column) -> None:
-        """The same of how much longer they took than the fastest on their connection."""
+        """Keep how much longer they took than the fastest on their connection (n,), ns, up to MOST_SAMPLES."""
         kept = {Reaction.HANDSHAKE: self.handshake_more, Reaction.DATA: self.data_more}.get(kind)
         if kept is not None:
             kept += map(int, samples[: MOST_SAMPLES - len(kept)])
 
     def keep(self, kind: Reaction, samples: Column) -> None:
-        """Keep them, as long as there are not too many."""
+        """Keep reaction times (n,), ns, up to MOST_SAMPLES of each kind."""
         kept = {
             Reaction.HANDSHAKE: self.handshake,
             Reaction.ACK: self.ack,
@@ -60,16 +59,16 @@ class Reactions:
 
 @dataclass
 class Program:
-    """One program.
+    """What the capture shows of one program.
 
     Attributes
     ----------
     own, peers : how fast it reacts, and how fast its peers do
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
-    no_waits : how often it sent more after unacknowledged data; by its peer's program, connection, what its
-        timestamps say (Echo), and by how many ms after
-    peers_went_on : how often its peers did, GOES_ON or later, so without waiting for an answer; by connection
-    not_held : of a server, by its client's program, how often it put a small segment right behind an unacknowledged
+    no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
+        connection, an Echo: what its timestamps say, how many ms after that one)
+    peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
+    not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
     stale_echoes : how often its ACKs carried a timestamp older than that of the one segment they acknowledged
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order
@@ -92,7 +91,10 @@ class Program:
     def sent_without_waiting(
         self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)
     ) -> Counter[tuple[int, int]]:
-        """How often it sent so long (ns) after unacknowledged data, by peer and connection."""
+        """How often it sent a small segment while a small one was unacknowledged, by (peer's program, connection).
+
+        Only ``at_least`` ns after that one, and where its timestamps say one of ``echoes``.
+        """
         counts: Counter[tuple[int, int]] = Counter()
         for (peer, connection, echo, ms), count in self.no_waits.items():
             if echo in echoes and ms * MS >= at_least:
@@ -118,9 +120,10 @@ class Programs(dict[int, Program]):
             self._add_stale_echoes(rows)
 
     def look_at_no_waits(self, until: int | None) -> None:
-        """Have in ``no_waits`` what was sent up to that frame (None: the last), and after the one given before.
+        """Fill ``no_waits`` and ``peers_went_on`` with what was sent up to frame ``until`` (None: the last).
 
-        So candidates are compared with what was sent among them, however many there are before and after.
+        Begins after the frame of the call before: candidates are judged a stretch of the capture at a time, and
+        compared with what was sent during the same stretch.
         """
         for program in self.values():
             program.no_waits.clear()
@@ -139,7 +142,7 @@ class Programs(dict[int, Program]):
 
     @property
     def without_echoes(self) -> list[int]:
-        """Those whose timestamps tell nothing."""
+        """The numbers of the programs whose timestamps tell nothing: see :attr:`Program.echoes`."""
         return [number for number, program in self.items() if not program.echoes]
 
     def __missing__(self, number: int) -> Program:
@@ -195,7 +198,7 @@ class Programs(dict[int, Program]):
 
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
-    """Samples (n,) of each program and kind."""
+    """Reaction times, ns, by program and kind, at most MOST_SAMPLES of each."""
     keys = each(lambda program, kind: program * len(Reaction) + kind, program, kind)
     for group in groups(keys):
         number, which = divmod(int(keys[group[0]]), len(Reaction))
@@ -203,10 +206,10 @@ def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, R
 
 
 def _is_small(trigger: Any, released: Any, full: Any, pushed: Any) -> Any:
-    """Whether Linux might have held the data (tcp_minshall_check): it and what was before it end small.
+    """Whether Linux might have held the data (tcp_minshall_check): it and the segment before it end small.
 
-    Where nothing tells how large a full segment is, only what is less than any host must take surely is; and what
-    ends a write (PSH), if it is less than usual ones.
+    Where a full segment's size is not known (0), a segment is surely small below LEAST_MSS, which every host takes;
+    and below LEAST_USUAL if it ends a write (PSH).
     """
     is_known = full > 0
     least = chosen(is_known, full, chosen(pushed > 0, LEAST_USUAL, LEAST_MSS))

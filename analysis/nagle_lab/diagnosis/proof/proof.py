@@ -1,4 +1,4 @@
-"""The proof: which segments Nagle's algorithm held until a delayed ACK arrived.
+"""Candidate → stall: which segments Nagle's algorithm held until a delayed ACK arrived (:func:`prove`).
 
 A stall is three segments of one connection, named by frame:
 
@@ -9,8 +9,8 @@ A stall is three segments of one connection, named by frame:
 
 The machine (:mod:`nagle_lab.tcp.machine`) collects such triples, the *candidates*. Something else may have come
 between ACK and release: a program that pauses, that waits for the ACK itself, or for a database. So the candidates of
-one program are judged together, and what cannot be told is left open, never silently clean. docs/proof.md has the
-hypotheses, the evidence for each, and where the limits were measured.
+one program are judged together, and what cannot be told is counted as unresolved. docs/proof.md has the explanations,
+the evidence for each, and where the limits were measured.
 """
 
 from collections import Counter
@@ -18,12 +18,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from nagle_lab.diagnosis.proof.away_from_sender import held_far
 from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.duplex import judge_ridden
-from nagle_lab.diagnosis.proof.far import held_far
-from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.near import COARSE, held_near
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     among,
     chosen,
     counts,
@@ -39,8 +36,11 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )  # fmt: skip
+from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
+from nagle_lab.diagnosis.proof.near_sender import COARSE, held_near
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.programs import Program
-from nagle_lab.diagnosis.proof.shown import is_denied, seen_waiting
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     HARDLY_ANY,
@@ -54,7 +54,7 @@ from nagle_lab.diagnosis.proof.timing import (
     Setting,
     around,
     know,
-    late_ones,
+    late_candidates,
     middle_half,
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, PROBE, Echo
@@ -72,35 +72,48 @@ IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped pa
 
 
 def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
-    """Judge the candidates of one program."""
+    """Judge the candidates of one program.
+
+    Parameters
+    ----------
+    c : those candidates, ACKs in time and late, pure and piggybacked
+    program : what the whole capture shows of it
+    setting : what holds for the whole capture
+    judged : where the outcome is added: stalls, holds for a round trip, rejected and unresolved candidates
+    """
     c = c.only(each(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
-    unseen = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
+    without_ack = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
     c = c.only(each(lambda frame: frame > 0, c.ack_frame))
     c = _without_corked(c, judged)
     known = know(program, setting, c)
     _find_round_trips(known, judged)
-    late = late_ones(c, known, judged)
+    late = late_candidates(c, known, judged)
     if not len(late):
-        judged.leave(unseen.only(each(lambda wait: wait >= LATE_NEAR, unseen.wait)), Obstacle.CAPTURE_INCOMPLETE)
+        judged.leave_open(
+            without_ack.only(each(lambda wait: wait >= LATE_NEAR, without_ack.wait)), Obstacle.CAPTURE_INCOMPLETE
+        )
         return
     usual = percentile(late.wait, 50)
-    waiting, at_least, rest = seen_waiting(late, known, judged)
+    waiting, at_least, rest = split_by_kernel(late, known, judged)
     if len(waiting):
         hold = _hold(waiting, late.only(among(late.row, in_order([waiting.row, rest.row]))), known)
         judged.accept(waiting, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
     if len(rest):
-        _judge_by_timing(rest, waiting, c, unseen, known, judged)
+        _judge_by_timing(rest, waiting, c, without_ack, known, judged)
     else:
-        _judge_unseen(unseen, waiting, known, judged, usual)
+        _judge_without_ack(without_ack, waiting, known, judged, usual)
 
 
 def _judge_by_timing(
-    late: Candidates, shown: Candidates, c: Candidates, unseen: Candidates, known: Known, judged: Judged
+    late: Candidates, shown: Candidates, c: Candidates, without_ack: Candidates, known: Known, judged: Judged
 ) -> None:
-    """Judge the late candidates of which the kernel said nothing; ``c`` are all, ``shown`` those it spoke of."""
+    """Judge the late candidates of which the kernel did not say whether their data waited.
+
+    ``shown`` are those that it proved, ``c`` all of the program, ``without_ack`` those whose ACK is not captured.
+    """
     program, usual = known.program, percentile(late.wait, 50)
     if known.setting.swapped > MOST_SWAPPED:
-        judged.leave(late, Obstacle.CAPTURE_INCOMPLETE)
+        judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
     late = _without_nagle_off(late, no_waits, judged)
@@ -108,7 +121,7 @@ def _judge_by_timing(
         return
     known = replace(known, sent_before=_sent_before(late, known, no_waits))
     late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
-    pure, ridden = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
+    pure, piggybacked = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     if _is_blind(pure, known):
         _judge_by_own_clock(pure, known, judged)
         return
@@ -119,26 +132,30 @@ def _judge_by_timing(
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
     if len(shown):
         held = c.only(among(c.row, in_order([held.row, shown.row])))
-    _judge_unseen(unseen, held, known, judged, usual)
-    judge_ridden(ridden, held, c, known, judged)
+    _judge_without_ack(without_ack, held, known, judged, usual)
+    judge_piggybacked(piggybacked, held, c, known, judged)
 
 
 def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
-    """Whether Nagle's algorithm may hold a segment of that size; behind a full one unless the window is seen to."""
+    """Whether Nagle's algorithm may have held a segment of ``released`` bytes behind one of ``trigger`` bytes.
+
+    Not a full one (``full`` bytes; 0 not known), nor one behind a full one where the congestion window is seen to
+    hold full ones (``full_waits``).
+    """
     divisor = chosen(full > 0, full, 1 << 40)
     is_small = (released < divisor) & (released % divisor > 0)
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
 
 
 def _without_corked(c: Candidates, judged: Judged) -> Candidates:
-    """Without what its sender held itself by announcing more: what Nagle's algorithm holds ends with PSH."""
+    """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
     late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
     judged.reject(total(late), Rejected.CORKED)
     return c.only(each(lambda announced: announced == 0, c.announced))
 
 
 def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], judged: Judged) -> Candidates:
-    """Without the connections that are seen not to wait for ACKs: they acquit themselves, and nobody else."""
+    """Without the connections that are seen not to wait for ACKs; the program's other connections are judged."""
     by_connection: Counter[int] = Counter()
     for (_, connection), count in no_waits.items():
         by_connection[connection] += count
@@ -153,10 +170,10 @@ def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], jud
 
 
 def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> int:
-    """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
+    """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
 
-    To the same peers; where connections are long, on them. Without what may have become of ACKs that the capture lost
-    or swapped.
+    To the same peers; where connections are long, on the same connections. 0 where ACKs that the capture lost or
+    swapped may explain it.
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
@@ -176,7 +193,7 @@ def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, in
 
 
 def _find_round_trips(known: Known, judged: Judged) -> None:
-    """Early ACKs that released what followed: Nagle's algorithm waited for the path."""
+    """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
     early, base = known.early, known.own if known.is_far and known.own else 0
     soonest, latest = around(base)
     prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.release))
@@ -185,19 +202,20 @@ def _find_round_trips(known: Known, judged: Judged) -> None:
 
 
 def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
-    """How long data was held in the median stall; ``late`` are all candidates that these were chosen from.
+    """Bounds of how long data was held in the median stall; ``late`` are all candidates that ``held`` is chosen from.
 
-    What an early ACK let go had been written by then; what came later than it had not: of the same place in a
-    message, that is, behind a segment of their usual size. Pauses longer than the wait are those of something else:
-    that data would not have been held. Where waits differ much, it had been written by the end of the shorter ones,
-    too. Where more than a few came too late to be held, the program's pauses vary, and nothing is known.
+    The hold begins with the write. What left with an early ACK had been written by then; what left later than that
+    was written when it left. So early ACKs show when the program writes, behind a trigger of the usual size. Pauses
+    longer than the wait are left out, as their data would not have been held. Where waits differ much, the data had
+    been written by the end of the shorter ones. Where more than a few releases came too late to have been held, the
+    program's pauses vary, and only the upper bound is known.
     """
     hold = _hold_in_packets(held, late, known)
     return replace(hold, low=0) if is_denied(hold.low, held, known.setting.kernel) else hold
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
-    """By what the packets show of when data was written."""
+    """The same by the packets alone, without what the kernel said."""
     at_once = percentile(held.release, 90)  # as the path makes it
     waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
@@ -218,7 +236,10 @@ def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
 
 
 def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
-    """Without the few of a connection that end where a pause of many others ends: held for next to nothing."""
+    """Without the few of a connection that come as long after the trigger as the many that are not held.
+
+    They are pauses that happened to end with the ACK: their data was held for next to nothing.
+    """
     if not len(held):
         return held
     numbers = distinct(pure.connection)
@@ -240,10 +261,10 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
 
 
 def _without_window_of_one(held: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Without what a congestion window of one segment may have kept back, where other connections wait for no ACK.
+    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
 
-    Such a window is the destination's (a route's or a cached metric), so connections to it that begin later have it,
-    too, and for as long as they live. Or it is that of a beginning, and grows with the first ACK (RFC 5681 §3.1).
+    Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
+    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
     """
     not_held = sum(known.program.not_held[int(peer)] for peer in distinct(held.peer)) * known.setting.part
     if not len(held) or 2 * not_held < len(held):
@@ -256,14 +277,14 @@ def _without_window_of_one(held: Candidates, known: Known, judged: Judged) -> Ca
     ]
     sure = held.picked(in_order(surely) if surely else [])
     rest = held.only(each(lambda is_sure: is_sure < 1, among(held.row, sure.row)))
-    judged.leave(rest, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.leave_open(rest, Obstacle.NAGLE_OFF_ELSEWHERE)
     return sure
 
 
 def _set_by_turns(held: Candidates, known: Known) -> set[int]:
-    """Connections on which data is held, where the two ends have others that wait for no ACK, before and after.
+    """Connections on which data is held, where connections of the two ends that hold and that do not begin by turns.
 
-    And those stand between connections that hold: nobody changes what applies to a destination so often.
+    TURNS changes and more: nobody changes what applies to a destination so often.
     """
     connections, peers = held.connection, held.peer
     found: set[int] = set()
@@ -278,9 +299,10 @@ def _set_by_turns(held: Candidates, known: Known) -> set[int]:
 
 
 def _outlasts_growth(held: Candidates) -> bool:
-    """Whether exchange after exchange was held on a connection whose window was seen to hold more than one segment.
+    """Whether FEW exchanges in a row were held on a connection that was seen to have more than one segment under way.
 
-    So soon after each other that it did not begin anew, as it does after an RTO without data (RFC 5681 §4.1).
+    So soon after each other that the congestion window did not begin anew, as it does after an RTO without data
+    (RFC 5681 §4.1).
     """
     if held.beside[0] < FEW:
         return False
@@ -292,21 +314,25 @@ def _outlasts_growth(held: Candidates) -> bool:
     return longest >= FEW
 
 
-def _judge_unseen(unseen: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
-    """Releases behind ACKs that the capture lacks: as long silent as proved ones, they were held as those were."""
+def _judge_without_ack(without_ack: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
+    """Judge the candidates whose ACK the capture lacks, and whose release echoes it (RFC 7323).
+
+    Those that came as long after the trigger as proved stalls (``held``) are stalls, too. Without such stalls, those
+    after half of the ``usual`` wait, ns, and more are left open.
+    """
     if len(held):
         low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
-        alike = unseen.only(each(lambda wait: (wait >= low) & (wait <= high), unseen.wait))
+        alike = without_ack.only(each(lambda wait: (wait >= low) & (wait <= high), without_ack.wait))
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, known))
         return
-    late = unseen.only(each(lambda wait: wait >= usual / 2, unseen.wait))
+    late = without_ack.only(each(lambda wait: wait >= usual / 2, without_ack.wait))
     if len(late) >= FEW:
-        judged.leave(late, Obstacle.CAPTURE_INCOMPLETE)
+        judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 
 
 def _is_blind(pure: Candidates, known: Known) -> bool:
-    """Whether the clock's steps are too large for distances."""
+    """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
     step, own = known.setting.step, known.own
     if known.is_far:
         return step > BLIND and not (own is not None and step <= own / 8)
@@ -314,12 +340,12 @@ def _is_blind(pure: Candidates, known: Known) -> bool:
 
 
 def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
-    """The ends' own clocks, in their timestamps, still tell pauses from what might be releases."""
+    """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
         unsure = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
     else:
         limit = (known.own or 0) + 2 * known.setting.step + MS
         unsure = pure.only(each(lambda release: release <= limit, pure.release))
-    judged.leave(unsure, Obstacle.COARSE_CLOCK)
+    judged.leave_open(unsure, Obstacle.COARSE_CLOCK)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)

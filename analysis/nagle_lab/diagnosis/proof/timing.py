@@ -1,4 +1,6 @@
-"""What the timing of a program's segments shows: how fast each end reacts here, and which ACKs a timer delayed."""
+"""Which ACKs were late (:func:`late_candidates`), and what several rules measure: how fast each end reacts here,
+whether a program pauses, what chance explains.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -6,8 +8,8 @@ from math import sqrt
 from typing import Any
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, KernelAnswers
-from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import Column, each, most, percentile, total
+from nagle_lab.diagnosis.proof.columns import Column, each, most, percentile, total
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
 from nagle_lab.tcp.events import LATE, MS, Echo
 
@@ -48,7 +50,7 @@ NEARLY_ALL, HARDLY_ANY = 0.8, 0.1  # shares: what so many do all do; what so few
 FEW_LATE = 0.25  # of the prompt ones come a little later, and none after that: no pause ends so
 MOST_LOOKED_AT = 1_000  # of those, where all of them would say no more
 
-SLACK = 300 * US  # by which a path varies at least
+SLACK = 300 * US  # how much a path varies, at least
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a program whose candidates are judged.
+    """What is known of a program while its candidates are judged: what each rule starts from.
 
     Attributes
     ----------
     own : the fastest reaction of its host at the capture point, ns; None where nothing tells
-    peer : that of its peers
-    early : its candidates whose ACK was pure and not delayed: what it does when it need not wait for a timer
-    sent_before : how often it sent data before the ACK could arrive, after as long a silence
+    peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
+    early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
+    sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data
     """
 
     program: Program
@@ -95,7 +97,7 @@ class Known:
 
     @property
     def place(self) -> str | None:
-        """Which end the capture is at, "sender" or "peer": whose pure ACKs follow sooner; None both, or unknown."""
+        """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer >= NEAR:
             return "sender"
         if self.setting.copied:
@@ -110,22 +112,22 @@ class Known:
 
 
 def nearby(reactions: list[int]) -> list[int]:
-    """Those of an end at the capture point, or next to it."""
+    """The reaction times, ns, that are of an end at the capture point or next to it."""
     return [ns for ns in reactions if ns < NEAR]
 
 
 def slack(round_trip: int) -> int:
-    """How much sooner or later than a round trip before something may pass that takes one, ns: the path varies."""
+    """How much longer or shorter than ``round_trip`` another round trip of that path may be, ns."""
     return SLACK + round_trip // 8
 
 
 def around(round_trip: int) -> tuple[float, float]:
-    """How soon and how late something passes that takes a round trip, ns."""
+    """The shortest and the longest that another round trip of that path may be, ns."""
     return round_trip - slack(round_trip), round_trip + slack(round_trip)
 
 
 def fastest(handshake: list[int], others: list[int]) -> int | None:
-    """How fast an end reacts at this capture point, ns; None not known.
+    """How fast an end reacts at this capture point, ns, by its handshakes and other reactions; None not known.
 
     A handshake much faster than all else was answered by something before the end: a SYN proxy.
     """
@@ -137,7 +139,7 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
 
 
 def know(program: Program, setting: Setting, c: Candidates) -> Known:
-    """What is known of the program of these candidates, which are not judged yet."""
+    """What is known of the program of these candidates before they are judged."""
     own, peers = program.own, program.peers
     peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
     early = c.only(each(lambda late, pure: (late < _margin(peer)) & (pure > 0), c.late_by(peer), c.pure))
@@ -151,7 +153,7 @@ def know(program: Program, setting: Setting, c: Candidates) -> Known:
 
 
 def _own(own: Reactions, c: Candidates) -> int | None:
-    """The fastest reaction of the program's host; by its releases, too, where it is near.
+    """The fastest reaction of the program's host, ns; where it is near, its releases count, too. None not known.
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
@@ -166,13 +168,16 @@ def _own(own: Reactions, c: Candidates) -> int | None:
     return min([by_itself, *releases])
 
 
-def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Those whose ACK a timer delayed."""
+def late_candidates(c: Candidates, known: Known, judged: Judged) -> Candidates:
+    """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
+
+    The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
+    """
     peer, margin = known.peer, _margin(known.peer)
     late = c.only(each(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait))
     sent_late = _sent_late(late, c, known)
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
-    pure, ridden = sent_late.only(sent_late.pure), sent_late.only(each(lambda pure: 1 - pure, sent_late.pure))
+    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(each(lambda pure: 1 - pure, sent_late.pure))
     others, peers = _ways_to_peers(known), known.program.peers
     if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
         return sent_late
@@ -180,31 +185,31 @@ def late_ones(c: Candidates, known: Known, judged: Judged) -> Candidates:
         _leave_to_the_path(pure, known, judged)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes tell how long it was under way.
-    if len(ridden) and _is_the_path(ridden, peer, peers.handshake_more, enough=1):
-        ridden = ridden.picked([])
-    if len(pure) + len(ridden) == len(sent_late):
+    if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
+        piggybacked = piggybacked.picked([])
+    if len(pure) + len(piggybacked) == len(sent_late):
         return sent_late
-    return pure if len(pure) else ridden
+    return pure if len(pure) else piggybacked
 
 
 def _leave_to_the_path(pure: Candidates, known: Known, judged: Judged) -> None:
-    """Leave open what such ACKs may have released: at the sender, what came before a pause."""
+    """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
     unsure = pure if known.is_far else pure.only(each(lambda release: release < PAUSE, pure.release))
-    judged.leave(unsure, Obstacle.PATH_VARIES)
+    judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
 
 def _ways_to_peers(known: Known) -> list[int]:
-    """How long the way to the peers takes, ns: by handshakes, or by what else there is."""
+    """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
     peers = known.program.peers
     return peers.handshake if len(peers.handshake) >= FEW else [*peers.handshake, *(peers.ack or peers.data)]
 
 
 def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, known: Known) -> bool:
-    """Whether the path may have made these pure ACKs late, of all candidates with one, ``c``.
+    """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK.
 
-    So it may where many of them, all but ``sent_late``, are known to have been under way for long: what happens to
-    ACKs happens to the data before them, too.
+    Also where many of them, all but ``sent_late``, were sent in time by the ends' timestamps, and were under way for
+    long: what happens to ACKs happens to the data before them, too.
     """
     peer, peers = known.peer, known.program.peers
     under_way = len(late) - sent_late
@@ -224,9 +229,9 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, known:
 
 
 def _sent_late(late: Candidates, c: Candidates, known: Known) -> Candidates:
-    """Without the ACKs that were sent in time, by the ends' timestamps (RFC 7323), and under way for long.
+    """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
 
-    Only where data behind ACKs that came early shows that both clocks keep step.
+    Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
     """
     own, margin = known.own or 0, _margin(known.peer)
     early = c.only(each(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(known.peer), c.pace))
@@ -242,11 +247,15 @@ def _sent_late(late: Candidates, c: Candidates, known: Known) -> Candidates:
 
 
 def _margin(peer: int) -> int:
+    """How much longer than its sender's fastest reaction, ``peer``, a late ACK takes at least; both ns."""
     return LATE_NEAR if peer < NEAR else LATE_FAR
 
 
 def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
-    """Whether ACKs came as late as all else of those ends, by a path that varies; ``more`` is how late that came."""
+    """Whether a path that varies made ACKs late: all else of those ends came as late.
+
+    ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
+    """
     waits = late.late_by(peer)
     varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
     if len(more) < enough:
@@ -256,7 +265,7 @@ def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW
 
 
 def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
-    """Whether ACKs are late by all sorts of times, and some by less than Linux's timer waits: one has one time."""
+    """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
     waits = late.late_by(peer)
     least = percentile(waits, 10)
     is_spread = percentile(waits, 90) - least > TIMER_SPREAD
@@ -282,7 +291,7 @@ def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
 
 
 def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
-    """Whether the late ones are the few slowest of a path's many: a timer's are alike, or many."""
+    """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
     waits = late.late_by(peer)
     is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= HARDLY_ANY * len(c) and not is_alike
@@ -297,7 +306,7 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
 
 
 def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
-    """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer at once by all of it."""
+    """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
     if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.wait, 10)
@@ -306,14 +315,14 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
 
 
 def comes_early_too(pure: Candidates, known: Known) -> bool:
-    """Where the ACK came early, whether what followed came early, too: it had been written, and was held."""
+    """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
     at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
     soon = at_once + total(each(lambda since: since <= usual, known.early.since))
     return soon >= 2 and 2 * soon > at_once + len(known.early)
 
 
 def pauses_anyway(c: Candidates, known: Known) -> bool:
-    """Whether the program writes as long after the trigger where the ACK came early: then it waits for no ACK.
+    """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
     After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
     early, are slow as well.
@@ -330,9 +339,10 @@ def pauses_anyway(c: Candidates, known: Known) -> bool:
 
 
 def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
-    """Whether no more came within ``width`` ns up to ``bound`` than of pauses that may end at any time.
+    """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
 
-    These are counted in a time ``times`` as long behind the bound; their number varies by its square root.
+    How many of those to expect is counted after the bound, in a stretch of ``times`` the width; it varies by its
+    square root, and three of these standard deviations are allowed.
     """
     beyond = bound + times * width
     by_chance: float = total(each(lambda release: (release > bound) & (release <= beyond), releases)) / times
@@ -340,27 +350,27 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
 
 
 def is_paced(c: Candidates) -> bool:
-    """Whether releases keep their distance from the trigger while that from the ACK varies: a program's own clock."""
+    """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
     spread = middle_half(c.release) if len(c) >= SOME else 0
     return spread > 300 * US and 2 * middle_half(c.since) < spread
 
 
 def middle_half(times: Column) -> float:
-    """The range of the middle half."""
+    """The interquartile range."""
     return percentile(times, 75) - percentile(times, 25)
 
 
-# Which pure ACKs are counted as delayed: the capture's side of the kernel's own count (TcpExtDelayedACKs) ----------
+# Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------
 
 
 def is_late(wait: Any, reaction: Any) -> Any:
-    """Whether an ACK took longer than its sender's fastest, its ``reaction``, by what a delayed-ACK timer adds.
+    """Whether an ACK took longer than its sender's fastest ``reaction`` by what a delayed-ACK timer adds.
 
-    At this capture point, ns; at least :data:`LATE`, and less than :data:`LONGEST_TIMER`.
+    That is at least :data:`LATE` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
     """
     return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
 
 
 def is_before_timer(wait: Any, reaction: Any) -> Any:
-    """Whether a late ACK came sooner than a delayed-ACK timer can fire: something else sent it."""
+    """Whether a late ACK came sooner than Linux's delayed-ACK timer can fire: something else sent it. Times in ns."""
     return wait - reaction < SOONEST_TIMER

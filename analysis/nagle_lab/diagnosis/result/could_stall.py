@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nagle_lab.diagnosis.proof.judged import Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 

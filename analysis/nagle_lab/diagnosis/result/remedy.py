@@ -1,6 +1,6 @@
 """What to do about the stalls of a capture, at either end, and what it saves."""
 
-from nagle_lab.diagnosis.proof.judged import Ground
+from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Summary, named
 
 ONE_WRITE = "send header and body in one write"

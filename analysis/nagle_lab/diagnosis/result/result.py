@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from nagle_lab.diagnosis.proof.idle import Cause
-from nagle_lab.diagnosis.proof.judged import Ground, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.idle_gaps import Cause
+from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread
@@ -276,7 +276,7 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str
     summary: Summary
-    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.proof.idle.Cause
+    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.proof.idle_gaps.Cause
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls

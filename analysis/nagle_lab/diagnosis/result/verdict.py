@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from nagle_lab.diagnosis.proof.judged import Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.

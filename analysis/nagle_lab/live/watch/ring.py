@@ -75,7 +75,7 @@ class _Section:
 
 
 class PacketRing:
-    """Keeps the last records of a capture (:class:`nagle_lab.diagnosis.passing.RecordSink`), and forgets older ones.
+    """Keeps the last records of a capture, and forgets older ones: a ``RecordSink`` (diagnosis/record_tap.py).
 
     Attributes
     ----------

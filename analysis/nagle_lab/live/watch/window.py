@@ -8,7 +8,7 @@ from heapq import heappush, heappushpop
 from pathlib import Path
 
 from nagle_lab.diagnosis.analysis import Analysis
-from nagle_lab.diagnosis.proof.judged import Ground
+from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.diagnosis.proof.idle import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause, time_text
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
 from nagle_lab.diagnosis.result.verdict import Verdict

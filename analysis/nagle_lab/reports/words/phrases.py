@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from nagle_lab.diagnosis.proof.judged import Ground, Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
 
 GROUNDS = {

@@ -24,7 +24,7 @@ class RecordSink(Protocol):
         """What the kernel said meanwhile of data that waits in sockets."""
 
 
-class Passing:
+class RecordTap:
     """See :class:`nagle_lab.capture.records.RecordTaker`."""
 
     def __init__(self, engine: Engine, seen: RecordSink | None) -> None:
@@ -71,7 +71,7 @@ class Passing:
 class _Clock:
     """See :class:`nagle_lab.capture.records.ClockState`."""
 
-    def __init__(self, of: Passing) -> None:
+    def __init__(self, of: RecordTap) -> None:
         self._of = of
 
     @property

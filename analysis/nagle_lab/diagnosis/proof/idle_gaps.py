@@ -1,17 +1,15 @@
-"""Every long idle gap of a connection, from its first data to its closing, and its one cause.
-
-The JSON calls it a silence.
+"""The one cause of every idle gap of a connection (:func:`cause_of`); the JSON calls them silences.
 
 An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/events.py), from its
-first data on and without its closing. What ended it tells its cause; where an acknowledgement did, that takes the
-proof of the whole capture.
+first data on and without its closing. What ended it tells its cause; where an acknowledgement did, the proof of the
+whole capture does (:func:`explained`).
 """
 
 from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     Column,
     Columns,
     chosen,
@@ -69,7 +67,7 @@ CAUSES = {
 
 
 def time_text(ms: float) -> str:
-    """A sum of idle gaps, in seconds from one second on."""
+    """A duration of ``ms`` as people read it: in seconds from one second on."""
     return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
 
 
@@ -81,12 +79,12 @@ def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) 
 
     Parameters
     ----------
-    ended_by : see ``EndedBy`` in tcp/events.py
-    slow : how much longer it took than its end's fastest reaction: see :class:`Pace`
-    reply : the packet before it came from the other side
-    corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; 2 if all of that end's
-        late answers did
-    by_client : the client ended it
+    ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
+    slow : how much longer it took than the fastest reaction of the end that ended it: a :class:`Pace`
+    reply : 1 if the packet before it came from the other side, else 0
+    corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
+        end's late answers did; else 0
+    by_client : 1 if the client ended it, else 0
     """
     if ended_by in _BY_THEMSELVES:
         return _BY_THEMSELVES[EndedBy(ended_by)]
@@ -110,19 +108,20 @@ ALL_CORKED = 2
 
 
 class Pace(IntEnum):
-    """How much longer than its end's fastest reaction a gap took."""
+    """How much longer a gap took than the fastest reaction of the end that ended it."""
 
     QUICK = 0  # like the path
     AS_A_TIMER = 1  # like a delayed-ACK timer
     SLOWER = 2
 
 
-# The arguments of cause_of stand in one number, so that a population is counted at once: how many values each has but
-# the first, which may have any.
+# How many values each argument of cause_of has but the first, which may have any: they become one number, so that
+# many gaps are counted at once.
 _VALUES = (len(Pace), 2, 1 + ALL_CORKED, 2)
 
 
 def _in_one_number(ended_by: Any, *others: Any) -> Any:
+    """The arguments of :func:`cause_of` as one number: digits of a number whose bases are _VALUES."""
     number = ended_by
     for values, other in zip(_VALUES, others, strict=True):
         number = number * values + other
@@ -141,7 +140,7 @@ def _arguments(number: int) -> Iterator[int]:
 def _number(
     gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
 ) -> Any:
-    """All that decides the cause of a gap, as one number."""
+    """The arguments of :func:`cause_of` for a gap, as one number."""
     longer = gap - reaction
     slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
@@ -150,7 +149,7 @@ def _number(
 
 
 def _all_corked(gaps: Columns) -> Column:
-    """Which gaps ended with a small answer as late as TCP_CORK's timer, like all late answers of that end there."""
+    """Which gaps a small answer ended as late as TCP_CORK's timer, as all late answers of that end there."""
     connections = distinct(gaps["connection"])
     of = ranks(gaps["connection"], connections)
     keys = each(lambda of, side: 2 * of + side, of, gaps["side"])
@@ -174,9 +173,15 @@ def _all_corked(gaps: Columns) -> Column:
 
 
 def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
-    """Count and total ns by cause, of idle gaps (n,). Who ended them reacts within ``reaction`` (n,) ns at best.
+    """How many idle gaps have each cause, and for how many ns in all.
 
-    Those that a stall or a round trip under Nagle explains are not told apart yet: see :func:`explained`.
+    Those that a stall or a hold for a round trip explains are counted as something else until :func:`explained`.
+
+    Parameters
+    ----------
+    gaps : rows of ``idle_gap`` (tcp/engine.h), (n,)
+    reaction : the fastest reaction of the side that ended each, ns, (n,)
+    client : the side, 0 or 1, that is the client of its connection, (n,)
     """
     gap = gaps["gap"]
     of_each = (gaps[name] for name in ("ended_by", "small", "reply", "side"))
@@ -188,16 +193,16 @@ def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
 
 
 def add(totals: CauseTotals, more: CauseTotals) -> None:
-    """Add ``more`` to ``totals``."""
+    """Add ``more`` to ``totals``, in place."""
     for cause, (count, ns) in more.items():
         before = totals.get(cause, (0, 0))
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
 def explained(idle: Column, reaction: Column, cause: Cause) -> CauseTotals:
-    """Moves the idle gaps that the proof explains from the cause they were counted under to ``cause``.
+    """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
-    ``idle`` (n,) are those gaps and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
+    ``idle`` (n,) is how long they were and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
     """
     long = where(each(lambda gap: gap >= IDLE, idle))
     gaps, fastest = pick(idle, long), pick(reaction, long)

@@ -1,21 +1,21 @@
-"""The connections that some rows belong to, as the diagnosis looks them up and fills them in."""
+"""Columns of the connection table, read and written for the connections that rows of another table belong to."""
 
 from struct import Struct
 from typing import Any
 
-from nagle_lab.diagnosis.proof.population import Column, chosen, distinct, each, is_array, pick, ranks
+from nagle_lab.diagnosis.proof.columns import Column, chosen, distinct, each, is_array, pick, ranks
 from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.tables import Table
 
 
 class Involved:
-    """The connections of n rows, each once; a row of ``table`` is the ``connection`` (tcp/engine.h) of its number.
+    """The m connections that n rows of another table belong to: a join of the two by connection number.
 
     Attributes
     ----------
-    table : of all connections
-    numbers : of those involved (m,), in order
-    of : which of them each row belongs to (n,)
+    table : of all connections; its row k is the ``connection`` (tcp/engine.h) with number k
+    numbers : of the connections involved (m,), each once, ascending
+    of : for each row (n,), the place of its connection in ``numbers``
     """
 
     def __init__(self, table: Table, connections: Column) -> None:
@@ -27,14 +27,17 @@ class Involved:
         self._part = table.part(self._first, int(self.numbers[-1]))
 
     def column(self, name: Any) -> Column:
-        """A column of the connections (m,); ``(name, side)`` of what each side has its own."""
+        """A column of the connections (m,).
+
+        ``name`` is a field of ``connection`` or, of one that each side has for itself, ``(field, side)``.
+        """
         if is_array(self.numbers):
             return self._array(name)[self.numbers - self._first].astype("i8")
         field, offsets = self._places(name)
         return [field.unpack_from(self._part, at)[0] for at in offsets]
 
     def fill_in(self, name: Any, column: Column) -> None:
-        """Write a column of the connections (m,)."""
+        """Write a column of the connections (m,); ``name`` as for :meth:`column`."""
         if is_array(self.numbers):
             self._array(name)[self.numbers - self._first] = column
             return
@@ -47,13 +50,13 @@ class Involved:
         return pick(self.column(name), self.of)
 
     def of_side(self, name: str, sides: Column) -> Column:
-        """What these sides (n,) have in a column of one number per side."""
+        """For each row, what its side, 0 or 1 in ``sides`` (n,), has in a field that each side has for itself."""
         if is_array(sides):
             return self.column(name).reshape(-1).take(2 * self.of + sides)
         return each(chosen, sides, self.rows((name, 1)), self.rows((name, 0)))
 
     def reaction(self, sides: Column) -> Column:
-        """How fast these sides (n,) react at best, ns; 0 unknown."""
+        """For each row, the fastest reaction of its side (n,), ns; 0 not known."""
         return each(lambda reaction: chosen(reaction < 0, 0, reaction), self.of_side("reaction", sides))
 
     def _array(self, name: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is decided of candidates, and in which words."""
+"""What the proof decides of a candidate: a stall and its ground, no stall and the reason, or unresolved and why."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.population import Column
+from nagle_lab.diagnosis.proof.columns import Column
 
 
 class Rejected(StrEnum):
@@ -23,34 +23,35 @@ class Rejected(StrEnum):
 class Ground(StrEnum):
     """What a program's stalls are proved by."""
 
-    SEEN_WAITING = "seen_waiting"  # while it was recorded, the kernel said that the data waited, before the ACK came
-    REPETITION_AT_SENDER = "repetition_at_sender"  # so soon behind the ACK as only a kernel is, again and again
-    PROMPTNESS = "promptness"  # the same, a few times
-    REPETITION_ON_PATH = "repetition_on_path"  # a round trip behind the ACK, again and again
-    TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and was as late as proved ones
-    DATA_ACKS = "data_acks"  # the ACKs rode on data; an end that speaks of its own accord, as soon behind as a kernel
-    MERGED_WRITES = "merged_writes"  # the ACK rode on data, and writes were merged meanwhile
+    SEEN_WAITING = "seen_waiting"  # the kernel said while recording, before the ACK came, that the data waited
+    REPETITION_AT_SENDER = "repetition_at_sender"  # as soon after the ACK as only a kernel sends, FEW times or more
+    PROMPTNESS = "promptness"  # the same, once or twice
+    REPETITION_ON_PATH = "repetition_on_path"  # one of the sender's round trips after the ACK, again and again
+    TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and is as late as proved ones
+    DATA_ACKS = "data_acks"  # piggybacked ACKs: an end that also speaks unasked sends as soon after them as a kernel
+    MERGED_WRITES = "merged_writes"  # piggybacked ACKs, and writes were merged while they waited
 
 
 class Obstacle(StrEnum):
     """Why it cannot be told whether an ACK released what followed it."""
 
     LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
-    OWN_PACE = "own_pace"  # as late where the ACK came early, or piece by piece: the program waits for something
-    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections the same two wait for no ACK
-    ROUND_TRIP_UNKNOWN = "round_trip_unknown"
+    OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program waits for something itself
+    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections the same two ends wait for no ACK
+    ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # from the capture point to the sender and back
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
-    COARSE_CLOCK = "coarse_clock"
+    COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release
     COINCIDENCE = "coincidence"  # one release, among pauses of any length
     CAPTURE_INCOMPLETE = "capture_incomplete"  # ACKs are missing or out of order
-    ACK_ON_DATA = "ack_on_data"  # an answer, or a release
+    ACK_ON_DATA = "ack_on_data"  # the ACK came with data: what follows is an answer to that, or a release
 
 
 @dataclass(frozen=True)
 class Hold:
-    """How long one program's data was held, of how long it waited: its program wrote it after a pause, perhaps.
+    """Bounds of how long a program's data was held in its median stall.
 
-    Where the ACK came early the same program shows when it writes; else the hold is anything up to the wait.
+    The hold begins with the write, which may have come after a pause: so it is the wait less that pause. Where ACKs
+    came early the same program shows how long it pauses; where they did not, the hold is anything up to the wait.
     """
 
     stalls: int
@@ -59,7 +60,7 @@ class Hold:
 
 
 class Accepted(NamedTuple):
-    """Stalls of one program: numbers of rows, what they are proved by, and for how long its data was held."""
+    """Stalls of one program: their rows (n,), what proves them, and how long its data was held."""
 
     rows: Column
     ground: Ground
@@ -68,15 +69,15 @@ class Accepted(NamedTuple):
 
 @dataclass
 class Judged:
-    """What was decided of the candidates of some programs.
+    """What was decided of the candidates of some programs; a candidate is named by the number of its row.
 
     Attributes
     ----------
     accepted : the stalls
-    round_trips : numbers of rows, which were held until an ACK that was not delayed
-    rejected : how many, by why
-    unresolved : numbers of rows of which it cannot be told, by why
-    relays : how often data of a connection followed that of another one, by both
+    round_trips : rows (n,) of each program that were held until an ACK that was not delayed
+    rejected : how many candidates are no stall, by the reason
+    unresolved : rows (n,) of which it cannot be told, each with the reason
+    relays : how often data of one connection (first) followed that of another (second) at once
     """
 
     accepted: list[Accepted] = field(default_factory=list)
@@ -87,7 +88,7 @@ class Judged:
 
     @property
     def stalls(self) -> list[Column]:
-        """Numbers of rows."""
+        """The rows (n,) of each program's stalls."""
         return [one.rows for one in self.accepted]
 
     @property
@@ -100,31 +101,34 @@ class Judged:
 
     @property
     def holds(self) -> list[Hold]:
-        """Of each program with stalls."""
+        """How long the data of each program with stalls was held."""
         return [one.hold for one in self.accepted]
 
     def accept(self, held: Candidates, ground: Ground, hold: Hold) -> None:
-        """They are stalls."""
+        """Count these as stalls that ``ground`` proves."""
         self.accepted.append(Accepted(held.row, ground, hold))
 
     def take_back(self, one: Accepted, sources: Counter[tuple[int, int]]) -> None:
-        """They are none after all: their data came from other connections."""
+        """Count stalls as rejected after all: their data came from other connections.
+
+        ``sources`` is how often, by connection and the one that brought its data.
+        """
         self.accepted = [other for other in self.accepted if other is not one]
         self.reject(len(one.rows), Rejected.RELAYED)
         self.relays += sources
 
     def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
-        """These, which were unresolved, are no stalls: their data came from other connections."""
+        """Count unresolved ones as rejected: their data came from other connections, as for :meth:`take_back`."""
         self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
         self.reject(len(rows), Rejected.RELAYED)
         self.relays += sources
 
-    def leave(self, unsure: Candidates, obstacle: Obstacle) -> None:
-        """It cannot be told whether these are stalls."""
+    def leave_open(self, unsure: Candidates, obstacle: Obstacle) -> None:
+        """Count these as unresolved, for the reason ``obstacle``."""
         if len(unsure):
             self.unresolved.append((obstacle, unsure.row))
 
     def reject(self, count: int, why: Rejected) -> None:
-        """So many are no stalls."""
+        """Count so many as no stalls."""
         if count > 0:
             self.rejected[why] += count

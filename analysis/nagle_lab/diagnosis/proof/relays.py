@@ -1,8 +1,8 @@
-"""Across connections: a release that only passes on what another stall's release has just brought was not held.
+"""Relays: a release that only passes on what another stall's release has just brought to its host was not held.
 
-The ACK timers on both sides of a relay fire in the same tick, so its own connection shows trigger, late ACK and
-release, too. Where both connections are in view, that the data arrived at that very host just before tells, whether
-it came before the ACK or after.
+The ACK timers on both sides of a relay fire in the same tick, so the relay's own connection shows trigger, late ACK
+and release, too. Where both connections are captured, the data is seen to arrive at the relay just before, whether
+that is before the ACK or after it. docs/proof.md, rule 6.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,25 +10,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.judged import Accepted, Judged, Obstacle
-from nagle_lab.diagnosis.proof.population import Column, Columns, pick
+from nagle_lab.diagnosis.proof.columns import Column, Columns, pick
+from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
 from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
-MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
+MOSTLY = 0.5  # share of the releases so soon behind such data; some are by chance, where connections are in step
 
 
 class _Way(NamedTuple):
-    """From which address stalls were sent to which, and of which server that is a connection: address and port."""
+    """From which address to which stalls were sent, and the server of those connections: address and port."""
 
     sender: bytes
     receiver: bytes
     server: tuple[bytes, int]
 
 
-def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged) -> None:
-    """Take back the stalls of programs that are seen to pass on what others had held; it resolves others, too."""
+def reject_relayed(candidates: Columns, involved: Involved, judged: Judged) -> None:
+    """Reject the stalls, and the unresolved candidates, of programs that pass on what other stalls released."""
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
     if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
         return  # it is held in one place, and passed on in another
@@ -42,7 +42,7 @@ def set_aside_passed_on(candidates: Columns, involved: Involved, judged: Judged)
 
 
 class _Brought:
-    """What the releases of stalls brought, and to which hosts."""
+    """Which stalls' releases brought data to which hosts."""
 
     def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted]) -> None:
         self._candidates, self._involved = candidates, involved
@@ -54,7 +54,7 @@ class _Brought:
         self._on_loopback = [one.rows for one in accepted if _is_one_address(self._ways[id(one.rows)])]
 
     def mostly(self, rows: Column) -> Counter[tuple[int, int]]:
-        """By which connections' releases most of these rows' data was brought, by both; empty where not most."""
+        """How often these rows pass on data, by their connection and the one that brought it; empty if mostly not."""
         its_own = self._ways.get(id(rows)) or _ways(rows, self._candidates, self._involved)
         near = [*self._on_loopback, *(other for way in its_own for other in self._to.get(way.sender, ()))]
         sources: Counter[tuple[int, int]] = Counter()
@@ -68,10 +68,10 @@ class _Brought:
 def _sources(
     one: Column, other: Column, candidates: Columns, is_either_way: bool
 ) -> Counter[tuple[int, int]]:  # fmt: skip
-    """How often a release of the one came just behind one of the other, by their connections.
+    """How often a release of ``one`` came just behind a release of ``other``, by their connections.
 
-    None where addresses do not tell which of them brings what (``is_either_way``), and it is often the other way
-    round, too: then they are in step by chance.
+    Empty where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
+    then they are in step by chance.
     """
     connection, at = candidates["connection"], candidates["at"]
     looked_at = one[:MOST_LOOKED_AT]

@@ -1,10 +1,14 @@
-"""Away from the sender: a release passes one of its round trips after the ACK, as its answers do."""
+"""Captured away from the sender: which late ACKs released the data that followed.
+
+What an ACK releases passes the capture point one of the sender's round trips after it, as the sender's answers do.
+docs/proof.md, rule 3.
+"""
 
 from collections import Counter
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.proof.columns import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     FEW_LATE,
@@ -39,7 +43,10 @@ REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a r
 
 
 def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Those of the late candidates that the ACK released."""
+    """Those of the late candidates ``pure``, all with pure ACKs, whose data the ACK released.
+
+    The others are added to ``judged`` as rejected or unresolved.
+    """
     prompt = _in_time(pure, known, judged)
     if len(prompt) and (
         pauses_anyway(prompt, known)
@@ -47,13 +54,13 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         or _is_slower_than_answers(prompt, known)
         or _is_sooner_than_anything(prompt, known)
     ):
-        judged.leave(prompt, Obstacle.OWN_PACE)
+        judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
     return prompt
 
 
 def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Those that pass as soon behind the ACK as what it releases; none where something else tells against them."""
+    """Those that pass as soon after the ACK as what it releases; none where other evidence speaks against it."""
     nothing = pure.picked([])
     if not len(pure):
         return nothing
@@ -63,7 +70,7 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     answers = sorted([*known.program.own.ack, *known.program.own.data])
     base = _round_trip(pure, known, answers)
     if base is None:
-        judged.leave(pure, Obstacle.ROUND_TRIP_UNKNOWN)
+        judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
     varies = slack(base)
     if _both_speak(pure, known):  # at their own times: only what came soon tells how the path varies
@@ -80,7 +87,7 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
-        judged.leave(close, Obstacle.PATH_VARIES)
+        judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
     after = around.only(each(lambda echo: echo == Echo.AFTER, around.echo))
@@ -91,15 +98,15 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
 def _with_those_held_up(
     prompt: Candidates, late: Candidates, pure: Candidates, known: Known, judged: Judged
 ) -> Candidates:  # fmt: skip
-    """With a few releases that the path held up: early ACKs show that the program has written by then.
+    """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once.
 
-    None where it is so, and most are late: no path does that to them only.
+    None if the program writes at once and most are late: no path delays only those.
     """
     if comes_early_too(pure, known):
         if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
             prompt = pure.only(among(pure.row, in_order([prompt.row, late.row])))
         elif len(known.early) >= FEW and len(late) > len(prompt):
-            judged.leave(prompt, Obstacle.OWN_PACE)
+            judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
             return prompt.picked([])
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
@@ -107,10 +114,9 @@ def _with_those_held_up(
 
 
 def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
-    """Whether messages leave in pieces, always the same ones, each behind the ACK of the one before, late or early.
+    """Whether messages leave in the same pieces each time, each behind the ACK of the one before, late or early.
 
-    What Nagle's algorithm holds is merged while it waits; so the program writes a piece when that before it has
-    arrived, or at that pace.
+    Nagle's algorithm merges what it holds; so here the program itself waits for each piece's ACK, or keeps that pace.
     """
     early = known.early
     soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
@@ -123,7 +129,7 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
 
 
 def _are_merged(pure: Candidates, known: Known) -> bool:
-    """Whether late ACKs are followed by as much as several writes, early ones by one: they were written meanwhile."""
+    """Whether several writes follow late ACKs in one segment, and single ones early ACKs: they were merged."""
     single = Counter(map(int, known.early.released_bytes[:MOST_LOOKED_AT]))
     if len(known.early) < MANY or len(pure) < FEW:
         return False
@@ -133,9 +139,9 @@ def _are_merged(pure: Candidates, known: Known) -> bool:
 
 
 def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
-    """Whether releases take clearly longer than the program's answers on a path that varies less: no kernel does.
+    """Whether releases take longer than the program's answers by more than the path varies: no kernel does.
 
-    Unless they are much larger: so does a slow link.
+    Not if releases are much larger than answers: on a slow link these take longer, too.
     """
     answers = known.program.own.data
     larger = each(lambda one, other: one > other + MUCH_LARGER, prompt.released_bytes, prompt.trigger_bytes)
@@ -157,9 +163,9 @@ def _is_sooner_than_anything(prompt: Candidates, known: Known) -> bool:
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
-    """Whether not even the first of several came as soon as that end answers: some of what an ACK releases does.
+    """Whether none of several came as soon as that end answers: some of what an ACK releases does.
 
-    Not even on a slow link, which a longer segment takes longer to pass.
+    The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
     """
     if len(close) < SOME:
         return False
@@ -169,15 +175,15 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
 
 
 def _is_a_listing(pure: Candidates, known: Known) -> bool:
-    """A few exchanges from the middle of a connection, as people post them: all releases within a millisecond."""
+    """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
     return len(pure) < FEW and not known.program.own.handshake and highest(pure.release) < NEAR
 
 
 def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | None:
-    """From the capture point to the sender and back, ns; None not known.
+    """The round trip from the capture point to the sender, ns; None not known.
 
-    Where nothing else tells: its releases, if they are alike while the waits are not. What echoes the late ACK was
-    sent after that had arrived, so the path is no longer than the shortest of these took.
+    Where nothing else tells, releases do, if they are alike while the waits are not. A release that echoes the late
+    ACK was sent after its arrival, so the round trip is no longer than the shortest time to one of these.
     """
     base = known.own
     if base is None:
@@ -193,13 +199,13 @@ def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | Non
 
 
 def _both_speak(pure: Candidates, known: Known) -> bool:
-    """Whether both ends send when they like, again and again: long after all was acknowledged, with nothing new."""
+    """Whether both ends send unasked, FEW times or more: long after all was acknowledged, with nothing received."""
     by_itself = total(each(lambda release: release - (known.own or 0) >= LATER, known.early.release))
     return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 
 def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
-    """How late a release may pass: as late as that end's own answers do."""
+    """How long after the ACK a release may pass, ns: as late as that end's own answers do."""
     latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)

@@ -1,15 +1,14 @@
-"""By what the kernel said while the capture was recorded: whether data waited in the socket before the ACK came.
+"""What the kernel said while guard or watch recorded the capture: did data wait in the socket before the ACK came?
 
-What had been written before the ACK came was not written because of it; and what had not was not held. So no timing
-is needed where the kernel has spoken.
+Data that waited there was held; data that was not yet written when the ACK came was not. So where the kernel has
+answered, no timing is needed. docs/proof.md, "What the kernel said".
 """
 
 from typing import NamedTuple
 
 from nagle_lab.capture.waiting import SLOWEST_NS
 from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
-from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     among,
     distinct,
     each,
@@ -19,18 +18,19 @@ from nagle_lab.diagnosis.proof.population import (
     percentile,
     total,
 )
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, PAUSE, Known
 from nagle_lab.tcp.events import Echo
 
 
-class Seen(NamedTuple):
-    """Late candidates, divided by what the kernel said.
+class KernelSplit(NamedTuple):
+    """Late candidates, divided by what the kernel said; those of programs that had not written are in neither part.
 
     Attributes
     ----------
-    waiting : data waited before the ACK came: stalls
-    at_least : how long, in the median one, ns
-    rest : those that the packets decide; programs that had not written are in neither
+    waiting : those whose data waited before the ACK came: stalls
+    at_least : how long it waited in the median one of these, at least, ns
+    rest : those of which the kernel did not say: the packets decide
     """
 
     waiting: Candidates
@@ -38,34 +38,34 @@ class Seen(NamedTuple):
     rest: Candidates
 
 
-def seen_waiting(late: Candidates, known: Known, judged: Judged) -> Seen:
-    """Divide late candidates by what the kernel said; programs that had not written are rejected, or left open.
+def split_by_kernel(late: Candidates, known: Known, judged: Judged) -> KernelSplit:
+    """Divide late candidates by what the kernel said; reject, or leave open, those of programs that had not written.
 
-    It is not asked during each wait. Of those between, what left as soon behind the ACK was held, too, unless it was
-    not written when that of the others was; and where it never said that something waited, however late it was asked,
-    nothing did.
+    The kernel is asked every 10 to 20 ms, so not during each wait. Of the waits between, data that left as soon after
+    the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
+    said that data waited, however late in the wait it was asked, none did.
     """
     kernel, just_before = known.setting.kernel, percentile(late.wait, 50) / 8
     nothing = late.picked([])
     if not kernel.waited and not kernel.unwritten:
-        return Seen(nothing, 0, late)
+        return KernelSplit(nothing, 0, late)
     waiting = _without_corked(late.only(among(late.row, sorted(kernel.waited))), known)
     if not len(waiting):
         if not _had_not_written(late, kernel, just_before) or _is_seldom(late, kernel):
-            return Seen(nothing, 0, _without_unwritten(late, set(), kernel, just_before, judged))
+            return KernelSplit(nothing, 0, _without_unwritten(late, set(), kernel, just_before, judged))
         _acquit(late, kernel, judged)
-        return Seen(nothing, 0, nothing)
+        return KernelSplit(nothing, 0, nothing)
     waited, holding = [kernel.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
     others = _without_unwritten(late, holding, kernel, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
         waiting = _with_those_alike(waiting, others, typical, kernel)
     rest = others.only(each(lambda is_seen: is_seen < 1, among(others.row, waiting.row)))
-    return Seen(waiting, _waited_at_least(others, waited, kernel), rest)
+    return KernelSplit(waiting, _waited_at_least(others, waited, kernel), rest)
 
 
 def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, kernel: KernelAnswers) -> Candidates:
-    """With the others that left as soon behind the ACK, and may have been written by then."""
+    """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
     latest = min(highest(waiting.release), max(PAUSE, percentile(waiting.release, 90)))
     is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo)
     alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
@@ -73,9 +73,9 @@ def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, k
 
 
 def _without_corked(waiting: Candidates, known: Known) -> Candidates:
-    """Without connections on which more than a few left later than a kernel lets go what Nagle's algorithm held.
+    """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
-    TCP_CORK keeps data waiting, too, and the ACK does not end that: the program does.
+    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
     latest = PAUSE + (known.own or 0 if known.is_far else 0)
     connections, releases = waiting.connection, waiting.release
@@ -90,7 +90,10 @@ def _without_corked(waiting: Candidates, known: Known) -> Candidates:
 def _without_unwritten(
     late: Candidates, holding: set[int], kernel: KernelAnswers, just_before: float, judged: Judged
 ) -> Candidates:  # fmt: skip
-    """Without the connections on which nothing ever waited, beside those that hold: programs that wait themselves."""
+    """Without the connections on which nothing ever waited: their programs themselves wait for something.
+
+    ``holding`` are the connections on which data waited.
+    """
     if not kernel.unwritten:
         return late
     connections = late.connection
@@ -100,41 +103,41 @@ def _without_unwritten(
         number, its_own = int(connections[group[0]]), late.picked(group)
         if number not in holding and _had_not_written(its_own, kernel, just_before):
             (unsure if _is_seldom(its_own, kernel) else acquitted).append(number)
-    judged.leave(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
+    judged.leave_open(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
     _acquit(late.only(among(connections, sorted(acquitted))), kernel, judged)
     return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
 
 
 def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
-    """They had not been written; where it spoke of the beginning of a recording only, the rest is left open."""
+    """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
     later = late.only(each(lambda at, since: at - since > kernel.until, late.at, late.since))
     if len(later) > FEW_LATE * len(late):
-        judged.leave(later, Obstacle.OWN_PACE)
+        judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
     else:
         judged.reject(len(late), Rejected.LATER_RELEASE)
 
 
 def _had_not_written(late: Candidates, kernel: KernelAnswers, just_before: float) -> bool:
-    """Whether nothing waited, up to just before the ACK, in any of many that it spoke of."""
+    """Whether it said of MANY that nothing waited, once ``just_before`` the ACK (ns), and never that data waited."""
     rows = list(map(int, late.row)) if kernel.unwritten else []
     asked = [kernel.unwritten[row] for row in rows if row in kernel.unwritten]
     return len(asked) >= MANY and min(asked) <= just_before and not any(row in kernel.waited for row in rows)
 
 
 def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
-    """Whether it spoke of less than half of them, while it spoke."""
+    """Whether the kernel spoke of less than half of them, those after its last answer not counted."""
     asked = sum(int(row) in kernel.unwritten for row in late.row)
     return 2 * asked < total(each(lambda at, since: at - since <= kernel.until, late.at, late.since))
 
 
 def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
-    """Whether the kernel did not say, later than ``long`` before the ACK, that nothing waited."""
+    """Whether the kernel did not say, less than ``long`` ns before the ACK, that nothing waited."""
     return row not in kernel.unwritten or row in kernel.waited or kernel.unwritten[row] + SLOWEST_NS >= long
 
 
 def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
-    """How long data waited in the median one that left soon behind the ACK; ``waited`` are the longest seen."""
+    """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
     prompt = late.only(each(lambda release: release <= PAUSE, late.release))
     if not any(int(row) in kernel.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
@@ -143,7 +146,7 @@ def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers)
 
 
 def is_denied(low: float, held: Candidates, kernel: KernelAnswers) -> bool:
-    """Whether the kernel said of more than a few that nothing waited, later than that before the ACK."""
+    """Whether the kernel denies a hold of ``low`` ns: it said of more than a few that nothing waited by then."""
     rows = list(map(int, held.row)) if kernel.unwritten else []
     asked = [row for row in rows if row in kernel.unwritten or row in kernel.waited]
     denied = [row for row in asked if kernel.unwritten.get(row, low) + SLOWEST_NS < low]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis import findings
 from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.proof import idle, population
+from nagle_lab.diagnosis.proof import columns as column_tools
+from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.connections import Involved
-from nagle_lab.diagnosis.proof.judged import Judged
-from nagle_lab.diagnosis.proof.population import Columns, is_array
+from nagle_lab.diagnosis.proof.columns import Columns, is_array
+from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.programs import Program, Reactions
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.timing import Setting
@@ -61,68 +62,68 @@ def both(function, *columns: Any) -> Any:
 
 @given(NUMBERS)
 def test_functions_of_one_column(numbers):
-    assert both(lambda c: population.each(lambda n: n * 2 + 1, c), numbers) == [n * 2 + 1 for n in numbers]
-    positive = both(lambda c: population.where(population.each(lambda n: n > 0, c)), numbers)
+    assert both(lambda c: column_tools.each(lambda n: n * 2 + 1, c), numbers) == [n * 2 + 1 for n in numbers]
+    positive = both(lambda c: column_tools.where(column_tools.each(lambda n: n > 0, c)), numbers)
     assert positive == [row for row, n in enumerate(numbers) if n > 0]
-    assert both(lambda c: population.pick(c, population.where(population.each(lambda n: n > 0, c))), numbers) == [
-        n for n in numbers if n > 0
-    ]
-    assert both(population.total, numbers) == sum(numbers)
-    assert both(lambda c: population.total(population.each(lambda n: n > 0, c)), numbers) == len(positive)
-    assert both(population.distinct, numbers) == sorted(set(numbers))
+    assert both(
+        lambda c: column_tools.pick(c, column_tools.where(column_tools.each(lambda n: n > 0, c))), numbers
+    ) == [n for n in numbers if n > 0]
+    assert both(column_tools.total, numbers) == sum(numbers)
+    assert both(lambda c: column_tools.total(column_tools.each(lambda n: n > 0, c)), numbers) == len(positive)
+    assert both(column_tools.distinct, numbers) == sorted(set(numbers))
     if numbers:
-        assert both(population.lowest, numbers) == min(numbers)
-        assert both(population.highest, numbers) == max(numbers)
-    assert both(lambda c: population.in_order([c, c]), numbers) == sorted(numbers * 2)
+        assert both(column_tools.lowest, numbers) == min(numbers)
+        assert both(column_tools.highest, numbers) == max(numbers)
+    assert both(lambda c: column_tools.in_order([c, c]), numbers) == sorted(numbers * 2)
 
 
 @given(NUMBERS, NUMBERS)
 def test_functions_of_two_numbers(one, other):
     pairs = list(zip(one, other, strict=False))
     one, other = [a for a, _ in pairs], [b for _, b in pairs]
-    assert both(lambda a, b: population.each(population.least, a, b), one, other) == [min(pair) for pair in pairs]
-    assert both(lambda a, b: population.each(population.most, a, b), one, other) == [max(pair) for pair in pairs]
-    picked = both(lambda a, b: population.each(lambda a, b: population.chosen(a > b, a, b * 2), a, b), one, other)
+    assert both(lambda a, b: column_tools.each(column_tools.least, a, b), one, other) == [min(pair) for pair in pairs]
+    assert both(lambda a, b: column_tools.each(column_tools.most, a, b), one, other) == [max(pair) for pair in pairs]
+    picked = both(lambda a, b: column_tools.each(lambda a, b: column_tools.chosen(a > b, a, b * 2), a, b), one, other)
     assert picked == [a if a > b else b * 2 for a, b in pairs]
-    assert both(population.extended, one, other, one) == [*one, *other, *one]
-    assert both(population.among, one, other) == [n in other for n in one]
+    assert both(column_tools.extended, one, other, one) == [*one, *other, *one]
+    assert both(column_tools.among, one, other) == [n in other for n in one]
 
 
 @given(NUMBERS.filter(len), st.sampled_from([0, 25, 50, 75, 99, 100]))
 def test_percentiles(numbers, percent):
-    found = both(lambda c: population.percentile(c, percent), numbers)
+    found = both(lambda c: column_tools.percentile(c, percent), numbers)
     assert found == pytest.approx(float(np.percentile(numbers, percent)), rel=1e-9, abs=1e-3)
 
 
 @given(FEW)
 def test_groups(keys):
-    groups = both(lambda c: [plain(rows) for rows in population.groups(c)], keys) if not keys else None
-    of_lists = {keys[rows[0]]: plain(rows) for rows in population.groups(keys)}
-    of_arrays = {keys[rows[0]]: plain(rows) for rows in population.groups(array(keys))} if keys else {}
+    groups = both(lambda c: [plain(rows) for rows in column_tools.groups(c)], keys) if not keys else None
+    of_lists = {keys[rows[0]]: plain(rows) for rows in column_tools.groups(keys)}
+    of_arrays = {keys[rows[0]]: plain(rows) for rows in column_tools.groups(array(keys))} if keys else {}
     assert of_lists == of_arrays == {key: [row for row, k in enumerate(keys) if k == key] for key in set(keys)}
     assert groups in (None, [])
 
 
 @given(FEW.filter(len))
 def test_ranks_and_counts(numbers):
-    assert both(lambda c: population.ranks(c, population.distinct(c)), numbers) == [
+    assert both(lambda c: column_tools.ranks(c, column_tools.distinct(c)), numbers) == [
         sorted(set(numbers)).index(number) for number in numbers
     ]
-    assert both(lambda c: population.counts(c, 8), numbers) == [numbers.count(number) for number in range(8)]
+    assert both(lambda c: column_tools.counts(c, 8), numbers) == [numbers.count(number) for number in range(8)]
 
 
 @given(FEW, st.data())
 def test_tallies(keys, data):
     weights = [data.draw(st.integers(0, 1 << 62)) for _ in keys]
     sums = {key: sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in keys}
-    assert both(population.tally, keys, weights) == {key: [keys.count(key), sums[key]] for key in keys}
+    assert both(column_tools.tally, keys, weights) == {key: [keys.count(key), sums[key]] for key in keys}
 
 
 @given(FEW, st.data())
 def test_sums(keys, data):
     weights = [data.draw(st.integers(0, 1 << 62)) for _ in keys]
     below = max(keys, default=0) + 2
-    said = both(population.sums, keys, weights, below)
+    said = both(column_tools.sums, keys, weights, below)
     assert said == [sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in range(below)]
 
 
@@ -131,7 +132,7 @@ def test_replacing(numbers, data):
     rows = data.draw(st.lists(st.integers(0, max(0, len(numbers) - 1)), unique=True)) if numbers else []
     values = [data.draw(st.integers(0, 99)) for _ in rows]
     before = list(numbers)
-    said = both(population.replaced, numbers, rows, values)
+    said = both(column_tools.replaced, numbers, rows, values)
     assert numbers == before
     assert said == [values[rows.index(row)] if row in rows else n for row, n in enumerate(numbers)]
 
@@ -152,19 +153,19 @@ def test_counting_durations(numbers, step):
 @pytest.fixture(params=[1, 1 << 40], ids=["arrays", "lists"])
 def size(request, monkeypatch):
     """Whatever the number of rows, arrays or lists."""
-    monkeypatch.setattr(population, "LARGE", request.param)
+    monkeypatch.setattr(column_tools, "LARGE", request.param)
 
 
 def test_from_so_many_rows_on_columns_are_arrays(monkeypatch):
     layout = LAYOUTS["late_ack"]
-    for rows in (0, 1, population.LARGE - 1, population.LARGE):
+    for rows in (0, 1, column_tools.LARGE - 1, column_tools.LARGE):
         packed = b"".join(layout.struct.pack(number, -1, number % 2) for number in range(rows))
         columns = Columns(layout, packed)
         assert len(columns) == rows
-        assert is_array(columns["connection"]) == (rows == population.LARGE)
+        assert is_array(columns["connection"]) == (rows == column_tools.LARGE)
         assert plain(columns["connection"]) == list(range(rows))
         assert plain(columns["wait"]) == [-1] * rows
-    monkeypatch.setattr(population, "has_numpy", lambda: False)
+    monkeypatch.setattr(column_tools, "has_numpy", lambda: False)
     assert not is_array(Columns(layout, packed)["connection"])
 
 
@@ -176,7 +177,7 @@ def in_both(function) -> Any:
     said = []
     for large in (1 << 40, 1):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(population, "LARGE", large)
+            patched.setattr(column_tools, "LARGE", large)
             said.append(plain(function()))
     assert said[0] == said[1]
     return said[0]
@@ -263,12 +264,12 @@ def test_the_causes_of_random_gaps(rows):
         layout.struct.pack(gap, 0, side, ended_by, small, reply) for gap, side, ended_by, small, reply, _, _ in rows
     )
 
-    def caused() -> idle.CauseTotals:
+    def caused() -> idle_gaps.CauseTotals:
         gaps = Columns(layout, packed)
         reaction, client = ([row[at] for row in rows] for at in (5, 6))
         if is_array(gaps["gap"]):
-            return idle.causes(gaps, array(reaction), array(client))
-        return idle.causes(gaps, reaction, client)
+            return idle_gaps.causes(gaps, array(reaction), array(client))
+        return idle_gaps.causes(gaps, reaction, client)
 
     said = in_both(caused)
     assert sum(count for count, _ in said.values()) == len(rows)
@@ -277,9 +278,9 @@ def test_the_causes_of_random_gaps(rows):
 
 @given(st.lists(st.tuples(st.sampled_from([0, MS, IDLE, 40 * MS, 600 * MS]), SHORT), min_size=1, max_size=30))
 def test_what_a_cause_explains_is_taken_from_another(rows):
-    cause = idle.Cause.NAGLE_DELAYED_ACK
+    cause = idle_gaps.Cause.NAGLE_DELAYED_ACK
     said = both(
-        lambda gaps, fastest: idle.explained(gaps, fastest, cause), *([row[at] for row in rows] for at in (0, 1))
+        lambda gaps, fastest: idle_gaps.explained(gaps, fastest, cause), *([row[at] for row in rows] for at in (0, 1))
     )
     assert sum(count for count, _ in said.values()) == sum(ns for _, ns in said.values()) == 0
     assert tuple(said[cause]) == (sum(gap >= IDLE for gap, _ in rows), sum(gap for gap, _ in rows if gap >= IDLE))

@@ -1,8 +1,8 @@
-"""Populations: the same rule applied to a list of ten rows and to an array of a million.
+"""Columns of numbers: lists for a few rows, NumPy arrays from LARGE rows on, and functions that take either.
 
-A rule is a function of one row's numbers, written with comparisons, arithmetic and ``&`` and ``|``: NumPy then
-applies it to whole columns at once. A few rows are lists, and need no NumPy, whose import takes longer than judging
-them; from LARGE on they are arrays. What differs between the two is here, and nothing else is.
+A rule is a function of one row's numbers, written with comparisons, arithmetic and ``&`` and ``|``, so :func:`each`
+can apply it row by row to lists and at once to arrays. Importing NumPy takes longer than judging a few rows, hence
+the lists. Whatever differs between lists and arrays is in this module.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from nagle_lab.tcp.arrays import has_numpy, numpy
 from nagle_lab.tcp.layout import Layout
 
 LARGE = 1 << 12  # rows
-EXACT = 1 << 53  # up to here sums of doubles are
+EXACT = 1 << 53  # up to here whole numbers are exact as doubles
 
 Column = Any
 """Numbers, one for each row: a list or tuple, or a NumPy array."""
@@ -24,7 +24,7 @@ def is_large(rows: int) -> bool:
 
 
 class Columns:
-    """Packed rows of a layout, by column; a column of one number per side is ``columns[name, side]``."""
+    """The columns of packed rows of a table; ``columns[name]``, or ``columns[name, side]`` of a field per side."""
 
     def __init__(self, layout: Layout, packed: bytes | memoryview) -> None:
         self._layout = layout
@@ -51,7 +51,7 @@ class Columns:
 
 
 def as_column(numbers: Sequence[int]) -> Column:
-    """A column of them; of an array where there are many."""
+    """The numbers as a column: a list of a few, an array of many."""
     if not is_large(len(numbers)):
         return list(numbers)
     np = numpy()
@@ -60,40 +60,40 @@ def as_column(numbers: Sequence[int]) -> Column:
 
 
 def listed(column: Column) -> Sequence[Any]:
-    """The numbers as Python has them."""
+    """A column as a sequence of Python's own numbers."""
     numbers: Sequence[Any] = column.tolist() if is_array(column) else column
     return numbers
 
 
 def is_array(column: Column) -> bool:
-    """Whether it is one of NumPy's."""
+    """Whether the column is a NumPy array."""
     return not isinstance(column, list | tuple | range)
 
 
 def each(rule: Callable[..., Any], *columns: Column) -> Column:
-    """What the rule says of each row."""
+    """The rule's value for each row: ``rule(column[row], …)``, (n,)."""
     if is_array(columns[0]):
         return rule(*columns)
     return [rule(*row) for row in zip(*columns, strict=True)]
 
 
 def where(condition: Column) -> Column:
-    """The numbers of the rows of which it is true."""
+    """The numbers of the rows for which the condition (n,) is true, ascending."""
     return condition.nonzero()[0] if is_array(condition) else [row for row, met in enumerate(condition) if met]
 
 
 def pick(column: Column, rows: Column) -> Column:
-    """Those rows, in that order."""
+    """The column's values in those rows, in that order."""
     return column.take(rows) if is_array(column) else [column[row] for row in rows]
 
 
 def total(column: Column) -> int:
-    """The sum; of truths, how many."""
+    """The sum of the column; of a condition, in how many rows it is true."""
     return int(column.sum()) if is_array(column) else sum(column)
 
 
 def least(one: Any, other: Any) -> Any:
-    """The lesser of two numbers, or of each two."""
+    """The lesser of two numbers, or row by row of two arrays."""
     if is_number(one):
         return min(one, other)
     np = numpy()
@@ -102,12 +102,12 @@ def least(one: Any, other: Any) -> Any:
 
 
 def most(one: Any, other: Any) -> Any:
-    """The greater of two numbers, or of each two."""
+    """The greater of two numbers, or row by row of two arrays."""
     return -least(-one, -other)
 
 
 def chosen(condition: Any, this: Any, that: Any) -> Any:
-    """This number where the condition is true, else that."""
+    """``this`` where the condition is true, else ``that``; of one row, or of arrays."""
     if is_number(condition):
         return this if condition else that
     np = numpy()
@@ -116,7 +116,7 @@ def chosen(condition: Any, this: Any, that: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one row's, not a column."""
+    """Whether the value is one row's number, not an array."""
     return isinstance(value, int | float)
 
 
@@ -131,7 +131,7 @@ def highest(column: Column) -> int:
 
 
 def percentile(column: Column, percent: float) -> float:
-    """By linear interpolation between the two nearest ranks."""
+    """The percentile of a column that is not empty, interpolated linearly between the two nearest ranks."""
     place, part = divmod((len(column) - 1) * percent, 100)
     low_at, high_at = int(place), int(place) + (part > 0)
     if is_array(column):
@@ -145,7 +145,7 @@ def percentile(column: Column, percent: float) -> float:
 
 
 def distinct(column: Column) -> Column:
-    """Every number once, least first."""
+    """Every number of the column once, ascending."""
     if not is_array(column):
         return sorted(set(column))
     np = numpy()
@@ -158,7 +158,7 @@ def distinct(column: Column) -> Column:
 
 
 def ranks(column: Column, ordered: Column) -> Column:
-    """Which of the ``ordered`` numbers, each of them there once, each row has."""
+    """For each row, the place of its number in ``ordered``, which are distinct and ascending."""
     if is_array(column):
         np = numpy()
 
@@ -173,7 +173,7 @@ def ranks(column: Column, ordered: Column) -> Column:
 
 
 def counts(numbers: Column, below: int) -> Column:
-    """How often each number from 0 on occurs, (below,)."""
+    """How often each number from 0 up to ``below`` occurs, (below,)."""
     if is_array(numbers):
         np = numpy()
 
@@ -185,7 +185,7 @@ def counts(numbers: Column, below: int) -> Column:
 
 
 def groups(keys: Column) -> Iterator[Column]:
-    """The numbers of the rows that have a key in common, in order, for each key."""
+    """For each distinct key, the numbers of the rows that have it, ascending."""
     if is_array(keys):
         np = numpy()
 
@@ -203,7 +203,7 @@ def groups(keys: Column) -> Iterator[Column]:
 
 
 def sums(numbers: Column, weights: Column, below: int) -> Column:
-    """The sum of the weights of each number from 0 on, (below,)."""
+    """The sum of the weights of the rows with each number from 0 up to ``below``, (below,)."""
     if is_array(numbers) and len(numbers) * int(weights.max(initial=0)) < EXACT:
         return numpy().bincount(numbers, weights, below).astype("i8")
     tallied = tally(numbers, weights)
@@ -211,7 +211,7 @@ def sums(numbers: Column, weights: Column, below: int) -> Column:
 
 
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
-    """How many rows have each key, a small number, and the sum of their weights."""
+    """By key, a small number: how many rows have it, and the sum of their weights, exactly."""
     if is_array(keys):
         np = numpy()
 
@@ -229,7 +229,7 @@ def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
 
 
 def extended(before: Column, column: Column, after: Column) -> Column:
-    """A column with others before and after it."""
+    """The column with ``before`` and ``after`` attached."""
     if is_array(column):
         np = numpy()
 
@@ -238,7 +238,7 @@ def extended(before: Column, column: Column, after: Column) -> Column:
 
 
 def replaced(column: Column, rows: Column, values: Column) -> Column:
-    """A copy with other values in those rows."""
+    """A copy of the column with ``values`` in ``rows``."""
     copy = column[:] if not is_array(column) else column.copy()
     if is_array(copy):
         copy[rows] = values
@@ -249,7 +249,7 @@ def replaced(column: Column, rows: Column, values: Column) -> Column:
 
 
 def among(column: Column, values: Column) -> Column:
-    """Which rows have one of those values."""
+    """For each row, whether it has one of those values."""
     if is_array(column):
         np = numpy()
 
@@ -259,7 +259,7 @@ def among(column: Column, values: Column) -> Column:
 
 
 def in_order(parts: Sequence[Column]) -> Column:
-    """The numbers of all parts, each of which is in order, least first."""
+    """The numbers of all parts, each of which is ascending, as one ascending column."""
     if len(parts) == 1:
         return parts[0]
     if any(is_array(part) for part in parts):

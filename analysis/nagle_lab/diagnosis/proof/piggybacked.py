@@ -1,8 +1,9 @@
-"""Late ACKs that came with data: what follows is an answer to that, or what Nagle's algorithm had held until then.
+"""Piggybacked ACKs: what follows data that acknowledges late is an answer, or what Nagle's algorithm held until then.
 
-An answer is the commonest thing that follows data, so promptness alone accuses nobody here. It takes a kernel's
-promptness and a second sign: what pure ACKs are proved to have released, late or early; an end that speaks of its own
-accord and yet never beside unacknowledged data; or writes that were merged while they waited.
+Data is mostly followed by an answer, so promptness alone accuses nobody here. It takes a kernel's promptness and a
+second sign: pure ACKs, late or early, that are proved to have released data on the same connections; an end that
+sends unasked, and yet never while its data is unacknowledged; or writes that were merged while they waited.
+docs/proof.md, rule 5.
 """
 
 import math
@@ -11,9 +12,9 @@ from itertools import accumulate
 from statistics import correlation
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.proof.judged import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.proof.near import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
-from nagle_lab.diagnosis.proof.population import among, distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.proof.columns import among, distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     HARDLY_ANY,
@@ -33,12 +34,12 @@ from nagle_lab.diagnosis.proof.timing import (
 from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
-# A kernel lets go what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
+# A kernel sends what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
 # an echo in C, took 3.4 times as long between two namespaces, and 1.7 times on a relayed path (slow for SYNs, too).
 KERNEL = 1.8
 AS_SOON, AS_SOON_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
 EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: none of so many is no chance
-SOME_OF = 0.1  # of the ridden ones: an end that sends more than so many beside unacknowledged data does not hold
+SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside unacknowledged data does not hold
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
 STEADY = 0.55
@@ -53,19 +54,27 @@ SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are ch
 APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 
-def judge_ridden(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
-    """Judge the late candidates whose ACK came with data; ``c`` are all of the program, ``held`` its proved ones."""
-    ridden = ridden.only(each(lambda count: count == 0, ridden.not_held))
-    if len(ridden) < SOME or known.setting.step > FINE or _sent_beside(known) > SOME_OF * len(ridden):
+def judge_piggybacked(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+    """Judge the late candidates whose ACK was piggybacked on data.
+
+    Parameters
+    ----------
+    piggybacked : those candidates
+    held : the program's stalls that pure ACKs, or the kernel, have proved
+    c : all candidates of the program
+    judged : where the outcome is added
+    """
+    piggybacked = piggybacked.only(each(lambda count: count == 0, piggybacked.not_held))
+    if len(piggybacked) < SOME or known.setting.step > FINE or _sent_beside(known) > SOME_OF * len(piggybacked):
         return
-    (_judge_far if known.is_far else _judge_near)(ridden, held, c, known, judged)
+    (_judge_far if known.is_far else _judge_near)(piggybacked, held, c, known, judged)
 
 
-def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
-    near = ridden.only(each(lambda release: release < PAUSE, ridden.release))
-    if 2 * len(near) < len(ridden):  # it speaks at other times, too
+def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+    near = piggybacked.only(each(lambda release: release < PAUSE, piggybacked.release))
+    if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
         near = near.only(each(lambda release: release <= 2 * HELD_ALIKE, near.release))
-        if is_chance(len(near), ridden.release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
+        if is_chance(len(near), piggybacked.release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
             return
     if len(near) < SOME:
         return
@@ -86,15 +95,15 @@ def _judge_near(ridden: Candidates, held: Candidates, c: Candidates, known: Know
     elif is_kernel and (has_second_sign or (_is_surely_kernel(middle, known) and _is_no_answer(prompt, known))):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
     elif is_kernel or may_be_kernel or (middle <= AT_PEER and (grows or is_silent_beside)):
-        judged.leave(prompt, Obstacle.ACK_ON_DATA)
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
     low, high = around(known.own or 0)
     if len(held) >= FEW:
         high = max(high, percentile(held.release, 90))
-    prompt = ridden.only(each(lambda release: (release >= low) & (release <= high), ridden.release))
-    if 2 * len(prompt) <= len(ridden) or is_paced(ridden):
+    prompt = piggybacked.only(each(lambda release: (release >= low) & (release <= high), piggybacked.release))
+    if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
         return
     both_speak = len(_of_own_accord(c, known, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
     is_silent_beside = both_speak and _never_beside(prompt, c, known)
@@ -112,7 +121,7 @@ def _judge_far(ridden: Candidates, held: Candidates, c: Candidates, known: Known
         or _crosses_and_seldom_answers(low, high, known)
         or (not len(held) and _held_early(known))
     ):
-        judged.leave(prompt, Obstacle.ACK_ON_DATA)
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
 def _sent_beside(known: Known) -> int:
@@ -120,9 +129,9 @@ def _sent_beside(known: Known) -> int:
 
 
 def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known) -> bool:
-    """Whether releases came as soon as this end's kernel answers a SYN, or lets go what pure ACKs release.
+    """Whether releases came as soon as this end's kernel answers a SYN, or sends what pure ACKs release.
 
-    Where they take long for a kernel, they must be alike, too: a woken program's time varies.
+    Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
     is_sender = known.place == "sender"
     if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(held.release, 50):
@@ -135,13 +144,13 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known
 
 
 def _answers_like_a_kernel(middle: float, known: Known) -> bool:
-    """Whether releases came as soon as SYNs are answered; at the peer the way there hides some of the difference."""
+    """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
     answers = nearby(known.program.own.handshake)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
 
 
 def _is_surely_kernel(middle: float, known: Known) -> bool:
-    """Whether that is as soon as no program that slept is: not so at the peer, where the way there hides it."""
+    """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
     answers = nearby(known.program.own.handshake)
     return known.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
 
@@ -153,7 +162,7 @@ def _holds(known: Known) -> bool:
 
 
 def _held_early(known: Known) -> bool:
-    """Whether early pure ACKs released data, too, as soon as a kernel does: then Nagle's algorithm is on there."""
+    """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
     if known.is_far:
         low, high = around(known.own or 0)
     else:
@@ -164,9 +173,10 @@ def _held_early(known: Known) -> bool:
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
-    """Whether some writes were merged, by the time they waited: what was sent keeps to a constant rate.
+    """Whether writes at a constant rate were merged: the longer they waited, the more was sent at once.
 
-    So do answers of two sizes in turn. But who answers always acknowledges with that.
+    Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
+    fire, so this asks for some pure ACKs of its own that came late.
     """
     own = known.own or 0
     unanswered = sum(ack - own >= LATE_FAR for ack in known.program.own.ack)
@@ -189,9 +199,9 @@ def _stray(sizes: list[int], times: list[int]) -> float:
 
 
 def _grows_with_the_wait(c: Candidates) -> bool:
-    """Whether what was sent is the larger, the longer it waited: more writes were merged meanwhile.
+    """Whether more was sent at once the longer it waited: more writes were merged meanwhile.
 
-    So are answers that bring all that has come up since the question before.
+    The same holds for answers that bring all that has come up since the question before (polling).
     """
     sizes, waits = ([int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.wait))
     if len(sizes) < GROWS_LEAST or min(sizes) == max(sizes) or min(waits) == max(waits):
@@ -201,12 +211,15 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
 
 def _speaks_between(known: Known) -> bool:
-    """Whether some of the program's data came long after what it received last: then not all of it is answers."""
+    """Whether some data of the program came long after what it received last: then not all of it is answers."""
     return sum(data - (known.own or 0) > PAUSE for data in known.program.own.data) >= FEW
 
 
 def _are_two_talkers(c: Candidates, known: Known) -> bool:
-    """Whether the peer goes on without answers, and this end speaks at other times, too, but not beside its own."""
+    """Whether both ends send unasked, but this one never while its own data is unacknowledged.
+
+    The peer goes on without waiting for answers, and this end also sends long after what it received.
+    """
     if len(c) < GROWS_LEAST or not _speaks_between(known) or _sent_beside(known):
         return False
     beside = sum(known.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
@@ -214,16 +227,16 @@ def _are_two_talkers(c: Candidates, known: Known) -> bool:
 
 
 def _ranked(numbers: list[int]) -> list[float]:
-    """The rank of each; equal ones share theirs."""
+    """The rank of each number; equal ones share theirs."""
     ordered = sorted(numbers)
     return [(bisect_left(ordered, number) + bisect_right(ordered, number)) / 2 for number in numbers]
 
 
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
-    """Whether the peer's data, which carried the ACKs, kept to a clock of the peer's own and not to what it got.
+    """Whether the peer sent the data that carried the ACKs by a clock of its own, not as a reaction to what it got.
 
-    So it asked for nothing that it then got: from one of its segments to the next the time varies less than from what
-    it got to the next. Otherwise it varies as much as both.
+    Then that data is no question, and what follows it no answer. It is so if the time from one of the peer's segments
+    to the next varies less than the time from what it received to its next segment.
     """
     answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
     between, waits = [], []
@@ -239,10 +252,10 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
 
 
 def _is_no_answer(prompt: Candidates, known: Known) -> bool:
-    """Whether what followed the peer's data answered nothing.
+    """Whether what followed the peer's data does not answer it.
 
-    The peer speaks when it likes, or this end's answers to data that acknowledged nothing, which could release
-    nothing, all take longer.
+    Either the peer speaks unasked; or this end takes longer for answers to data that acknowledged nothing new, and so
+    could release nothing.
     """
     free = known.program.own.free
     quick = 2 * percentile(prompt.release, 90)
@@ -251,21 +264,22 @@ def _is_no_answer(prompt: Candidates, known: Known) -> bool:
 
 
 def _crosses_and_seldom_answers(low: float, high: float, known: Known) -> bool:
-    """Whether this end's data crosses the peer's on the way, so it speaks when it likes, but seldom right behind it.
+    """Whether this end is quick only behind data that acknowledges its own, so that the ACK is what releases.
 
-    Then it is as quick only where the peer's data acknowledges its own.
+    Its data crosses the peer's on the path, so it speaks unasked; and it seldom comes right behind data of the peer
+    that acknowledged nothing new.
     """
     free = known.program.own.free
     crossed, quick = sum(ns < low for ns in free), sum(low <= ns <= high for ns in free)
     return len(free) >= SOME and crossed >= FEW and quick <= APART * len(free)
 
 
-def _of_own_accord(c: Candidates, known: Known, ridden: Candidates) -> Candidates:
-    """What the program sent long after all of its data was acknowledged, and nothing had come: no answer.
+def _of_own_accord(c: Candidates, known: Known, piggybacked: Candidates) -> Candidates:
+    """What the program sent unasked: long after all of its data was acknowledged, with nothing received since.
 
-    Nor the rest of one, after a pause: what is sent at other times, too, is no larger than what might have been held.
+    Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
-    own, largest = known.own or 0, percentile(ridden.released_bytes, 50) if len(ridden) else 0
+    own, largest = known.own or 0, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
     return c.only(
         each(
             lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
@@ -277,7 +291,7 @@ def _of_own_accord(c: Candidates, known: Known, ridden: Candidates) -> Candidate
 
 
 def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
-    """Whether an end that speaks when it likes would have done so while data was unacknowledged, but did not."""
+    """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
     free = _of_own_accord(c, known, prompt)
     expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
     return len(free) >= FEW and expected >= EXPECTED and _sent_beside(known) <= HARDLY_ANY * expected
@@ -288,7 +302,7 @@ def _unknown_hold(prompt: Candidates, known: Known) -> Hold:
 
 
 def _merged_writes(c: Candidates, known: Known) -> Candidates:
-    """Those as large as two writes that the program sent apart at first, and then no more."""
+    """Those as large as two others together: writes that the program elsewhere sends one by one."""
     sizes = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
     if len(sizes) > MOST_SIZES:
         return c.picked([])

@@ -1,8 +1,11 @@
-"""Near the sender: how soon behind the ACK its data follows tells a kernel, which held it, from a program."""
+"""Captured near the sender (within 150 µs): which late ACKs released the data that followed.
+
+A kernel sends what it held sooner after the ACK than a program can that is woken by it, and its times vary less.
+docs/proof.md, rule 2.
+"""
 
 from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.judged import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.population import (
+from nagle_lab.diagnosis.proof.columns import (
     among,
     distinct,
     each,
@@ -14,6 +17,7 @@ from nagle_lab.diagnosis.proof.population import (
     total,
     where,
 )
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
     FEW_LATE,
@@ -36,13 +40,13 @@ from nagle_lab.diagnosis.proof.timing import (
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, Echo
 
-INTERRUPTED = 20 * MS  # so long may a program wait for a processor, on a busy machine
-TICK = 5 * MS  # of a kernel with 250 of them in a second, and what a release takes
+INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
+TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
-# How soon a kernel lets go what it held, median, ns (docs/proof.md has the measurements): at the sender 3 to 53 µs,
-# at its peer up to 118; programs that wait for the same ACK take 49 µs and more at the sender, 74 at its peer. A
-# kernel's path has a floor, and little varies above it; a woken program's time spreads. So the larger ones must be
-# alike, which some can show.
+# How soon after the ACK a kernel sends what it held, median, ns (docs/proof.md has the measurements): at the sender
+# 3 to 53 µs, at its peer up to 118; programs that wait for the same ACK take 49 µs and more at the sender, 74 at its
+# peer. A kernel's times have a floor and vary little above it; those of a woken program spread. So times up to the
+# larger limit must be alike, which takes SOME_ALIKE of them to show.
 HELD, HELD_ALIKE = 45 * US, 68 * US
 AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
@@ -69,7 +73,10 @@ FINE = 5 * US  # and by which medians are not
 
 
 def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Those of the late candidates that the ACK released."""
+    """Those of the late candidates ``pure``, all with pure ACKs, whose data the ACK released.
+
+    The others are added to ``judged`` as rejected or unresolved.
+    """
     if not len(pure):
         return pure
     limit = slowest_release(pure, known)
@@ -90,7 +97,7 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     is_split = middle <= limit and known.setting.step <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
     if len(slow):
-        judged.leave(slow, Obstacle.LIKE_A_PROGRAM)
+        judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
         pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
         middle = _typical(near, known.setting.step)
@@ -100,9 +107,10 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
 
 
 def _is_often_at_once(near: Candidates, known: Known) -> bool:
-    """Whether a third of the releases at the sender came sooner than any program that sleeps, or as it answers a SYN.
+    """Whether a third of the releases at the sender came sooner than from any program that sleeps, or as soon as SYNs
+    are answered.
 
-    Then a busy machine delayed the others: what released some released all of them.
+    Then a kernel released all of them, and a busy machine delayed the rest.
     """
     answers = nearby(known.program.own.handshake)
     if not known.is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
@@ -113,12 +121,16 @@ def _is_often_at_once(near: Candidates, known: Known) -> bool:
 def _set_aside_relayed(
     pure: Candidates, near: Candidates, behind_arrivals: Candidates, known: Known, judged: Judged
 ) -> None:
-    """Data that arrived meanwhile was passed on; but at a slow stack, data of connections in step comes by chance."""
+    """Reject all: their program passes on data that arrived meanwhile from other connections.
+
+    But leave them open at a slow stack where that data is mostly of connections with releases of their own: these run
+    in step, so it arrives then by chance.
+    """
     arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
     if _is_slow_stack(pure, known) and in_step > len(arrivals) / 2:
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
-        judged.leave(near, Obstacle.LIKE_A_PROGRAM)
+        judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(len(pure), Rejected.RELAYED)
     for connection, other in zip(behind_arrivals.connection, arrivals, strict=True):
@@ -126,7 +138,7 @@ def _set_aside_relayed(
 
 
 def slowest_release(pure: Candidates, known: Known) -> float:
-    """How large the median of a kernel's releases is here, at most, ns."""
+    """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
     near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
     step = known.setting.step
     cannot_tell = len(near) < SOME_ALIKE or step > FINE
@@ -145,7 +157,7 @@ def slowest_release(pure: Candidates, known: Known) -> float:
 
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
-    """Those on connections that are clearly of a program, though most others are of a kernel."""
+    """Those on connections whose median is clearly too late for a kernel, though that of all is not."""
     clearly_late = near.only(each(lambda release: release > CLEARLY * limit, near.release))
     suspects = near.only(among(near.connection, distinct(clearly_late.connection)))
     releases = suspects.release
@@ -158,7 +170,7 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
 
 
 def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
-    """Releases by a kernel, without those that are too late to be; none where something else tells against them."""
+    """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
     step = known.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
     prompt = near.only(each(lambda release: release <= bound, near.release))
@@ -169,33 +181,33 @@ def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, m
         return nothing
     if is_chance(len(prompt), pure.release, bound, bound, 10):
         if _follow_the_ack(pure):
-            judged.leave(pure, Obstacle.LIKE_A_PROGRAM)
+            judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
             judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, known)
     if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, known)):
-        judged.leave(prompt, Obstacle.COINCIDENCE)
+        judged.leave_open(prompt, Obstacle.COINCIDENCE)
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
     if _is_often_late_without_pauses(prompt, pure, bound, known):
-        judged.leave(prompt, Obstacle.LIKE_A_PROGRAM)
+        judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
 
 
 def _follow_the_ack(pure: Candidates) -> bool:
-    """Whether releases follow the ACK soon, though not at once, and not the trigger: no pauses of any length."""
+    """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
     soon = total(each(lambda release: release <= TICK, pure.release))
     return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
 
 
 def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> bool:
-    """Whether releases at the sender are often late, though the program is seen to write at once: no kernel waits so.
+    """Whether releases at the sender are often late though early ACKs show no pauses: by a program that polls.
 
-    It handles an ACK as soon as that is captured; a program that asks for it again and again is interrupted. But on
-    loopback the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
+    A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
+    loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
     if known.place != "sender" or known.program.is_on_loopback:
         return False
@@ -205,15 +217,15 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
 
 
 def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
-    """Whether a single ACK from far away came sooner than Linux's timer fires: a path may stand still once."""
+    """Whether the path may have delayed the one ACK: its sender is far away, and Linux's timer fires later."""
     return known.peer >= NEAR and highest(prompt.wait) - known.peer < LINUX_TIMER
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
-    """With releases up to a tick of the kernel later: the ACK waited for one on its way, on a busy machine.
+    """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
-    Where they are few, or the program has written early, and nothing comes later still: a pause has no reason to end
-    there only.
+    Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
+    pauses would.
     """
     if known.place == "sender" or len(prompt) < FEW:
         return prompt
@@ -229,11 +241,10 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 
 
 def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
-    """Releases that had to queue behind others of the same host, each as soon behind the one before as a kernel is.
+    """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
 
-    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too, so
-    it also takes that the kernel was seen to hold: data behind early ACKs as soon as the answers to SYNs. None where
-    it is not so.
+    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
+    the kernel must also be seen to hold: data follows early ACKs as soon as SYNs are answered.
     """
     answers, early = known.program.own.handshake, known.program.own.release
     if not answers or len(early) < FEW or known.sent_before:
@@ -256,7 +267,7 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
 def _held_among_others(
     pure: Candidates, near: Candidates, known: Known, judged: Judged, limit: float
 ) -> Candidates:  # fmt: skip
-    """Most releases took as long as a program does; single connections may still be held clearly."""
+    """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     held = []
     of_all = near.release
     for group in groups(near.connection):
@@ -274,24 +285,24 @@ def _held_among_others(
     if known.sent_before >= max(1, SENT_ANYWAY * len(near)):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif known.setting.step > COARSE and middle <= limit + known.setting.step:
-        judged.leave(rest, Obstacle.COARSE_CLOCK)
+        judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, known):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
-        judged.leave(rest, Obstacle.LIKE_A_PROGRAM)
+        judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
     return some
 
 
 def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
-    """Whether less than half came so soon, and no more within the bound than of pauses that may end at any time."""
+    """Whether less than half came soon, and within ``bound``, ns, no more than of pauses that end at any time."""
     soon = total(each(lambda release: release <= bound, near.release))
     return len(near) < len(pure) / 2 and is_chance(soon, pure.release, bound, bound, 10)
 
 
 def _typical(near: Candidates, step: int) -> float:
-    """The middle of the distances from ACK to release; means survive a coarse clock."""
+    """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
     releases = near.release
     if step <= FINE:
         return percentile(releases, 50)
@@ -301,10 +312,10 @@ def _typical(near: Candidates, step: int) -> float:
 
 
 def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
-    """Those before which, since the ACK, data of another connection arrived at the sender's host, as at a relay's.
+    """Those before which data of another connection arrived at the sender's host since the ACK, as at a relay's.
 
-    What is captured before and behind NAT arrives at the NAT's own address, too, and is the same data.
-    On loopback all that is sent arrives at one address, so there it tells nothing.
+    The same data seen again before or after NAT does not count. On loopback everything arrives at one address, so
+    there it tells nothing.
     """
     if known.program.is_on_loopback:
         return near.picked([])
@@ -315,9 +326,9 @@ def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
 
 
 def _is_slow_stack(pure: Candidates, known: Known) -> bool:
-    """Whether even the sender's fastest pure ACKs take as long as those of no kernel.
+    """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
 
-    Without timestamps, which smoltcp and lwIP lack and Linux does not, some may be faster.
+    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
     """
     acks = nearby(known.program.own.ack)
     has_timestamps = total(each(lambda pace: pace >= 0, pure.pace))
