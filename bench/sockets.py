@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.guard.command.namespace import CLONE_NEWNET, prepare_loopback, unshare
+from nagle_lab.host.namespace import CLONE_NEWNET, prepare_loopback, unshare
 
 REPEATS = 5
 NAGLE_LAB = str(Path(sys.executable).with_name("nagle-lab"))

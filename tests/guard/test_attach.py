@@ -144,7 +144,7 @@ while :; do sleep 0.05; done
 """
 WAITS = """
 import os, sys
-from nagle_lab.guard.command.processes import Child, leave_terminal
+from nagle_lab.host.children import Child, leave_terminal
 child = Child(["sh", "-c", sys.argv[1]], os.environ, "/", leave_terminal)
 child.start()
 sys.exit(child.wait_or_end().status)

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from nagle_lab import analyze
-from nagle_lab.guard.command import namespace
 from nagle_lab.guard.command.job import JOB, OUTCOME, read_outcome, write
 from nagle_lab.guard.recording import inside, recorder
 from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
 from nagle_lab.guard.recording.run import make_job
+from nagle_lab.host import namespace
 from nagle_lab.live.sockets import namespaces
 from support.guarded import guard, server
 from support.living import stalling

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command import namespace
 from nagle_lab.guard.recording import ways
+from nagle_lab.host import namespace
 from support import forbid
 from support.guarded import GUARD, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, reachable

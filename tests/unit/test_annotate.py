@@ -157,7 +157,7 @@ def test_windows_of_any_size_give_the_same_file(held, tmp_path, monkeypatch):
         annotate([path], analyze(path), tmp_path / "whole")
         for size in (64, 150, 1000):
             narrow = partial(open_capture, window_bytes=size)
-            monkeypatch.setattr("nagle_lab.capture.commented.open_capture", narrow)
+            monkeypatch.setattr("nagle_lab.capture.comment_writer.open_capture", narrow)
             annotate([path], analyze(path), tmp_path / "parts", force=True)
             assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
         monkeypatch.undo()

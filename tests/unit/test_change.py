@@ -2,7 +2,7 @@
 
 import pytest
 
-from nagle_lab.guard.recording.diag import LISTEN, Listed
+from nagle_lab.host.sock_diag import LISTEN, Listed
 from nagle_lab.live.sockets import change, changed
 from nagle_lab.live.sockets.change import TargetProgram, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.inventory import Found

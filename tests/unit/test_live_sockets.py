@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from nagle_lab.guard.recording.diag import Info, read_info, read_socket
+from nagle_lab.host.sock_diag import Info, read_info, read_socket
 from nagle_lab.live.sockets.processes import container_of
 
 ID = "4a1f" * 16

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
-from nagle_lab.guard.recording.diag import Info, Listed
+from nagle_lab.host.namespace import CAP_SYS_PTRACE
+from nagle_lab.host.sock_diag import Info, Listed
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.changed import BOOT, FILE, Entry, changes
 from nagle_lab.live.sockets.inventory import Found, Inventory

@@ -11,8 +11,8 @@ import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
 ROOMS = (
-    "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "guard", "lab", "live", "experiments",
-    "fleet", "reports", "cli",
+    "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "host", "guard", "lab", "live",
+    "experiments", "fleet", "reports", "cli",
 )  # fmt: skip
 ANALYSIS = ("capture", "packet", "tcp", "diagnosis", "evidence")  # a function of the bytes of a capture
 INSIDE = {  # the packages inside each room, in order; a room's own modules come after them
@@ -120,7 +120,7 @@ def test_the_house_has_ten_floors():
     assert max(floors.values()) <= MOST_FLOORS
 
 
-@pytest.mark.parametrize("room", ["lab", "guard"])
+@pytest.mark.parametrize("room", ["lab", "guard", "host"])
 def test_what_records_never_looks_into_packets(room):
     of_the_room = [imported for name, imported in all_imports().items() if name[:1] == (room,)]
     seen = {imported[0] for each in of_the_room for imported in each if imported}

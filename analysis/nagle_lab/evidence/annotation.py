@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
 
-from nagle_lab.capture.commented import copy_commented
+from nagle_lab.capture.comment_writer import copy_commented
 from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.errors import NagleLabError, printable
 from nagle_lab.evidence.ladder import parts_of

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.comments import INBOUND, OUTBOUND, CommentTaker
+from nagle_lab.capture.comment_reader import INBOUND, OUTBOUND, CommentTaker
 from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
 from nagle_lab.evidence.excerpt import end_of
 from nagle_lab.evidence.segments import Ends

@@ -14,7 +14,7 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge_recording, lost
 from nagle_lab.guard.recording.attach import attach
-from nagle_lab.guard.recording.diag import LISTEN
+from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.change import TargetProgram, living, sockets, without
 from nagle_lab.live.sockets.inventory import Found
 

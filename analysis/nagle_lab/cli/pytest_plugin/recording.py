@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nagle_lab.experiments.software.guarded import lost
 from nagle_lab.guard.command.job import JOB, Outcome, read_job
-from nagle_lab.guard.command.namespace import segments_sent
 from nagle_lab.guard.recording.parts import Cuts
+from nagle_lab.host.namespace import segments_sent
 
 _SETTLE_S = 1.0  # for what was sent and has not arrived yet
 

@@ -20,9 +20,9 @@ from nagle_lab.experiments.software.guarded import WITHOUT, JudgedCommand, Selec
 from nagle_lab.experiments.writes.attached import with_writes_beside
 from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
-from nagle_lab.guard.command.processes import ending_by_signals
 from nagle_lab.guard.recording.run import working_folder
 from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, untraced_s
+from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
 

@@ -1,1 +1,1 @@
-"""The command to record: the job, the namespace it runs in, and its processes."""
+"""What is to be run: the job, and TCP_NODELAY taken away from it."""

@@ -11,13 +11,13 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import processes
 from nagle_lab.guard.command.job import OUTCOME, Outcome
-from nagle_lab.guard.command.namespace import has_sys_admin
 from nagle_lab.guard.recording import attached
 from nagle_lab.guard.recording.attached import REQUEST, Request
 from nagle_lab.guard.recording.run import Guarded
 from nagle_lab.guard.recording.ways import Way, docker_with_folders, program, sudo_works
+from nagle_lab.host import children
+from nagle_lab.host.namespace import has_sys_admin
 
 
 def attach(
@@ -73,11 +73,11 @@ def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
 
 def _run(way: Way, folder: Path) -> Outcome:
     command = [*way.before, *program("attached", folder)]
-    child = processes.Child(command, os.environ, str(Path.cwd()), processes.leave_terminal)
+    child = children.Child(command, os.environ, str(Path.cwd()), children.leave_terminal)
     try:
         child.start()
         ended = child.wait_or_end()
-    except processes.NotStartedError as error:
+    except children.NotStartedError as error:
         return Outcome(problem=f"{way.before[0]}: {error}")
     finally:
         child.unblock()

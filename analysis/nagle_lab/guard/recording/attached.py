@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import namespace, processes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.guard.tracing.tracer import STACKS_S, UNTRACED, NotTracedError, Tracer, others_here, untraced_s
+from nagle_lab.host import children, namespace
 
 REQUEST, READY = "request.json", "ready"
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
@@ -37,8 +37,8 @@ def main(folder: str) -> None:
     """Do as the request says, and leave the outcome in the folder."""
     path = Path(folder)
     request = msgspec.json.decode((path / REQUEST).read_bytes(), type=Request)
-    signal.pthread_sigmask(signal.SIG_BLOCK, processes.TAKEN)
-    processes.end_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
+    children.end_with_parent(signal.SIGTERM)
     try:
         outcome = _record(request, path)
     except OSError as error:
@@ -88,7 +88,7 @@ def _record(request: Request, folder: Path) -> Outcome:
 
 def _to_trace(pid: int | None) -> list[int]:
     """A process and all it started, or all of the container. Raises NotTracedError."""
-    if found := others_here() if pid is None else [pid, *processes.descendants(pid)]:
+    if found := others_here() if pid is None else [pid, *children.descendants(pid)]:
         return found
     raise NotTracedError("no process is left in the container: docker ps lists those that run")
 

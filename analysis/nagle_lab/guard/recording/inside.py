@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import namespace, processes, without_nodelay
+from nagle_lab.guard.command import without_nodelay
 from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import Parts
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
+from nagle_lab.host import children, namespace
 
 
 def main(folder: str) -> None:
@@ -48,20 +49,20 @@ class _NoNamespaceError(Exception):
 def _run(job: Job, folder: Path) -> Outcome:
     started = time.monotonic()
     recorder = _prepare(job, folder)
-    processes.adopt_orphans()
-    child = processes.Child(job.command, job.environment, job.cwd, _becoming(job))
-    processes.end_with_parent(signal.SIGTERM)
+    children.adopt_orphans()
+    child = children.Child(job.command, job.environment, job.cwd, _becoming(job))
+    children.end_with_parent(signal.SIGTERM)
     sent_before = namespace.segments_sent()
     recorder.start()
     parts = Parts(recorder, folder) if job.parts else None
     try:
         child.start()
-    except processes.NotStartedError as error:
+    except children.NotStartedError as error:
         recorder.stop()
         return Outcome(status=error.status, problem=str(error), wants_namespace=False)
     ended = child.wait(job.limit_s)
     took_s = time.monotonic() - started
-    left = processes.end_the_rest()
+    left = children.end_the_rest()
     if parts:
         parts.close()
     recorder.stop()

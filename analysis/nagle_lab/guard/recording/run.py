@@ -12,10 +12,10 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import processes
 from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import FOLDER as PARTS
 from nagle_lab.guard.recording.ways import Way, program, ways, why_not
+from nagle_lab.host import children
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,16 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
     (folder / OUTCOME).unlink(missing_ok=True)
     jobs.write(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
     (folder / JOB).chmod(0o600)  # the environment may hold secrets
-    processes.adopt_orphans()
-    before = processes.descendants(os.getpid())
-    child = processes.Child([*way.before, *program("inside", folder)], os.environ, job.cwd, lambda: None)
+    children.adopt_orphans()
+    before = children.descendants(os.getpid())
+    child = children.Child([*way.before, *program("inside", folder)], os.environ, job.cwd, lambda: None)
     try:
         child.start()
         ended = child.wait()
-    except processes.NotStartedError as error:
+    except children.NotStartedError as error:
         return Outcome(problem=f"{way.before[0]}: {error}")
     finally:
-        processes.end_the_rest(but=before)
+        children.end_the_rest(but=before)
         child.unblock()
         (folder / JOB).unlink(missing_ok=True)
     try:

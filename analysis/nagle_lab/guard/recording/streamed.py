@@ -16,10 +16,10 @@ from typing import BinaryIO
 import msgspec
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.command import namespace, processes
 from nagle_lab.guard.recording.attached import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.waiting import SocketPoller
+from nagle_lab.host import children, namespace
 
 NEEDS = "it needs"  # says it of a capability
 GONE = 7  # the exit code when the interface is
@@ -32,8 +32,8 @@ QUIET_S = 0.6  # after the last packet nothing can wait for a delayed ACK any lo
 def main(request: str) -> None:
     """Stream what the request (JSON) says until it is over."""
     asked = msgspec.json.decode(request, type=Request)
-    signal.pthread_sigmask(signal.SIG_BLOCK, processes.TAKEN)
-    processes.end_with_parent(signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
+    children.end_with_parent(signal.SIGTERM)
     try:
         if asked.pid is not None:
             namespace.join(asked.pid, OF_PROCESS)

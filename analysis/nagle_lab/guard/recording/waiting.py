@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.capture.waiting import SLOWEST_NS, Waiting
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording.diag import OPEN_STATES, Listed, busy_sockets
+from nagle_lab.host.sock_diag import OPEN_STATES, Listed, busy_sockets
 
 LEAST_S = 0.008  # from one question to the next
 SHARE = 0.03  # of a processor, at most, that asking may take

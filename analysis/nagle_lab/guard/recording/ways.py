@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command import namespace
 from nagle_lab.guard.command.job import NamespaceState
+from nagle_lab.host import namespace
 
 SETTINGS = Path("/proc/sys")
 EMPTY_IMAGE = "nagle-lab-guard:empty"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.command import processes
 from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.host import children
 
 STACKS, CALLS, THREADS = "strace-stacks.txt", "strace.txt", "strace-threads.txt"
 UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
@@ -74,7 +74,7 @@ class Tracer:
 
 def _as_child() -> None:
     """Detach when whoever started it is gone; signals are not blocked."""
-    processes.end_with_parent(signal.SIGTERM)
+    children.end_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command.namespace import CAP_SYS_PTRACE
-from nagle_lab.guard.recording.diag import LISTEN, tcp_sockets
+from nagle_lab.host.namespace import CAP_SYS_PTRACE
+from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.changed import Changes, Entry, changes
 from nagle_lab.live.sockets.inventory import Found, inventory
 from nagle_lab.live.sockets.namespaces import inside, namespace_of

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from nagle_lab.guard.command.namespace import join
+from nagle_lab.host.namespace import join
 
 T = TypeVar("T")
 

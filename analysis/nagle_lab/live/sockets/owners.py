@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import msgspec
 
 from nagle_lab.capture.waiting import End
-from nagle_lab.guard.recording.diag import LISTEN, Listed, tcp_sockets
+from nagle_lab.host.sock_diag import LISTEN, Listed, tcp_sockets
 from nagle_lab.live.sockets.namespaces import inside, namespace_of
 from nagle_lab.live.sockets.options import Borrower, GoneError, read
 from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command.processes import descendants
+from nagle_lab.host.children import descendants
 from nagle_lab.live.sockets.namespaces import namespace_of
 from nagle_lab.live.sockets.rights import TODO
 

@@ -4,8 +4,8 @@ import errno
 import os
 from collections.abc import Sequence
 
-from nagle_lab.guard.command.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
 from nagle_lab.guard.tracing.trace import YAMA
+from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
 TODO = ": run this as root" if os.geteuid() else ""

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from nagle_lab.guard.recording.diag import Listed
+from nagle_lab.host.sock_diag import Listed
 from nagle_lab.live.sockets.options import Options
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.errors import printable
-from nagle_lab.guard.recording.diag import LISTEN
+from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.waits import Waits
 from nagle_lab.packet.segment import end_text

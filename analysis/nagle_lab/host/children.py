@@ -1,4 +1,8 @@
-"""Run a command and wait for it: signals reach it once, and none of its processes is left when it has ended."""
+"""Child processes: run a command and wait for it; signals reach it once, and none of its processes is left after it.
+
+Beside it is what keeps a process of ours and its parent together: :func:`end_with_parent`, :func:`ending_by_signals`.
+The children of the lab, whose output it reads, are in lab/containers/process.py.
+"""
 
 import ctypes
 import errno
@@ -109,7 +113,10 @@ class Child:
             raise NotStartedError(int(number))
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Wait until it has ended; pass signals on to it, but not the terminal's, which it gets itself."""
+        """Wait until it has ended; pass signals on to it, but not the terminal's, which it gets itself.
+
+        After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL.
+        """
         end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
         parent, orphaned = os.getppid(), False
         while True:
@@ -178,11 +185,14 @@ def _end(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def end_the_rest(but: Container[int] = (), grace_s: float = 1.0) -> list[str]:
-    """End the descendants of this process, ``but`` for some, by SIGTERM, then SIGKILL; the names of those found."""
+def end_the_rest(but: Container[int] = ()) -> list[str]:
+    """End the descendants of this process, ``but`` for some, by SIGTERM, after a second by SIGKILL.
+
+    Returns the names of those that were found.
+    """
     names: dict[int, str] = {}
-    for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 1.0)):
-        until = time.monotonic() + seconds
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + 1.0
         asked: set[int] = set()
         while time.monotonic() < until:
             left = {pid: name for pid, name in descendants(os.getpid()).items() if pid not in but}
@@ -207,7 +217,7 @@ def _reap_all() -> None:
 
 
 def descendants(of: int) -> dict[int, str]:
-    """The living processes that descend from that one, with their names."""
+    """The living processes that descend from process ``of``, by PID, with their names (proc(5))."""
     if str(Path("/proc/self").readlink()) != str(os.getpid()):
         return {}  # we are the first of a PID namespace (pasta's), with which all of them end; /proc is another's
     parents: dict[int, tuple[int, str]] = {}
