@@ -38,18 +38,18 @@ class Packet:
         self.ip_id = self.ttl = 0
 
     def has(self, count: int) -> bool:
-        """Whether so many more bytes were captured; if not, decoding ends here."""
+        """Whether ``count`` more bytes were captured; if not, decoding ends here, and the kind says why."""
         if self.at + count <= self.captured_end:
             return True
         self.kind |= kinds.CUT if self.captured_end < self.wire_end else kinds.INCOMPLETE
         return False
 
     def u8(self, skip: int = 0) -> int:
-        """The next byte, after some that are skipped."""
+        """The next byte after ``skip`` bytes, a number."""
         return self.buffer[self.at + skip]
 
     def u16(self, skip: int = 0) -> int:
-        """The next two bytes, a number in network byte order."""
+        """The next two bytes after ``skip`` bytes, a number in network byte order."""
         value: int = U16(self.buffer, self.at + skip)[0]
         return value
 
@@ -59,7 +59,7 @@ Layer = Callable[[Packet], None]
 
 
 def always(kind: int, header: int = 0) -> Layer:
-    """A layer of fixed length with only one thing ever in it."""
+    """A layer whose header is ``header`` bytes long and always followed by the same ``kind``."""
 
     def layer(packet: Packet) -> None:
         if packet.has(header):

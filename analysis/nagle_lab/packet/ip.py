@@ -85,7 +85,7 @@ def _gre(packet: Packet) -> None:
 
 
 def _udp(packet: Packet) -> None:
-    """UDP is only looked into for tunnels, which have destination ports of their own."""
+    """Look into UDP for tunnels only, by their destination ports."""
     if not packet.has(UDP_HEADER):
         return
     port = packet.u16(2)

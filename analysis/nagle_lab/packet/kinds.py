@@ -44,7 +44,7 @@ FIRST_ETHERTYPE = 0x600  # smaller numbers are lengths of IEEE 802.3 frames
 
 
 def name_of(kind: int) -> str:
-    """What packets are that ended up as `kind`."""
+    """What to call packets whose decoding ended at this kind: "ARP", "IPv4 fragment", "TCP header cut by snaplen"."""
     name, reason = _subject(kind & ~REASON), kind & REASON
     if reason == CUT:
         return f"{name} header cut by snaplen"
@@ -61,7 +61,7 @@ def name_of(kind: int) -> str:
 
 
 def link_type_name(number: int) -> str:
-    """What a LINKTYPE_… number is called."""
+    """What to call a LINKTYPE_… number (tcpdump.org), known or not."""
     return LINK_TYPES.get(number, f"link type {number}")
 
 

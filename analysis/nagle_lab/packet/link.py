@@ -12,7 +12,7 @@ PPP_IPV4, PPP_IPV6 = 0x21, 0x57
 
 
 def _typed(header: int, type_at: int) -> Layer:
-    """A layer of fixed length with an EtherType in it."""
+    """A layer whose header is ``header`` bytes long and has an EtherType at byte ``type_at``."""
 
     def layer(packet: Packet) -> None:
         if packet.has(header):

@@ -31,7 +31,7 @@ LONGEST = 1 << 30  # payload bytes; segmentation offload makes some megabytes, a
 
 
 class Kernel(IntEnum):
-    """Whose kernel a SYN looks like; who imitates one, or stands in between (a proxy), looks the same."""
+    """Whose kernel a SYN looks like; a stack that imitates it, or a proxy in between, looks the same."""
 
     UNKNOWN = 0
     LINUX = 1
@@ -70,10 +70,17 @@ def decode(
     buffer: bytes | bytearray, at: int, captured: int, original: int, link_type: int, frame: int, ts: int, epoch: int,
     interface: int,
 ) -> Segment | int:  # fmt: skip
-    """The TCP segment in a packet, or the kind of what there is instead (:func:`nagle_lab.packet.kinds.name_of`).
+    """Decode the TCP segment in a packet, or return the kind of what there is instead (nagle_lab.packet.kinds).
 
     Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers; addresses and
-    length are those of the innermost IP header.
+    length are those of the innermost IP header. It raises nothing, whatever the bytes are.
+
+    Parameters
+    ----------
+    buffer, at : the bytes, and where the packet's link layer begins in them
+    captured, original : how many of its bytes were captured, and how many it had on the wire
+    link_type : LINKTYPE_… number
+    frame, ts, epoch, interface : of the segment: see :class:`Segment`
     """
     if link_type == ETHERNET and captured >= USUAL_HEADERS:
         (
@@ -105,7 +112,7 @@ def decode(
 
 
 def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, interface: int) -> Segment | int:
-    """The TCP segment that comes next in a packet, whose header was captured but perhaps for options."""
+    """Decode the TCP segment that comes next in a packet; its header was captured, its options perhaps in part."""
     buffer, at = packet.buffer, packet.at
     sport, dport, seq, ack, offset_flags, window = HEADER.unpack_from(buffer, at)
     header = (offset_flags >> 12) * 4
@@ -125,7 +132,7 @@ def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, 
 
 
 def peel(packet: Packet) -> None:
-    """Take off all headers that are known, from the outermost in."""
+    """Take off all headers that are known, from the outermost inwards, MOST_LAYERS at most."""
     for _ in range(MOST_LAYERS):
         layer = LAYERS.get(packet.kind)
         if layer is None:
@@ -136,9 +143,11 @@ def peel(packet: Packet) -> None:
 
 
 def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """MSS, window scale, whether there are timestamps, both of them, and whether there are SACK blocks.
+    """Read TCP options from ``at`` up to ``end`` (RFC 9293 §3.2, RFC 7323, RFC 2018).
 
-    Last the kinds of all options but padding, in their order, a hexadecimal digit each; 0 where one is damaged.
+    Returns MSS (bytes; 0 none), window scale (-1 none), whether there are timestamps, TSval, TSecr, and whether there
+    are SACK blocks. Last the kinds of all options but padding, in their order, a hexadecimal digit each; 0 where an
+    option is damaged.
     """
     mss = timestamps = tsval = tsecr = sack = order = 0
     wscale = -1
@@ -164,7 +173,7 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
 
 
 def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
-    """Whose SYN has options in that order, such a TTL when it arrives, and such a window (unscaled).
+    """Whose SYN has options in that order, that TTL on arrival, that window (bytes, unscaled) and that MSS.
 
     MSS is 2, window scale 3, SACK permitted 4, timestamps 8. TTLs begin at 64, but at 128 with Windows. The window of
     Linux is a multiple of the MSS, with timestamps or without, or of that of Ethernet, where the path made it less;
@@ -179,7 +188,7 @@ def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
 
 
 def packed_address(text: str) -> bytes:
-    """An address as it stands in a segment: 16 bytes, IPv4 mapped into IPv6."""
+    """The address ``text`` as it stands in a segment: 16 bytes, IPv4 mapped into IPv6. Raises ValueError."""
     address = ipaddress.ip_address(text)
     return V4_MAPPED + address.packed if address.version == 4 else address.packed
 

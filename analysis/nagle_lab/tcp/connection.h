@@ -79,8 +79,8 @@ typedef struct { /* Half */
     int32_t full_waits;
     int32_t beside;
     int32_t full_size;
-    int32_t learning;
-    int32_t largest;
+    int32_t last_unpushed;
+    int32_t learned_full_size;
     sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
     int64_t syn;
     int64_t syn_window;
@@ -146,7 +146,7 @@ static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (in
 
 static inline int64_t path_of(const flow *f) { return least(most(f->handshake, 0), TIME_WAIT) * 9 / 8; }
 
-static inline int32_t full_segment(const half *x) { return x->largest ? x->largest : x->full_size; }
+static inline int32_t full_size_of(const half *x) { return x->learned_full_size ? x->learned_full_size : x->full_size; }
 
 static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
 
@@ -199,7 +199,7 @@ static inline int window_shift(const flow *f, int side)
     return is_there && side == 1 ? scale : LARGEST_SCALE;
 }
 
-static inline void learn_full_size(flow *f)
+static inline void learn_full_size_by_mss(flow *f)
 {
     const half *one = &f->halves[0], *two = &f->halves[1];
     int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
@@ -216,22 +216,22 @@ static inline void learn_full_size(flow *f)
     }
 }
 
-static inline void learn_full_segment(half *x, const half *y, const segment *s)
+static inline void learn_full_size_by_data(half *x, const half *y, const segment *s)
 {
     int32_t length = s->length;
     if (s->flags & PSH) {
         x->pushes = 1;
         return;
     }
-    if (length < LEAST_LEARNED || length <= x->largest || (x->full_size && length > x->full_size))
+    if (length < LEAST_LEARNED || length <= x->learned_full_size || (x->full_size && length > x->full_size))
         return;
     if (y->ack >= 0 && 2 * (int64_t)length >= y->window)
         return;
     if (!x->pushes && y->acked >= x->data.end)
         return;
-    if (length == x->learning)
-        x->largest = length;
-    x->learning = length;
+    if (length == x->last_unpushed)
+        x->learned_full_size = length;
+    x->last_unpushed = length;
 }
 
 static inline void learn_clock(half *x, const segment *s)
@@ -264,7 +264,7 @@ static inline void learn_syn(flow *f, int side, const segment *s)
     x->kernel = s->kernel;
     for (int i = 0; i < 2; i++)
         f->halves[i].shift = (uint8_t)window_shift(f, i);
-    learn_full_size(f);
+    learn_full_size_by_mss(f);
 }
 
 #endif

@@ -1,4 +1,6 @@
-"""One connection, as far as the capture shows it: what each end sent and acknowledged, and what that tells of it.
+"""One connection, as far as the capture shows it: what each end sent and acknowledged, and what is learned from it.
+
+How large a full segment is, say: :func:`learn_full_size_by_mss` and :func:`learn_full_size_by_data`.
 
 In the words of RFC 9293 and Linux. What a segment means is decided in machine.py; connection.h is the C twin.
 """
@@ -70,21 +72,25 @@ NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
 
 
 class Samples:
-    """How fast an end reacted, in one of the ways of Reaction."""
+    """How long an end took to react in one of the ways of Reaction: the first SAMPLES times, and the latest."""
 
     __slots__ = ("count", "kept")
 
     def __init__(self) -> None:
-        self.count = 0  # how often it did
+        self.count = 0  # how often it reacted so
         self.kept: list[int] = []  # ns
 
 
 class Half:
-    """One direction of a connection: what one end, ``side``, sent, and what it acknowledged of its peer's."""
+    """A half-connection: what one end sent, and what it acknowledged of its peer's data.
+
+    ``side`` is 0 for the end that opened the connection, else 1: see tcp/engine.h. Sizes are bytes, times ns.
+    """
 
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
-        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "largest", "learning", "lost",
+        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_unpushed",
+        "learned_full_size", "lost",
         "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
         "recent", "scale", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
         "timestamps", "tsval", "window", "wire",
@@ -116,7 +122,8 @@ class Half:
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
         self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
-        self.learning = self.largest = 0  # sizes of segments without PSH: seen once, and the largest seen twice
+        self.last_unpushed = 0  # payload of its latest segment without PSH, of those that teach
+        self.learned_full_size = 0  # payload of a full segment by its data: the largest that was sent twice so
         self.closed = False
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
@@ -128,7 +135,7 @@ class Half:
         self.reactions: list[Samples] | None = None  # by Reaction; None before the first
 
     def close(self, flags: int) -> None:
-        """A FIN that it sent closes its own side, a RST both; a SYN none."""
+        """Note a control segment that it sent: a FIN closes its own side, a RST both, a SYN none."""
         if flags & (FIN | RST):
             self.closed = True
         if flags & RST:
@@ -136,7 +143,7 @@ class Half:
 
 
 class Connection:
-    """Two halves, and what they do together: exchanges, a request and the answer to it."""
+    """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
         "answered", "answered_last", "asked", "asked_last", "asking", "client", "exchange", "exchanges",
@@ -173,18 +180,21 @@ class Connection:
         self.learn_client()
 
     def forget_exchange(self) -> None:
-        """Nothing is known of a new exchange yet."""
+        """Begin a new exchange, of which nothing is known yet."""
         self.asked, self.asked_last = NEVER, -1  # times of the first and the last segment of the request
         self.answered, self.answered_last = NEVER, -1  # and of the answer
         self.request_acked = -1  # time of the latest acknowledgement of the request
 
     def opens(self, x: Half) -> None:
-        """``x`` sends the first data."""
+        """Note that ``x`` sends the first data of the connection: without a handshake it may be the client."""
         self.opener = x.side
         self.learn_client()
 
     def learn_client(self) -> None:
-        """Which side asks: by handshake, by the one port that is ephemeral, by who sent data first, else side 0."""
+        """Set ``client``, the side that asks.
+
+        By the handshake; else by the one port that is ephemeral; else by who sent data first; else side 0.
+        """
         one, two = self.halves
         ephemeral = self.key[1] >= EPHEMERAL, self.key[3] >= EPHEMERAL
         if one.syn >= 0 or two.syn >= 0:
@@ -194,7 +204,7 @@ class Connection:
 
     @property
     def path(self) -> int:
-        """A round trip, ns, and some of it again; 0 not known."""
+        """How long a round trip of the path may take, ns: that of the handshake and 1/8; 0 not known."""
         return min(max(self.handshake, 0), TIME_WAIT) * 9 // 8
 
     @property
@@ -217,13 +227,13 @@ class Connection:
 
 
 def unwrapped(wire: int, near: int) -> int:
-    """The number that is ``wire`` modulo 2**32 and closest to ``near`` (RFC 9293 §3.4)."""
+    """A sequence number without wrap: ``wire`` modulo 2**32, and closest to ``near`` (RFC 9293 §3.4)."""
     ahead = (wire - near) & 0xFFFFFFFF
     return near + ahead if ahead < 0x80000000 else near + ahead - 0x100000000
 
 
 def is_copy(x: Half, s: Segment) -> bool:
-    """Whether it is a packet of ``x`` that was captured already, on another interface."""
+    """Whether segment ``s`` is a packet of ``x`` that was captured already, on another interface."""
     seq, ack = s.seq, s.ack
     for before in x.recent:
         if before.seq == seq and before.ack == ack and is_same(s, before, copied=x.connection.is_copied):
@@ -232,7 +242,7 @@ def is_copy(x: Half, s: Segment) -> bool:
 
 
 def remember(x: Half, s: Segment) -> None:
-    """The next segment of ``x`` may be a copy of this one."""
+    """Keep a segment of ``x`` for :func:`is_copy`, in place of the oldest of RECENT."""
     if x.packets < RECENT:
         x.recent.append(s)
     else:
@@ -257,7 +267,10 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
 
 
 def acknowledged(x: Half, s: Segment) -> int:
-    """Up to where ``x`` acknowledges, without wrap; the first time this is where its peer's numbers begin."""
+    """The acknowledgement number of segment ``s`` of ``x``, without wrap.
+
+    If nothing of the peer has been seen yet, the peer's numbers begin there.
+    """
     y = x.peer
     if y.seq < 0:
         y.seq = FIRST_NUMBER + s.ack
@@ -265,7 +278,7 @@ def acknowledged(x: Half, s: Segment) -> int:
 
 
 def learn_syn(x: Half, s: Segment) -> None:
-    """What a SYN of ``x`` says: its MSS, window, window scale and whether there are timestamps."""
+    """Note what a SYN of ``x`` says: MSS, window, window scale, whether there are timestamps, whose kernel."""
     connection = x.connection
     if not s.flags & (ACK | RST):
         if x.side == 0 and connection.packets:
@@ -278,11 +291,11 @@ def learn_syn(x: Half, s: Segment) -> None:
     scales = (one.scale, two.scale)
     for half in (one, two):
         half.shift = window_shift(half, scales)
-    learn_full_size(connection)
+    learn_full_size_by_mss(connection)
 
 
 def window_shift(x: Half, scales: tuple[int, int]) -> int:
-    """How far windows of ``x`` are shifted: used only when both ends offered it (RFC 7323 §2.3).
+    """The window scale of ``x``: used only when both ends offered the option (RFC 7323 §2.3).
 
     A SYN/ACK offers only what its SYN did. LARGEST_SCALE where the capture lacks the SYN that says it, or the option.
     """
@@ -296,8 +309,12 @@ def window_shift(x: Half, scales: tuple[int, int]) -> int:
     return min(x.scale, LARGEST_SCALE) if are_there[0] and x.side == 1 else LARGEST_SCALE
 
 
-def learn_full_size(connection: Connection) -> None:
-    """The payload of a full segment, of the connection and of each side, and what surely is less than one."""
+def learn_full_size_by_mss(connection: Connection) -> None:
+    """Set how large a full segment is by the MSS in the SYNs, bytes of payload.
+
+    ``Connection.full_size`` of both ends, ``Half.full_size`` of each by what its peer announced less the options in
+    use (RFC 6691), and ``Half.is_small_below``, below which a segment surely is not full.
+    """
     one, two = connection.halves
     options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
     mss = min(one.mss, two.mss) or max(one.mss, two.mss)
@@ -311,31 +328,34 @@ def learn_full_size(connection: Connection) -> None:
         half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
 
 
-def learn_full_segment(x: Half, s: Segment) -> None:
-    """A segment without PSH that is sent twice in one size is full: path MTU and options can make the MSS less.
+def learn_full_size_by_data(x: Half, s: Segment) -> None:
+    """Learn how large a full segment of ``x`` is from new data ``s``: a length sent twice in a row without PSH.
 
-    Half of the window, or more, may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows.
-    Where no PSH has been seen (ns-3 never sets it), only what is sent while other data is unacknowledged counts.
+    A path MTU and options that the handshake does not show make it less than the MSS says. A segment of half of the
+    peer's window or more may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows, so
+    nothing is learned from it. If ``x`` never sets PSH (ns-3), only what it sends while other data is unacknowledged
+    counts.
     """
     length = s.length
     if s.flags & PSH:
         x.pushes = True
         return
-    if length < LEAST_LEARNED or length <= x.largest or (x.full_size and length > x.full_size):
+    if length < LEAST_LEARNED or length <= x.learned_full_size or (x.full_size and length > x.full_size):
         return
     if x.peer.ack >= 0 and 2 * length >= x.peer.window:
         return
     if not x.pushes and x.peer.acked >= x.data.end:
         return
-    if length == x.learning:
-        x.largest = length
-    x.learning = length
+    if length == x.last_unpushed:
+        x.learned_full_size = length
+    x.last_unpushed = length
 
 
 def note_hole(x: Half, start: int) -> None:
-    """Data that begins at ``start`` comes after some that is not in the capture; or it is that, sent again.
+    """Count data of ``x`` that follows a hole, data that is not in the capture; or take that back, if this fills it.
 
-    If the peer still asked for it then (RFC 5681 §3.2), the path lost it, and not the capture.
+    A hole is filled by data at its ``start`` that the peer still asks for by duplicate ACKs (RFC 5681 §3.2): then the
+    path lost it, not the capture.
     """
     y = x.peer
     if x.seq >= 0 and start > x.snd_nxt:
@@ -347,9 +367,9 @@ def note_hole(x: Half, start: int) -> None:
         x.hole = -1
 
 
-def full_segment(x: Half) -> int:
-    """The payload of a full segment of ``x``, learned or by the MSS; 0 not known."""
-    return x.largest or x.full_size
+def full_size_of(x: Half) -> int:
+    """The payload of a full segment of ``x``, bytes, learned from its data or by the MSS; 0 not known."""
+    return x.learned_full_size or x.full_size
 
 
 def is_after(one: int, other: int) -> bool:
@@ -358,7 +378,10 @@ def is_after(one: int, other: int) -> bool:
 
 
 def learn_clock(x: Half, s: Segment) -> None:
-    """The timestamp of a segment of ``x``, and how far the one it echoes is ahead of it, at its fastest."""
+    """Note the timestamp of a segment of ``x``, and how far TSecr is ahead of TSval at its fastest (RFC 7323).
+
+    That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
+    """
     x.tsval = s.tsval
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
@@ -366,7 +389,7 @@ def learn_clock(x: Half, s: Segment) -> None:
 
 
 def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
-    """Keep how fast ``x`` reacted: the first ones, and the latest."""
+    """Keep how long ``x`` took for a reaction, ns: the first SAMPLES of each kind, and the latest."""
     if x.reactions is None:
         x.reactions = [Samples() for _ in Reaction]
     samples = x.reactions[kind]

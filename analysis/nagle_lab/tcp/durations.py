@@ -8,7 +8,13 @@ MOST = 1 << 62  # ns; a total goes no further, whatever a damaged capture says
 
 
 class Durations:
-    """Durations in ns, counted in steps of ``step_ns``, rounded to the nearest (ties to even)."""
+    """Durations, counted in steps of ``step_ns`` ns, rounded to the nearest (ties to even).
+
+    Attributes
+    ----------
+    counts : how many durations there are, by number of steps
+    total : the sum of all durations, ns, MOST at most
+    """
 
     def __init__(self, step_ns: int = 1_000, counts: Mapping[int, int] | None = None, total: int = 0) -> None:
         self.step_ns = step_ns
@@ -16,7 +22,7 @@ class Durations:
         self.total = total  # of all durations, ns
 
     def add(self, duration: int) -> None:
-        """Count one more, ns."""
+        """Count one more duration, ns."""
         total, steps = self.total + duration, rounded(duration, self.step_ns)
         self.total = total if total < MOST else MOST
         self.counts[steps] = self.counts.get(steps, 0) + 1
@@ -25,7 +31,7 @@ class Durations:
         return self.counts.total()
 
     def percentiles(self, percents: Sequence[float]) -> list[int] | None:
-        """Those percentiles in steps, by nearest rank: values that were observed. None where there are none."""
+        """Percentiles (nearest rank, so values that were observed), in steps; None if there are no durations."""
         ordered = sorted(self.counts.items())
         if not ordered:
             return None
@@ -45,7 +51,7 @@ def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:
 
 
 def rounded(duration: int, step: int) -> int:
-    """To the nearest multiple of the step, in steps; ties to even."""
+    """A duration in steps, both in the same unit: the nearest number of them, ties to even."""
     steps, rest = divmod(duration, step)
     if 2 * rest < step:
         return steps

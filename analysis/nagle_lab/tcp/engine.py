@@ -34,27 +34,30 @@ class Engine(records.RecordTaker, Protocol):
     lists_exchanges: bool
 
     def drain(self) -> None:
-        """Move the finished rows into the tables."""
+        """Move rows that are complete into the tables. Raises NagleLabError where TMPDIR is full."""
 
     def finish(self) -> None:
-        """The capture is over."""
+        """The capture is over, and so is every connection: move all rows into the tables."""
 
     @property
     def connections(self) -> int:
-        """How many there were so far."""
+        """How many connections there were so far."""
 
     def totals(self) -> Counted:
-        """What was counted."""
+        """What was counted so far."""
 
     @property
     def build(self) -> str:
-        """Which engines a snapshot of this one is for."""
+        """Of which sources and for which machine the engine is: a snapshot is for engines of the same build only."""
 
     def save(self) -> bytes:
-        """All that is known between two files of a capture but the rows, which are in the tables then."""
+        """All that is known between two files of a capture, but the rows: these are in the tables then."""
 
     def restore(self, saved: bytes) -> None:
-        """Go on where an engine was saved; only of one that is new. Raises ValueError where that is no snapshot."""
+        """Go on where another engine was saved; call it on a new one, before any record.
+
+        Raises ValueError where ``saved`` is no snapshot of this build.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...

@@ -1,4 +1,4 @@
-"""What the machine tells: when there is an event, and what the fields of its rows (engine.h) mean."""
+"""From when on something is an event, ns, and the enumerations in the rows that the machine writes (engine.h)."""
 
 from enum import IntEnum
 
@@ -40,8 +40,8 @@ class Reaction(IntEnum):
 
 
 class Echo(IntEnum):
-    """What the timestamps of data (RFC 7323) say of the ACK in question: had its sender received it already?"""
+    """Whether data was sent after its sender had received the ACK in question, by its timestamps (RFC 7323)."""
 
     UNKNOWN = -1
-    BEFORE = 0  # it echoes an older segment
-    AFTER = 1
+    BEFORE = 0  # the data echoes an older segment: it was sent before
+    AFTER = 1  # it echoes the ACK

@@ -39,7 +39,7 @@ class Layout:
 
     @cached_property
     def columns(self) -> dict[Any, int]:
-        """The place of each column in an unpacked row."""
+        """The place of each column in an unpacked row: by name, or ``(name, side)``."""
         names: list[Any] = []
         for name, code, count in self.fields:
             if count == 1 or is_bytes(code, count):
@@ -49,7 +49,7 @@ class Layout:
         return {name: place for place, name in enumerate(names)}
 
     def place(self, column: Any) -> tuple[str, int]:
-        """The code of a column, as in :mod:`struct`, and at which byte of a row it is."""
+        """The code of a column, as in :mod:`struct`, and at which byte of a row it is. Raises KeyError."""
         wanted, side = (column, 0) if isinstance(column, str) else column
         at = 0
         for name, code, count in self.fields:
@@ -60,7 +60,7 @@ class Layout:
 
     @cached_property
     def dtype(self) -> Any:
-        """The same as a NumPy structured dtype."""
+        """The struct as a NumPy structured dtype."""
         return numpy().dtype([
             (name, f"V{count}") if is_bytes(code, count) else (name, code, (count,)) if count > 1 else (name, code)
             for name, code, count in self.fields
@@ -68,7 +68,7 @@ class Layout:
 
 
 def is_bytes(code: str, count: int) -> bool:
-    """Whether a field is a string of bytes, not a number for each side."""
+    """Whether a field of so many of that code is a string of bytes, not a number for each side."""
     return code == "B" and count > 2
 
 

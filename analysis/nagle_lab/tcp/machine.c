@@ -7,7 +7,7 @@
 enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
-static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, RIDDEN_RELEASE = 1000000;
+static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
 static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
@@ -109,7 +109,7 @@ static int close_connection(machine *m, flow *f)
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
         .swapped = {one->swapped, two->swapped},
         .full_waits = {one->full_waits, two->full_waits}, .beside = {one->beside, two->beside},
-        .full_segment = {full_segment(one), full_segment(two)},
+        .full_segment = {full_size_of(one), full_size_of(two)},
         .full_size = f->full_size,
         .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
         .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
@@ -221,7 +221,7 @@ static int64_t acknowledged(flow *f, int side, const segment *s)
     return unwrapped(s->ack, x->ack >= 0 ? x->ack : y->seq);
 }
 
-static int echoes_unseen(const half *y, const segment *s)
+static int echoes_uncaptured(const half *y, const segment *s)
 {
     return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
 }
@@ -246,7 +246,7 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
         return RETRANSMISSION;
     if (x->data.number <= y->data.number)
         return ANSWER;
-    int is_probe = idle >= PROBE && 0 < y->acked && y->acked < x->data.end && !echoes_unseen(y, s);
+    int is_probe = idle >= PROBE && 0 < y->acked && y->acked < x->data.end && !echoes_uncaptured(y, s);
     return is_probe ? RETRANSMISSION : CONTINUATION;
 }
 
@@ -301,14 +301,14 @@ static uint8_t is_announced(const sent *trigger, const segment *s)
     return trigger->flags & PSH && !(s->flags & PSH);
 }
 
-static int not_waited(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
+static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
 {
     const half *y = &f->halves[1 - side];
     int echo = UNKNOWN;
     f->has_candidates = 1;
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
-        if (echoes_unseen(y, s)) {
+        if (echoes_uncaptured(y, s)) {
             candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, is_announced(before, s)};
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
@@ -321,7 +321,8 @@ static int not_waited(machine *m, flow *f, int side, const segment *s, const sen
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 
-static int waited(machine *m, flow *f, int side, const segment *s, const acknowledgement *ack, int is_pure, int32_t number)
+static int add_candidate(machine *m, flow *f, int side, const segment *s, const acknowledgement *ack, int is_pure,
+                         int32_t number)
 {
     const half *x = &f->halves[side];
     const sent *trigger = &x->data;
@@ -356,10 +357,10 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     const sent *before = &x->data;
     x->data_segments++;
     x->swapped += start + s->length <= y->acked;
-    learn_full_segment(x, y, s);
+    learn_full_size_by_data(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
-    if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_unseen(y, s)) {
+    if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside++;
         x->not_held += is_small_behind_small(f, x, s, before);
     }
@@ -378,11 +379,11 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     }
     if (y->acked < before->end)
-        return not_waited(m, f, side, s, before, number);
+        return add_no_wait(m, f, side, s, before, number);
     if (is_acked)
-        return waited(m, f, side, s, &y->pure_ack, 1, number);
-    if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < RIDDEN_RELEASE + path_of(f))
-        return waited(m, f, side, s, &y->data_ack, 0, number);
+        return add_candidate(m, f, side, s, &y->pure_ack, 1, number);
+    if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + path_of(f))
+        return add_candidate(m, f, side, s, &y->data_ack, 0, number);
     if (y->data.number > most(before->number, y->data_ack.number))
         keep_sample(x, FREE, s->ts - y->data.ts);
     return 0;

@@ -1,9 +1,11 @@
 """The TCP machine: one connection, one segment at a time, → events, in the words of RFC 9293 and Linux.
 
 What an end of a connection has sent and had acknowledged, as far as the capture shows, decides what the next segment
-means: an answer to an earlier one, the end of an idle gap, data that follows a late ACK. Nothing is judged here.
-:meth:`Machine.follow` takes segments, and what it finds out leaves at once as rows of the tables that engine.h
-declares; a connection's own row leaves when the connection is over. machine.c does the same, to the last bit.
+means: an answer to an earlier one, the end of an idle gap, data that follows an ACK (a *candidate*:
+:meth:`Machine._new_data`). Nothing is judged here: whether the ACK was late, and caused what followed, is for the
+proof (:mod:`nagle_lab.diagnosis.proof`). :meth:`Machine.follow` takes segments, and what it finds out leaves at once
+as rows of the tables that engine.h declares; a connection's own row leaves when it is over. machine.c does the same,
+to the last bit.
 """
 
 # ruff: noqa: PLR1730  (comparisons where max() would do: in Python 3.11 a call takes as long as many of them)
@@ -25,12 +27,12 @@ from nagle_lab.tcp.connection import (
     Half,
     Sent,
     acknowledged,
-    full_segment,
+    full_size_of,
     is_after,
     is_copy,
     keep_sample,
     learn_clock,
-    learn_full_segment,
+    learn_full_size_by_data,
     learn_syn,
     note_hole,
     remember,
@@ -46,11 +48,11 @@ HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER = EndedBy
 
-# Data that follows the data before it sooner than this tells nothing of what it waited for.
+# Data that follows the data before it sooner than this says nothing about what it waited for.
 SHORT = 1 * MS
 FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the path
-# An ACK that rides on data may have released what follows it within this and a round trip; later, that was an answer.
-RIDDEN_RELEASE = 1 * MS
+# A piggybacked ACK may have released what follows it within this and a round trip; what comes later is an answer.
+PIGGYBACKED_RELEASE = 1 * MS
 
 # Memory: every SWEEP segments connections that are over are let go; beyond MANY live ones, closed ones and unanswered
 # SYNs (a flood) go early, and what is seen of one side only, the oldest first.
@@ -121,7 +123,7 @@ class Machine:
         self.step, self.last_ts = step, segments[-1].ts
 
     def finish(self) -> None:
-        """The capture is over, and so is every connection."""
+        """The capture is over: add the row of every connection that is not."""
         for connection in self._live.values():
             self._close(connection)
         self._live.clear()
@@ -129,13 +131,13 @@ class Machine:
 
     @property
     def state(self) -> dict[str, object]:
-        """All that is known but the rows, by name; a new machine that is given it goes on from here."""
+        """All that is known but the rows, by attribute; a new machine that is given it goes on from here."""
         return {name: value for name, value in vars(self).items() if name not in ("tables", "_list_exchanges")}
 
     # One segment ------------------------------------------------------------------------------------
 
     def _take(self, x: Half, s: Segment) -> None:
-        """A segment that ``x`` sent."""
+        """Follow one segment ``s`` that ``x`` sent."""
         connection = x.connection
         flags, length = s.flags, s.length
         start = unwrapped(s.seq, x.seq) if x.seq >= 0 else FIRST_NUMBER + s.seq
@@ -172,13 +174,13 @@ class Machine:
         connection.sender = x
 
     def _idle_gap(self, x: Half, s: Segment, idle: int, ended_by: EndedBy) -> None:
-        """A segment of ``x`` ends an idle gap, ns."""
+        """Add the row of an idle gap, ns long, that a segment of ``x`` ended."""
         connection = x.connection
         is_small, is_reply = s.length % connection.full_size != 0, connection.sender is not x
         self.tables.idle_gap.add(idle, connection.number, x.side, ended_by, is_small, is_reply)
 
     def _acknowledge(self, x: Half, s: Segment, ack: int, idle: int, start: int) -> None:
-        """``x`` acknowledges, up to ``ack``."""
+        """Note that ``x`` acknowledges up to ``ack``, a number without wrap, ``idle`` ns after the last packet."""
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
         is_new = ack > x.acked
@@ -206,7 +208,7 @@ class Machine:
             x.acked = ack
 
     def _send(self, x: Half, s: Segment, start: int, end: int, exchange: int) -> None:
-        """``x`` sends what takes sequence space: data, SYN or FIN."""
+        """Note what ``x`` sends from ``start`` to ``end`` in sequence space: data, SYN or FIN."""
         y, connection, length = x.peer, x.connection, s.length
         is_new, edge = start >= x.snd_nxt, y.ack + y.window if y.ack >= 0 else -1
         tsval = s.tsval if s.timestamps else -1
@@ -223,7 +225,7 @@ class Machine:
                 connection.opens(x)
 
     def _answer(self, x: Half, s: Segment, answered: Sent, is_pure: bool) -> None:
-        """``x`` acknowledges the latest that its peer sent: a round trip, and perhaps a delayed ACK."""
+        """Note how long ``x`` took to acknowledge the latest segment of its peer: a reaction, perhaps a late ACK."""
         connection = x.connection
         wait = s.ts - answered.ts
         if wait < x.reaction:
@@ -244,15 +246,22 @@ class Machine:
             connection.request_acked = s.ts
 
     def _new_data(self, x: Half, s: Segment, start: int, exchange: int) -> None:
-        """``x`` sends data that it never sent before; what had it waited for?"""
+        """Decide what new data of ``x`` had waited for, and add its row if it may be a candidate.
+
+        The trigger is the data segment ``before`` it; the new data was sent
+
+        - while that was unacknowledged: it waited for nothing (``no_wait``);
+        - after a pure ACK that acknowledged all (``candidate``), or data that did (a piggybacked ACK);
+        - less than SHORT after the trigger, or as a full segment that waited: only counted.
+        """
         y, before = x.peer, x.data
         x.data_segments += 1
         if start + s.length <= y.acked:
             x.swapped += 1
-        learn_full_segment(x, s)
+        learn_full_size_by_data(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
-        if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_unseen(y, s):
+        if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             x.beside += 1
             x.not_held += is_small_behind_small(x, s, before)
         if x.full_size and s.length > x.full_size:  # segmentation offload
@@ -266,27 +275,30 @@ class Machine:
         elif x.full_size and s.length >= x.full_size:
             x.full_waits += is_full_segment_waiting(x, s, before, y.pure_ack)
         elif y.acked < before.end:
-            self._not_waited(x, s, before, exchange)
+            self._add_no_wait(x, s, before, exchange)
         elif is_acked:
-            self._waited(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
+            self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
         else:
             self._after_data(x, s, before, exchange)
 
     def _after_data(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
-        """Data of its peer came last: that may have released the new data, if it acknowledged any."""
+        """Add a candidate if data of the peer came last and acknowledged all: its ACK was piggybacked."""
         y = x.peer
-        if y.data_ack.number > before.number and s.ts - y.data_ack.ts < RIDDEN_RELEASE + x.connection.path:
-            self._waited(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
+        if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.connection.path:
+            self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, FREE, s.ts - y.data.ts)
 
-    def _not_waited(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
-        """The data before it is not acknowledged, unless its timestamp tells of an ACK that the capture lacks."""
+    def _add_no_wait(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+        """Add a ``no_wait`` row: the data before it is not acknowledged.
+
+        But a candidate without its ACK if the timestamp echoes a segment that the capture lacks, or has only later.
+        """
         y, echo = x.peer, ECHO_UNKNOWN
         x.connection.has_candidates = True
         if s.timestamps and y.tsval >= 0:
             echo = ECHO_BEFORE
-            if echoes_unseen(y, s):
+            if echoes_uncaptured(y, s):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
                     exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(before, s),
@@ -299,10 +311,10 @@ class Machine:
             bool(before.flags & s.flags & PSH), 0, 0,
         )  # fmt: skip
 
-    def _waited(
+    def _add_candidate(
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
     ) -> None:
-        """All that it sent before is acknowledged, at last by ``ack``: perhaps that released the new data."""
+        """Add a candidate if ``ack``, which acknowledged all that ``x`` had sent, may have released the new data."""
         if not is_released_by(x, trigger, ack, s):
             return
         echo = ECHO_UNKNOWN
@@ -318,7 +330,7 @@ class Machine:
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
-        """Another connection whose data arrived at the host after that time; -1 none."""
+        """The number of another connection whose data arrived at ``host`` after ``ts``, ns; -1 none."""
         for before, number in reversed(self._latest):
             if before.ts <= ts:
                 break
@@ -327,7 +339,7 @@ class Machine:
         return -1
 
     def _busy_since(self, ts: int, host: bytes) -> int:
-        """When the host last sent data, or got an ACK without, after that time; that time, if it did not."""
+        """When ``host`` last sent data or received a segment without, after ``ts``; else ``ts``. Both ns."""
         for before, _ in reversed(self._latest):
             if before.ts <= ts:
                 break
@@ -360,7 +372,7 @@ class Machine:
         return connection.exchange
 
     def _end_exchange(self, connection: Connection) -> bool:
-        """The open exchange is over; whether it has request and answer."""
+        """End the open exchange, and add its row; whether it has request and answer."""
         asked, asked_last, acked = connection.asked, connection.asked_last, connection.request_acked
         answered, answered_last = connection.answered, connection.answered_last
         number = connection.exchange
@@ -389,7 +401,7 @@ class Machine:
         return connection.is_closed and s.ts - connection.last_ts > TIME_WAIT
 
     def _open(self, s: Segment, x: Half | None) -> Half:
-        """A new connection, in place of that of ``x``; returns the half that sent its first segment."""
+        """Open a connection with ``s``, in place of that of ``x``, if any; returns the half that sent ``s``."""
         if x is not None:
             self._forget(x.connection)
         key = (s.src, s.sport, s.dst, s.dport)
@@ -413,7 +425,7 @@ class Machine:
         self._close(connection)
 
     def _close(self, connection: Connection) -> None:
-        """The connection is over: its row leaves."""
+        """Add the row of a connection that is over."""
         one, two = connection.halves
         number = connection.exchange
         is_full = self._end_exchange(connection)
@@ -439,7 +451,7 @@ class Machine:
                 one.fin_acks, two.fin_acks, program, other_program, one.data_segments, two.data_segments,
                 one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
                 one.beside, two.beside,
-                full_segment(one), full_segment(two),
+                full_size_of(one), full_size_of(two),
                 connection.full_size, connection.exchanges, connection.repeat,
                 -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, one.stale_echoes, two.stale_echoes,
                 followed, sport, dport, src + dst,
@@ -451,7 +463,7 @@ class Machine:
         return self._programs.setdefault((address, port), len(self._programs))
 
     def _add_reactions(self, connection: Connection, programs: tuple[int, int]) -> None:
-        """The samples of a connection whose ends are those programs."""
+        """Add the reactions on a connection whose ends are ``programs``, until these have MOST_SAMPLES."""
         for half in connection.halves:
             own, of_peers = programs[half.side], programs[1 - half.side]
             for kind, samples in enumerate(half.reactions or ()):
@@ -463,7 +475,7 @@ class Machine:
                     self.tables.reaction.add(connection.number, ns, half.side, kind, 0)
 
     def _sweep(self, now: int) -> None:
-        """Let go of connections that nothing more is expected of."""
+        """Forget connections that are over; of more than MANY live ones those seen one way, too, oldest first."""
         self._until_sweep = SWEEP
         silent = [c for c in self._live.values() if c.is_over and now - c.last_ts > TIME_WAIT]
         for connection in silent:
@@ -476,18 +488,18 @@ class Machine:
 
 
 def duration(begin: int, end: int) -> int:
-    """From one time to the other; -1 where one is missing, or the clock was set back."""
+    """From one time to the other, ns; -1 where one is missing, or the clock was set back."""
     return end - begin if end >= begin else -1
 
 
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
-    """Whether a full segment waited for an ACK: never for Nagle's algorithm, so its congestion window was full."""
+    """Whether a full segment waited for an ACK: Nagle's algorithm holds none, so the congestion window was full."""
     has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
     return has_waited and is_released_by(x, before, ack, s)
 
 
 def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
-    """Whether the ACK may have released new data ``s`` of ``x``: what a stall must look like.
+    """Whether ``ack`` may have released new data ``s`` of ``x``: what makes the three a candidate.
 
     Before it the trigger was outstanding, after it nothing is; and the window was not what held the data back.
     Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
@@ -503,11 +515,11 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
-    """Whether new data is less than a full segment and so was the data before it: then that sender's Nagle is off.
+    """Whether new data and the data before it are less than full segments: then that sender's Nagle is off.
 
-    Linux takes half of the largest window it was offered for a full segment where that is less than the MSS
-    (tcp_bound_to_half_wnd), so both must be smaller than that, too. What has no PSH goes on in the next segment: no
-    small write, but full for a path MTU or options that nothing else tells of.
+    Linux takes half of the largest window it was offered for a full segment if that is less than the MSS
+    (tcp_bound_to_half_wnd), so both must be smaller than that, too. A segment without PSH goes on in the next one: it
+    is no small write, but full for a path MTU or options that nothing else shows.
     """
     if x.pushes and not before.flags & PSH:
         return False
@@ -519,15 +531,16 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     return s.length < least and 0 < tail < least
 
 
-def echoes_unseen(y: Half, s: Segment) -> bool:
-    """Whether its timestamp tells of a segment of ``y`` that the capture lacks, or has later: an ACK, perhaps."""
+def echoes_uncaptured(y: Half, s: Segment) -> bool:
+    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later: of an ACK, perhaps."""
     return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
 
 
 def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
-    """Whether its timestamp is older than that of the one new segment it acknowledges.
+    """Whether ``s`` of ``x`` echoes an older timestamp than ``answered`` has, the one new segment it acknowledges.
 
-    RFC 7323 §4.3 has that echoed. A stack that does not (ns-3, where its ACKs ride on data) tells nothing by it.
+    RFC 7323 §4.3 asks for that one. The timestamps of a stack that does otherwise (ns-3, where its ACKs are
+    piggybacked) show nothing.
     """
     is_one = answered.start == x.acked and answered.tsval >= 0 and bool(s.timestamps)
     return is_one and is_after(answered.tsval, s.tsecr)
@@ -539,9 +552,9 @@ def is_announced(trigger: Sent, s: Segment) -> bool:
 
 
 def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
-    """What a segment is that ``x`` sent after an idle gap, ns.
+    """What ended an idle gap of ``idle`` ns: segment ``s`` of ``x``, from ``start`` on, which acknowledges ``ack``.
 
-    While data is unacknowledged, what goes on after PROBE is a loss probe, which sends what was held or comes next.
+    New data after PROBE while older data is unacknowledged is a loss probe (RFC 8985 §7.3).
     """
     y = x.peer
     if not s.length:
@@ -554,5 +567,5 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
         return BY_RETRANSMISSION
     if x.data.number <= y.data.number:
         return BY_ANSWER
-    is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_unseen(y, s)
+    is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_uncaptured(y, s)
     return BY_RETRANSMISSION if is_probe else BY_CONTINUATION

@@ -119,7 +119,7 @@ class CompiledEngine:
 
     @property
     def frames(self) -> int:
-        """So far, in the whole input."""
+        """How many records there were so far, in the whole input."""
         return self.counter("frames")
 
     @frames.setter
@@ -160,7 +160,11 @@ class CompiledEngine:
     # What was found ---------------------------------------------------------------------------------
 
     def collect(self, ends: tuple[bytes, int, bytes, int] | None, first_frame: int, last_frame: int) -> None:
-        """From now on follow no connection; the segments between two ends (None: all) become rows of their own."""
+        """From now on follow no connection: segments become rows of ``segment`` instead.
+
+        ``ends`` are address (16 bytes) and port of both ends of the connection wanted, either first; None: all.
+        Frames count from 1; ``last_frame`` is the last one wanted.
+        """
         packed = None
         if ends is not None:
             src, sport, dst, dport = ends
@@ -190,7 +194,7 @@ class CompiledEngine:
         return ctypes.string_at(rows, size.value) if size.value else b""
 
     def _place(self, rows: bytes) -> None:
-        """Connections are over in any order; each has its place."""
+        """Put rows of connections, which are over in any order, where their numbers say."""
         layout = LAYOUTS["connection"]
         size, count = layout.struct.size, len(rows) // layout.struct.size
         numbers = memoryview(rows).cast("q")[layout.place("number")[1] // 8 :: size // 8]
@@ -202,16 +206,16 @@ class CompiledEngine:
         self._taken(self._library.nagle_lab_place(rows, count, target, first, last))
 
     def counter(self, name: str) -> int:
-        """One of ``counters`` in engine.h."""
+        """The value of one field of ``counters`` in engine.h."""
         return self._counters[_COUNTERS[name]]
 
     @property
     def connections(self) -> int:
-        """How many there were so far."""
+        """How many connections there were so far."""
         return self.counter("connections")
 
     def totals(self) -> Counted:
-        """What was counted."""
+        """What was counted so far."""
         durations = {
             name: Durations(counts=self._counts(which), total=self._counters[_COUNTERS["total", which]])
             for which, name in enumerate(DURATIONS)
@@ -234,7 +238,7 @@ class CompiledEngine:
 
     @property
     def build(self) -> str:
-        """Which engines a snapshot of this one is for."""
+        """Of which sources and for which machine it is: see :class:`nagle_lab.tcp.engine.Engine`."""
         sources = self._library.nagle_lab_source() & 0xFFFFFFFF
         return f"compiled {sources:08x} {platform.machine()} {sys.byteorder}"
 
@@ -247,7 +251,7 @@ class CompiledEngine:
         return saved
 
     def restore(self, saved: bytes) -> None:
-        """Go on where an engine was saved; only of one that is new, and has taken nothing."""
+        """Go on where another engine was saved: see :class:`nagle_lab.tcp.engine.Engine`."""
         if self._library.nagle_lab_restore(self._engine, saved, len(saved)):
             raise ValueError("this is no snapshot of this build, or there is no memory for it")
 

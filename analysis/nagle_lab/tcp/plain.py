@@ -53,13 +53,13 @@ class PlainEngine(Taker):
             self._segments.append(segment)
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Take pcap records."""
+        """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
         at = super().pcap(window, at, framing)
         self._follow()
         return at
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Take packet blocks."""
+        """Take packet blocks; see :class:`nagle_lab.capture.records.RecordTaker`."""
         at = super().pcapng(window, at, order, interfaces)
         self._follow()
         return at
@@ -77,11 +77,11 @@ class PlainEngine(Taker):
 
     @property
     def connections(self) -> int:
-        """How many there were so far."""
+        """How many connections there were so far."""
         return self.machine.connections
 
     def totals(self) -> Counted:
-        """What was counted."""
+        """What was counted so far."""
         m = self.machine
         return Counted(
             m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.step, m.durations, self._not_decoded
@@ -89,7 +89,7 @@ class PlainEngine(Taker):
 
     @property
     def build(self) -> str:
-        """Which engines a snapshot of this one is for."""
+        """Of which sources and for which machine it is: see :class:`nagle_lab.tcp.engine.Engine`."""
         return f"plain Python {_checksum():08x}"
 
     def save(self) -> bytes:
@@ -97,7 +97,7 @@ class PlainEngine(Taker):
         return pickle.dumps((self.frames, self.clock, self._not_decoded, self.machine.state))
 
     def restore(self, saved: bytes) -> None:
-        """Go on where an engine was saved; only of one that is new, and has taken nothing."""
+        """Go on where another engine was saved: see :class:`nagle_lab.tcp.engine.Engine`."""
         self.frames, self.clock, self._not_decoded, state = _Unpickler(io.BytesIO(saved)).load()
         vars(self.machine).update(state)
 
@@ -110,7 +110,7 @@ class PlainEngine(Taker):
 
 @cache
 def _checksum() -> int:
-    """Of all that decides what is in a snapshot."""
+    """The CRC-32 of all sources that decide what is in a snapshot."""
     files = (*(Path(str(module.__file__)) for module in SOURCES), *HEADERS)
     return crc32(b"".join(file.read_bytes() for file in files))
 

@@ -41,7 +41,7 @@ class Table:
         return self._count
 
     def add(self, *values: Any) -> None:
-        """Add one row, its values in the order of the layout."""
+        """Add one row: its values in the order of the layout."""
         row = self._pack(*values)
         if self._file is None and len(self._memory) < self._full:
             self._memory += row
@@ -50,7 +50,7 @@ class Table:
             self.append(row)
 
     def append(self, rows: bytes | memoryview) -> None:
-        """Add packed rows."""
+        """Add rows, packed as the layout has it."""
         if self._file is None and len(self._memory) + len(rows) <= self._in_memory:
             self._memory += rows
         else:
@@ -72,7 +72,7 @@ class Table:
         pack_into(code, self.part(number, number), offset, value)
 
     def reach(self, count: int) -> None:
-        """Have at least so many rows; new ones are all zeros."""
+        """Make sure that there are ``count`` rows at least; new ones are all zeros."""
         missing = count * self._row_bytes - (len(self._memory) if self._file is None else 0)
         if self._file is None and len(self._memory) + missing <= self._in_memory:
             self._memory += bytes(max(missing, 0))
@@ -82,7 +82,7 @@ class Table:
         self._count = max(self._count, count)
 
     def read(self, begin: int, end: int) -> bytes:
-        """The packed rows from ``begin`` up to ``end``."""
+        """The packed rows from ``begin`` up to, but without, ``end``."""
         size = self._row_bytes
         if self._file is None:
             return bytes(memoryview(self._memory)[begin * size : end * size])
@@ -90,7 +90,10 @@ class Table:
         return content + bytes((end - begin) * size - len(content))
 
     def keep(self, kept: int, rows: bytes | memoryview) -> int:
-        """Write packed rows after the first ``kept`` ones, over others that were read; how many are kept now."""
+        """Write packed rows after the first ``kept`` ones, over rows that were read already.
+
+        Returns how many are kept now; :meth:`cut` forgets the rest.
+        """
         at = kept * self._row_bytes
         if self._file is None:
             self._memory[at : at + len(rows)] = rows
@@ -104,16 +107,16 @@ class Table:
         del self._memory[count * self._row_bytes :]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Every row, its values in the order of the layout."""
+        """Every row as a tuple: its values in the order of the layout."""
         for begin, end in self.chunks():
             yield from self.layout.struct.iter_unpack(self.read(begin, end))
 
     def row(self, number: int) -> tuple[Any, ...]:
-        """One row."""
+        """One row as a tuple: its values in the order of the layout."""
         return self.layout.struct.unpack(self.read(number, number + 1))
 
     def chunks(self) -> Iterator[tuple[int, int]]:
-        """Numbers of the first row and of the one after the last, of one chunk after the other."""
+        """``(begin, end)`` of one chunk of rows after the other: CHUNK rows, or CHUNK_BYTES, at most."""
         rows = max(min(CHUNK, CHUNK_BYTES // self._row_bytes), 1)
         for begin in range(0, self._count, rows):
             yield begin, min(begin + rows, self._count)
@@ -184,16 +187,16 @@ class Tables:
 
     @property
     def rows(self) -> int:
-        """How many there are in all."""
+        """How many rows there are in all tables."""
         return sum(len(table) for _, table in self.by_name())
 
     def put_connection(self, values: Sequence[Any]) -> None:
-        """Add a connection's row; its number comes first."""
+        """Add a connection's row, whose first value is its number; where it goes is ``in_place``."""
         if self.in_place:
             self.connection.put(values[0], values)
         else:
             self.connection.add(*values)
 
     def by_name(self) -> Iterator[tuple[str, Table]]:
-        """Each table, and what it is called in engine.h."""
+        """Each table, with the name of its struct in the C headers."""
         return ((name, table) for name, table in vars(self).items() if isinstance(table, Table))
