@@ -57,7 +57,7 @@ def open_capture(
 
 
 class CaptureSoFar:
-    """What is known of a capture so far, whoever read it.
+    """What is known of a capture so far, whether it was read here or by another process.
 
     Attributes
     ----------
@@ -132,16 +132,16 @@ class CaptureSoFar:
         return self.facts.dropped
 
     def end(self, clock: ClockState) -> None:
-        """No more comes: say whether its packets were in order."""
+        """The capture is over: add trouble if its packets were out of order too often."""
         if not self.set_back and clock.epoch > max(MOST_BREAKS, self.packets // 1000):
             text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
             self.facts.warn(TroubleKind.UNORDERED, text)
 
 
 class Part(NamedTuple):
-    """Of a file: from where (None: its beginning), up to the first record found at or behind a byte (None: its end).
+    """A part of a file: from ``begin`` (None: its first record) up to the first record at or after byte ``until``.
 
-    What is compressed has no such parts: it is read as a whole.
+    None there is the file's end. A compressed file is read as a whole.
     """
 
     begin: Position | None = None
@@ -154,8 +154,10 @@ WHOLE = Part()
 class Capture(CaptureSoFar):
     """An open capture: a context manager whose records are taken once, by :meth:`read`.
 
-    The properties tell what is known so far; they are complete when that is. It goes on ``after`` what is known of
-    files before it, if there are any, or of the ``part`` of its only file before this one.
+    Its properties tell what is known so far, and are complete when reading is. ``after`` is what is known of the
+    files before these, if the capture goes on from them; or of the file before this ``part`` of it.
+
+    Raises NagleLabError for what :func:`open_capture` names.
 
     Attributes
     ----------
@@ -181,7 +183,7 @@ class Capture(CaptureSoFar):
         self._current = self._open(paths[0])
 
     def note_interrupted(self) -> None:
-        """Its user ended it: a last record that is not whole is no damage."""
+        """Take it as no damage that the last record is not whole: its user ended the recording."""
         self.facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
 
     def __enter__(self) -> Self:
@@ -197,21 +199,24 @@ class Capture(CaptureSoFar):
         self._current.close()
 
     def end_period(self) -> None:
-        """A period of the input is over: what was lost in it is a warning of that period."""
+        """End a period of the input: packets lost in it become trouble of that period."""
         self.facts.warn_lost(self._current.name)
 
     def begin_period(self) -> None:
-        """From here on packets and trouble are counted anew; after :meth:`end_period`."""
+        """Count packets and trouble anew from here on; call it after :meth:`end_period`."""
         self._packets_before = self.facts.packets
         self.facts.trouble, self.facts.waiting = [], []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
-        """Have every record taken, in file order; yields after each window. Frames go on from file to file."""
+        """Have ``taker`` take every record, in file order; yields after each window of bytes.
+
+        Frames are counted on from file to file. What ends a file early is added to ``trouble``, and raises nothing.
+        """
         yield from self.read_files(taker)
         self.end(taker.clock)
 
     def read_files(self, taker: RecordTaker) -> Iterator[None]:
-        """The same of a capture that goes on in other files; see :meth:`CaptureSoFar.end`."""
+        """The same if the capture goes on in other files: then :meth:`CaptureSoFar.end` is for the last of them."""
         clock = taker.clock
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
@@ -238,7 +243,7 @@ class Capture(CaptureSoFar):
             self.facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
     def _next(self, path: str | FileIO) -> bool:
-        """Go on to a rotated file; one with nothing in it (tcpdump's newest, say) costs only itself."""
+        """Go on to a rotated file; False, and trouble, if it cannot be read (tcpdump's newest may be empty)."""
         self._current.close()
         try:
             self._current = self._open(path)
@@ -271,7 +276,7 @@ class _File:
             raise
 
     def read(self, taker: RecordTaker, until: int | None) -> Iterator[None]:
-        """Have its records taken; yields after each window. What stopped them early becomes trouble."""
+        """Have its records taken, up to byte ``until``; yields after each window. An early end becomes trouble."""
         stopped: StoppedError | None = None
         try:
             for _ in self._reader.read(taker, None if self._decompressed else until):
@@ -297,7 +302,7 @@ class _File:
         self._stored.close()
 
     def _identify(self, window_bytes: int) -> PcapReader | PcapngReader:
-        """Look at the first bytes: what is it, and how is it read."""
+        """Choose the reader by the file's first bytes. Raises NagleLabError if it is not a capture."""
         head = self._head()
         compression = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
         if compression:

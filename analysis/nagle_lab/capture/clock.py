@@ -1,4 +1,4 @@
-"""Whether time goes on from packet to packet, and which packets' times can be compared.
+"""The capture's clock: whether time goes on from packet to packet, and which packets' times can be compared.
 
 A clock that was set stays set, a stray packet is alone: time was set back where more than STRAY packets in a row of
 one interface all seem older than the more than STRAY that they follow. Whatever else goes back is packets out of
@@ -63,7 +63,7 @@ class Clock:
         return watched
 
     def note_set_back(self, frame: int, by: int) -> None:
-        """It was, at that frame, by so many ns."""
+        """Note that the clock was set back by ``by`` ns at that frame; the first one is kept."""
         self.set_back = min(self.set_back or (frame, by), (frame, by))
 
 
@@ -80,7 +80,7 @@ class Watched:
         self._first_behind = 0  # frame of the first of these
 
     def breaks(self, ts: int, frame: int, clock: Clock) -> bool:
-        """Take the next packet; whether an epoch of the clock begins with it."""
+        """Take the next packet, captured at ``ts`` ns; whether a new epoch of the clock begins with it."""
         if ts >= self.high - DISORDER:
             ended = bool(self.behind)
             if ended:

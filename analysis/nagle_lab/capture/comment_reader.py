@@ -43,12 +43,12 @@ class CommentTaker:
         self._names: list[str] = []  # of the section's interfaces
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """A pcap file has no comments."""
+        """Pass over pcap records, which have no comments."""
         del framing, at
         return window.end
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Take packet blocks; what the reader took between two calls, any other block, is looked at for names."""
+        """Take packet blocks; the other blocks since the last call are read for interfaces' names."""
         if self._window is not window:
             self._window, self._seen = window, 0
         for block in blocks(window, max(self._seen - window.base, 0), order):

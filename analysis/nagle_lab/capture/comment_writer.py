@@ -78,7 +78,7 @@ class _Copy:
         self._copied = 0  # bytes of it
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Write records as enhanced packet blocks."""
+        """Write pcap records as enhanced packet blocks."""
         order = framing.order
         is_nanosecond = framing.interface.resolution == 9
         if self._is_new(window):  # its header is still there
@@ -98,7 +98,7 @@ class _Copy:
         return at
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Write packet blocks; what the reader takes between two calls, any other block, with the second one."""
+        """Write packet blocks, and before them any other blocks that the reader took since the last call."""
         if self._is_new(window):
             self._copied = 0
         begin = self._copied - window.base

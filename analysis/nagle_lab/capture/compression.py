@@ -1,4 +1,4 @@
-"""gzip and zstd, taken off as the bytes stream past: output in bounded steps, and all that precedes damage."""
+"""gzip and zstd, decompressed as the bytes stream past: in bounded steps, up to the last byte before damage."""
 
 import zlib
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class DamagedStreamError(Exception):
 
 
 class Decompressed:
-    """A Source of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
+    """A ByteSource of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
 
     def __init__(self, stored: ByteSource, compression: str, head: bytes) -> None:
         self.problem = ""
@@ -64,7 +64,7 @@ class Decompressed:
 
 
 class _Input:
-    """Compressed bytes in pieces of any size."""
+    """Reads compressed bytes in pieces of any size."""
 
     def __init__(self, stored: ByteSource, head: bytes) -> None:
         self._stored = stored
@@ -91,7 +91,7 @@ class _Input:
         return piece
 
     def take_some(self) -> bytes:
-        """All that is at hand, at least one byte unless at the end."""
+        """All bytes that are in memory; at least one, unless at the end."""
         self.peek(1)
         piece, self._held, self._taken = self._held[self._taken :], b"", 0
         return piece
@@ -102,7 +102,7 @@ class _Input:
 
 
 def _gunzip(pieces: _Input) -> Iterator[bytes]:
-    """RFC 1952: members one after the other; zeros after the last one are padding."""
+    """Decompress gzip (RFC 1952): members one after the other; zeros after the last one are padding."""
     while head := pieces.peek(len(GZIP_MAGIC)):
         if head != GZIP_MAGIC:
             if head.strip(b"\0"):
@@ -119,7 +119,7 @@ def _gunzip(pieces: _Input) -> Iterator[bytes]:
 
 
 def _inflate(inflater: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
-    """One step; if it fails, first what precedes the damage, found by asking for less and less."""
+    """Decompress one step; if it fails, first yield what precedes the damage, found by asking for less and less."""
     before = inflater.copy()
     try:
         yield inflater.decompress(piece, STEP)
@@ -139,7 +139,7 @@ def _inflate(inflater: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
 
 
 def _unzstd(pieces: _Input) -> Iterator[bytes]:
-    """RFC 8878: frames one after the other. Fed block by block, so that a step makes at most 128 KiB."""
+    """Decompress zstd (RFC 8878): frames one after the other, block by block, so a step makes 128 KiB at most."""
     while magic := pieces.peek(4):
         if magic[1:] == _ZSTD_SKIPPABLE and magic[0] >> 4 == 5:
             _skip(pieces)
@@ -172,7 +172,7 @@ def _zstd_frame(pieces: _Input) -> Iterator[bytes]:
 
 
 def _zstd_header(descriptor: int) -> int:
-    """Bytes of a frame's header, its magic among them (RFC 8878 §3.1.1.1)."""
+    """How many bytes a frame's header has, its magic among them (RFC 8878 §3.1.1.1)."""
     single_segment = descriptor >> 5 & 1
     window, dictionary = 1 - single_segment, (0, 1, 2, 4)[descriptor & 3]
     content_size = (single_segment, 2, 4, 8)[descriptor >> 6]

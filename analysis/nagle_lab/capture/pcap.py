@@ -49,14 +49,15 @@ class PcapReader:
     section = None  # the position says all
 
     def go_to(self, position: Position) -> None:
-        """Begin there, which another reader has reached."""
+        """Begin at a position that another reader of the same file has reached; before :meth:`read`."""
         self._window.go_to(position.at)
         self._at = 0
 
     def read(self, taker: RecordTaker, until: int | None = None) -> Iterator[None]:
-        """Have all records taken; yields after each window, raises StoppedError where the file is cut or damaged.
+        """Have ``taker`` take all records; yields after each window.
 
-        Ends where a window does that goes up to byte ``until`` or beyond it, and says in ``reached`` where that is.
+        With ``until``, ends after the first window that reaches that byte of the file; ``reached`` is then where.
+        Raises StoppedError where the file is cut or damaged.
         """
         window, at = self._window, self._at
         while True:
@@ -87,10 +88,10 @@ class PcapReader:
 
 
 def heads(window: Window, at: int, framing: PcapFraming) -> Iterator[tuple[int, int, int, int, int]]:
-    """Each complete record from there on, up to what cannot be one.
+    """Each complete record in the window from ``at`` on, up to bytes that cannot be one.
 
-    Yields where its packet begins, the seconds and their fraction, in the unit of the file, of its time, and how many
-    bytes of it were captured and were on the wire.
+    Yields where its packet begins in the window; its time, as seconds and their fraction in the file's unit; how many
+    bytes of it were captured; and how many it had on the wire.
     """
     head_at = Struct(framing.order + "IIII").unpack_from
     header, end, raw = framing.header, window.end, window.raw
@@ -104,7 +105,7 @@ def heads(window: Window, at: int, framing: PcapFraming) -> Iterator[tuple[int, 
 
 
 def is_impossible(window: Window, at: int, framing: PcapFraming) -> bool:
-    """Whether the bytes there cannot be a record; False where too few of them are there to tell."""
+    """Whether the bytes at ``at`` in the window cannot be a record; False where they are too few to tell."""
     if at + 12 > window.end:
         return False
     (captured,) = unpack_from(framing.order + "I", window.raw, at + 8)

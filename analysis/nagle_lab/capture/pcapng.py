@@ -55,7 +55,7 @@ class PcapngReader:
         self.section: Section | None = None  # and how far it had been read then
 
     def go_to(self, position: Position) -> None:
-        """Begin there, which another reader has reached."""
+        """Begin at a position that another reader of the same file has reached; before :meth:`read`."""
         assert position.section
         self._order, self._turns, interfaces, dropped, self._forgotten = position.section
         self._interfaces, self._dropped = [*interfaces], [*dropped]
@@ -101,7 +101,7 @@ class PcapngReader:
             at += block.length
 
     def _take_other(self, taker: RecordTaker, block: "Block") -> None:
-        """A block that is no ordinary packet."""
+        """Take a block that is no ordinary packet."""
         if block.type == SECTION:
             self._end_section()
         elif block.type == INTERFACE:
@@ -128,7 +128,7 @@ class PcapngReader:
         self._facts.add_interface(link_type, unit_ns(resolution), snaplen)
 
     def _take_statistics(self, block: "Block") -> None:
-        """What an interface is said to have lost since the capture began, and data that waited in a socket."""
+        """Read an interface statistics block: packets lost since the capture began, data that waited in a socket."""
         number, high, low = unpack_from(self._order + "III", self._window.raw, block.at + 8)
         if number >= len(self._interfaces):
             return
@@ -147,7 +147,7 @@ class PcapngReader:
         return options(self._window.raw, self._order, at, end)
 
     def _end_section(self) -> None:
-        """Let go of the interfaces of a section that is over."""
+        """Forget the interfaces of a section that is over."""
         self._forgotten += len(self._interfaces)
         self._interfaces, self._dropped = [], []
 
@@ -176,7 +176,7 @@ class PcapngReader:
 
 
 def options(raw: bytearray, order: str, at: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The options of a block that stand there: code and value; up to the first that does not fit."""
+    """The options of a block between ``at`` and ``end``: code and value, up to the first that does not fit."""
     while at + 4 <= end:
         code, size = unpack_from(order + "HH", raw, at)
         at += 4
@@ -195,12 +195,12 @@ class Block(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where its trailing length begins."""
+        """Where its trailing length begins in the window."""
         return self.at + self.length - 4
 
 
 def blocks(window: Window, at: int, order: str) -> Iterator[Block]:
-    """The complete blocks from there on, up to one of an impossible length."""
+    """The complete blocks in the window from ``at`` on, up to one of an impossible length."""
     head_at = Struct(order + "II").unpack_from
     while at + 8 <= window.end:
         kind, length = head_at(window.raw, at)
@@ -220,7 +220,7 @@ class PacketHead(NamedTuple):
 
 
 def packet_head(window: Window, at: int, kind: int, order: str) -> PacketHead:
-    """The head of the packet block at that position."""
+    """Read the head of the packet block of type ``kind`` at ``at`` in the window."""
     interface, high, low, captured, original = unpack_from(order + "IIIII", window.raw, at + 8)
     if kind == OBSOLETE_PACKET:  # its interface id has 16 bits, then come 16 bits of drop count
         interface = interface & 0xFFFF if order == "<" else interface >> 16
@@ -228,7 +228,7 @@ def packet_head(window: Window, at: int, kind: int, order: str) -> PacketHead:
 
 
 def block_fault(window: Window, block: Block, order: str, interfaces: int) -> str:
-    """What is wrong with a complete block, "" if nothing; the section has described so many interfaces."""
+    """What is wrong with a complete block, "" if nothing; ``interfaces`` is how many its section has described."""
     (trailer,) = unpack_from(order + "I", window.raw, block.end)
     if trailer != block.length or block.length & 3:
         return "a block's two lengths differ"
@@ -252,12 +252,12 @@ def _packet_fault(packet: PacketHead, length: int, interfaces: int) -> str:
 
 
 def unit_ns(resolution: int) -> float:
-    """The unit of an interface's time stamps, from its if_tsresol."""
+    """The unit of an interface's time stamps, ns, by its if_tsresol."""
     return 1e9 / (2.0 if resolution & 0x80 else 10.0) ** (resolution & 0x7F)
 
 
 def nanoseconds(ticks: int, interface: Interface) -> int:
-    """A time stamp of that interface in ns since 1970, rounded down; FARTHEST_NS at most, whatever a file says."""
+    """The time of ``ticks`` of an interface, ns since 1970, rounded down; FARTHEST_NS at most."""
     exponent = interface.resolution & 0x7F
     if interface.resolution & 0x80:
         ns = ticks * 10**9 >> exponent
@@ -269,6 +269,6 @@ def nanoseconds(ticks: int, interface: Interface) -> int:
 
 
 def ticks(ns: int, interface: Interface) -> int:
-    """The time stamp of that interface at that time: the last one that is not later, and fits into 64 bits."""
+    """The time stamp of an interface at ``ns`` since 1970: the last one that is not later, and fits into 64 bits."""
     per_s: int = (2 if interface.resolution & 0x80 else 10) ** (interface.resolution & 0x7F)
     return max(0, min((ns - interface.offset_ns) * per_s // 10**9, (1 << 64) - 1))

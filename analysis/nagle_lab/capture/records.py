@@ -1,4 +1,4 @@
-"""Between a capture and who takes its records: interfaces, and what a person must know about the input."""
+"""What stands between a capture and who takes its records: interfaces, positions, and trouble with the input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,14 +29,17 @@ class Trouble(str):
     kind: TroubleKind
 
     def __new__(cls, kind: TroubleKind, text: str) -> "Trouble":
-        """A sentence of that kind."""
+        """Make a sentence of that kind."""
         trouble = super().__new__(cls, text)
         trouble.kind = kind
         return trouble
 
 
 class StoppedError(Exception):
-    """Why the records of a file end before the file does. Raised after all good ones were taken."""
+    """Why the records of a file end before the file does; raised after all good ones were taken.
+
+    ``position`` is a byte of the file, decompressed if need be; ``what`` says what is there, as half a sentence.
+    """
 
     def __init__(self, kind: TroubleKind, position: int, what: str) -> None:
         super().__init__(what)
@@ -62,13 +65,13 @@ class Facts:
     waiting: list[Waiting] = field(default_factory=list)  # data that the kernel said waited in a socket
 
     def add_interface(self, link_type: int, resolution_ns: float, snaplen: int) -> None:
-        """Note one interface (a pcap file is one)."""
+        """Note an interface (a pcap file is one): LINKTYPE_…, unit of its time stamps in ns, snaplen in bytes."""
         self.link_types[link_type] = None
         self.resolution_ns = max(self.resolution_ns, resolution_ns)
         self.snaplen = max(self.snaplen, snaplen)
 
     def warn(self, kind: TroubleKind, text: str) -> None:
-        """Note trouble."""
+        """Add trouble: a sentence that names the file."""
         self.trouble.append(Trouble(kind, text))
 
     def warn_lost(self, name: str) -> None:
@@ -91,10 +94,10 @@ class Section(NamedTuple):
     """How far a pcapng file has been read, besides the position: its section, and what was counted before it."""
 
     order: str  # "<" or ">"
-    turns: int  # changes of byte order
+    turns: int  # changes of byte order so far
     interfaces: list[Interface]
     dropped: list[int]  # by each of them
-    forgotten: int  # interfaces of earlier sections
+    forgotten: int  # how many interfaces earlier sections had
 
 
 class Position(NamedTuple):
@@ -124,7 +127,7 @@ class ClockState(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Of the packet taken last; as many as there were breaks."""
+        """The epoch of the packet taken last: how many breaks the clock had (:mod:`nagle_lab.capture.clock`)."""
 
     def new_file(self) -> None:
         """What follows is another file's."""

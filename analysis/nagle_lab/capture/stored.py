@@ -15,7 +15,7 @@ STDIN, STDIN_NAME = "-", "standard input"
 
 
 class Checksum:
-    """SHA-256 of what is read, where it is asked for, and how many bytes that were."""
+    """The SHA-256 of what is read, where it is asked for, and how many bytes that was."""
 
     def __init__(self, sha256: bool = True) -> None:
         self.byte_count = 0
@@ -32,7 +32,7 @@ class Checksum:
             self._sha256.update(chunk)
 
     def hexdigest(self) -> str:
-        """Of everything so far; "" where it is not asked for."""
+        """The checksum of everything so far, hexadecimal; "" where it is not asked for."""
         return self._sha256.hexdigest() if self._sha256 else ""
 
 
@@ -66,7 +66,7 @@ class Stored:
         return self.as_opened[0] if self.as_opened else 0
 
     def readinto(self, view: memoryview) -> int:
-        """Fill `view` from its start as far as one read goes; 0 at the end of the file."""
+        """Fill `view` from its start as far as one read goes; how many bytes that was, 0 at the end of the file."""
         try:
             count = self._file.readinto(view) or 0
         except OSError as error:
@@ -77,7 +77,7 @@ class Stored:
         return count
 
     def seek(self, position: int) -> None:
-        """Go on at another byte of a file; OSError where it has none."""
+        """Go on at another byte of a file. Raises OSError for what has no positions, such as a pipe."""
         self._file.seek(position)
         self.byte_count = position
 
@@ -120,7 +120,7 @@ class Remote(io.RawIOBase):
             raise NagleLabError(f"{path}: cannot be opened: {first_line(error)}") from error
 
     def readinto(self, view: Any) -> int:
-        """Fill `view` from its start as far as there is more; 0 at the end of the file."""
+        """Fill `view` from its start as far as there is more; how many bytes that was, 0 at the end of the file."""
         try:
             content = self._file.read(len(view))
         except Exception as error:
@@ -144,7 +144,7 @@ class Remote(io.RawIOBase):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, on one line."""
+    """The first line of what an error says."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
@@ -175,12 +175,12 @@ def _open(path: str) -> io.FileIO | Remote:
 
 
 def is_remote(path: str) -> bool:
-    """Whether it names its file system: the protocol, then ://."""
+    """Whether a path names its file system, as in s3://bucket/file: the protocol, then ://."""
     return "://" in path
 
 
 def name_of(path: str | io.FileIO) -> str:
-    """What to call an input."""
+    """What to call an input in messages and results."""
     if isinstance(path, io.FileIO):
         return str(path.name)
     return STDIN_NAME if path == STDIN else path

@@ -1,4 +1,4 @@
-"""Records taken one by one, in plain Python: the specification, and what goes on where there is no C compiler."""
+"""Records taken one by one, in plain Python: the specification, and what is used where there is no C compiler."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -29,13 +29,13 @@ class Waiting(NamedTuple):
 
 
 def comment(waiting: Waiting) -> str:
-    """As it is written into a capture."""
+    """The text of the comment that is written into a capture: :func:`read` takes it back."""
     sender, receiver = (f"{address}:{port}" for address, port in (waiting.sender, waiting.receiver))
     return _TEXT.format(unsent=waiting.unsent, sender=sender, receiver=receiver)
 
 
 def read(text: str, at: int) -> Waiting | None:
-    """From a comment; None if it is another one."""
+    """What a comment of the time ``at`` (ns since 1970) says; None if it is another comment."""
     if found := _COMMENT.match(text):
         unsent, sender, receiver = found.groups()
         return Waiting(at, _end(sender), _end(receiver), int(unsent))
@@ -44,6 +44,6 @@ def read(text: str, at: int) -> Waiting | None:
 
 @lru_cache(1 << 14)
 def _end(text: str) -> End:
-    """Of the same text the same object: they are kept by the hundred thousand."""
+    """An end, the same object for the same text: they are kept by the hundred thousand."""
     address, _, port = text.rpartition(":")
     return address, int(port)

@@ -20,7 +20,7 @@ class Window:
             self._read()
 
     def slide(self, used: int) -> None:
-        """Drop the first ``used`` bytes and read on, as much as is there. If none could be used, it grows instead."""
+        """Drop the first ``used`` bytes and read on, as much as is there; if that is 0, the window grows first."""
         kept = self.end - used
         if used:
             self.raw[:kept] = self.raw[used : self.end]
@@ -31,7 +31,7 @@ class Window:
         self._read()
 
     def go_to(self, position: int) -> None:
-        """Go on at another position of the stream, which must be able to: a stored file is."""
+        """Go on at another position of the stream; of a stored file only, as a pipe or a decompressor has none."""
         self._source.seek(position)  # type: ignore[attr-defined]
         self.base, self.end = position, 0
         self._read()

@@ -22,18 +22,18 @@ LITTLE = "<"  # byte order, as struct has it
 
 
 def block(order: str, kind: int, body: bytes | bytearray) -> bytes:
-    """A block of that kind."""
+    """The bytes of a pcapng block of type ``kind``; ``order`` is "<" or ">"."""
     size = pack(order + "I", 12 + len(body))
     return pack(order + "I", kind) + size + body + size
 
 
 def option(order: str, code: int, value: bytes) -> bytes:
-    """An option of a block, filled up to four bytes."""
+    """The bytes of an option of a block, padded to four bytes."""
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
 def waiting_block(order: str, interface: int, ticks: int, waiting: Waiting) -> bytes:
-    """A block that says what data waited in a socket then: a comment on the interface, whose clock has such ticks."""
+    """An interface statistics block with what data waited in a socket as its comment; ``ticks`` is its time stamp."""
     options = option(order, COMMENT, comment(waiting).encode()) + option(order, END_OF_OPTIONS, b"")
     return block(order, STATISTICS, pack(order + "III", interface, ticks >> 32, ticks & 0xFFFFFFFF) + options)
 
@@ -59,12 +59,12 @@ class Pcapng:
         self._file.write(head + kept + bytes(-len(kept) % 4) + size.to_bytes(4, "little"))
 
     def add_dropped(self, interface: int, packets: int) -> None:
-        """Say how many packets of an interface were lost since it was described."""
+        """Write how many packets of an interface were lost since it was added."""
         options = _options((ISB_IFDROP, pack("<Q", packets)))
         self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
     def add_waiting(self, interface: int, waiting: Waiting) -> None:
-        """Say what data waited in a socket then: a comment on the interface."""
+        """Write what data waited in a socket: a comment on statistics of the interface."""
         self._file.write(waiting_block(LITTLE, interface, waiting.at, waiting))
 
 
