@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Ends, Findings
-from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.remedy import remedy
@@ -28,7 +28,7 @@ from nagle_lab.diagnosis.result.result import (
     Summary,
     named,
 )
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, duration_text
 from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.packet.kinds import link_type_name, name_of
@@ -194,7 +194,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
         return ""
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
     what = "a program that pauses between its writes" if is_pause else CAUSES[cause]
-    times = f"{time_text(idle_gaps[cause].total_ms)}, beside {time_text(summary.lost_ms_total)} of the stalls"
+    times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
     return f"; but most of the idle time has another cause ({times}): {what}"
 
 

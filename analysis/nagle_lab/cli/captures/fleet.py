@@ -73,7 +73,7 @@ def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
 
 
 def page(folder: Folder) -> None:
-    """Write the overview into the store, and say what else there is."""
+    """Write the overview page into the store, and tell what to type next."""
     from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415 - Matplotlib takes a second
 
     title = folder.path.rpartition("/")[2]
@@ -84,7 +84,7 @@ def page(folder: Folder) -> None:
 
 
 def ask(question: str | None, out: str | None, as_json: bool, html: Path | None) -> Exit:
-    """Answer a question, or list them."""
+    """Answer a question, a ready one or SQL; without one, list the ready ones."""
     screen = console(at_most=400)
     if question is None and html is None:
         show_questions(questions(), screen)
@@ -136,7 +136,7 @@ class _Progress:
         self._bar.stop()
 
     def begin(self, series: int, size: int) -> None:
-        """So many series are to be read, and bytes."""
+        """Note how many series and bytes are to be read."""
         self._series = series
         self._bar.update(self._task, total=size)
         self._say()
@@ -149,7 +149,7 @@ class _Progress:
         self._say()
 
     def series(self, judged: JudgedSeries) -> None:
-        """A series is judged; what kept it from being finished stays on the screen."""
+        """Note that a series is judged; what kept it from being finished stays on the screen."""
         self._done += 1
         self._say()
         if judged.verdict is None:

@@ -9,7 +9,7 @@ from nagle_lab.reports.screens.terminal import console
 
 
 def command(path: Path) -> Exit:
-    """Compare frame by frame, and print where they differ."""
+    """Compare our decoding with tshark's frame by frame, and print where they differ."""
     with console(stderr=True).status("comparing with tshark"):
         comparison = verify(path)
     show_row_comparison(path, comparison, console())

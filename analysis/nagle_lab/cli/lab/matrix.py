@@ -54,7 +54,7 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
 
 
 def named_scenarios(names: Sequence[str]) -> list[Scenario]:
-    """The scenarios of those names; all where there is none."""
+    """The scenarios called ``names``; every one if there are none. Raises NagleLabError for an unknown name."""
     return [find_scenario(name) for name in dict.fromkeys(names)] if names else list(all_scenarios().values())
 
 

@@ -52,7 +52,7 @@ class Terminal:
             os.close(self._tty)
 
     def key_fd(self) -> int:
-        """Of the terminal."""
+        """The file descriptor that keys come from."""
         return self._tty
 
     def show(self, view: "View | None", said: "list[Finding]", watcher: "Watcher") -> None:
@@ -72,17 +72,17 @@ class Terminal:
         self.redraw()
 
     def note(self, text: str) -> None:
-        """Say something for a while."""
+        """Show a message for a while."""
         self._screen.message, self._said_at = text, time.monotonic()
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the screen at the terminal's size of now."""
+        """Draw the screen at the terminal's present size."""
         width, height = self._console.size = ConsoleDimensions(*os.get_terminal_size(1))  # whatever COLUMNS says
         self._live.update(render(self._screen, width, height), refresh=True)
 
     def keys(self, watcher: "Watcher") -> None:
-        """Do as the keys say that were pressed."""
+        """Act on the keys that were pressed."""
         for key in _KEY.findall(os.read(self._tty, 64)):
             if self._screen.typing:
                 self._type(key)

@@ -11,7 +11,7 @@ from nagle_lab.reports.screens.terminal import console
 
 
 def command(pid: int | None, container: str | None, port: int | None, every: bool, as_json: bool) -> Exit:
-    """Print them, and on stderr what this user may not see."""
+    """Print the TCP sockets, and on stderr what this user may not see."""
     found = inventory(pids_of(pid, container), port)
     if as_json:
         sys.stdout.write(sockets_json(found))

@@ -166,7 +166,7 @@ class _Lines:
         self._dropped = 0
 
     def show(self, view: View | None, said: Sequence[Finding], watcher: Watcher) -> None:
-        """Say what is new."""
+        """Print findings that are new."""
         if watcher.dropped > self._dropped:
             self.note(f"{watcher.dropped - self._dropped:,} packets were lost while recording")
             self._dropped = watcher.dropped
@@ -176,21 +176,21 @@ class _Lines:
             view.snapshot.close()
 
     def note(self, text: str) -> None:
-        """On stderr, but in JSON with the rest."""
+        """Print a message: on stderr, or in JSON among the findings."""
         if self._as_json:
             _say(Note(SCHEMA, now(), text), True, "")
         else:
             tell(text)
 
     def redraw(self) -> None:
-        """There is nothing to draw."""
+        """Draw nothing: there is no screen."""
 
     def key_fd(self) -> int:
-        """There are no keys."""
+        """None: there are no keys."""
         return -1
 
     def keys(self, watcher: Watcher) -> None:
-        """There are none."""
+        """Do nothing: there are no keys."""
 
 
 def _say(event: Event, as_json: bool, text: str) -> None:

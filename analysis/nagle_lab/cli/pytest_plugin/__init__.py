@@ -23,7 +23,7 @@ JUDGE = pytest.StashKey["Judge"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options, --nagle and those that begin so."""
     group = parser.getgroup("nagle-lab", "TCP's Nagle × delayed-ACK stall")
     group.addoption(
         "--nagle",
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
-    """Be in the namespace before any plugin has begun anything. Whether there are workers may not be known yet."""
+    """Start pytest again in a namespace before any plugin has begun anything; not if workers are known to do that."""
     options = early_config.known_args_namespace
     if _wanted(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
         from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
@@ -67,7 +67,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Workers are in namespaces of their own, and this process in none."""
+    """Have pytest-xdist's workers start in namespaces of their own; this process is in none."""
     if not _wanted(config.option):
         return None
     if config.getoption("dist", "no") != "no" and config.getoption("tx", None):
@@ -83,7 +83,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker is known without --nagle, too."""
+    """Register the marker, also without --nagle."""
     if config.option.nagle_trace and not config.option.nagle:
         raise pytest.UsageError("--nagle-trace is for tests that stall: it needs --nagle, too")
     if AGAIN:

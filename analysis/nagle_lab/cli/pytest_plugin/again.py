@@ -29,7 +29,7 @@ _SLOWER, _AT_LEAST_S = 20, 120.0  # how much longer than untraced it may take
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a pytest that was started for this is to do."""
+    """What a pytest that was started to trace one test is to do."""
 
     test: str  # its node id
     folder: str  # where the capture and the trace go

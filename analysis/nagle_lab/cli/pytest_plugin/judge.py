@@ -43,7 +43,7 @@ def register(config: pytest.Config, folder: str) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """What passed in a test, or in a part of it."""
+    """A test, or a part of it, judged: what the fixture's ``result()`` returns."""
 
     verdict: Verdict
     reason: str
@@ -53,21 +53,21 @@ class Judged:
 
     @property
     def exchanges(self) -> int:
-        """Requests that were answered."""
+        """How many requests were answered."""
         return self.result.summary.exchanges if self.result else 0
 
     @property
     def stalled(self) -> int:
-        """Those of them that waited for a delayed ACK."""
+        """How many of these exchanges waited for a delayed ACK."""
         return self.result.summary.stalled_exchanges if self.result else 0
 
     @property
     def stalls(self) -> list[Stall]:
-        """Each of them, with its frames in the capture."""
+        """Every stall, with its frames in the capture."""
         return list(self.result.stalls) if self.result else []
 
     def ladder(self) -> str:
-        """A typical stall; empty where there is none."""
+        """The ladder of a typical stall as text; empty where there is none."""
         from nagle_lab.reports.screens.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
 
         return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
@@ -104,7 +104,7 @@ class _Span:
 
 
 class SoFar:
-    """The fixture ``nagle``."""
+    """The fixture ``nagle``: judges what passed in this test so far."""
 
     def __init__(self, of: "Judge") -> None:
         self._judge = of
@@ -141,7 +141,7 @@ class Judge:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Wrong markers are told before any test has run; by a worker, in its test."""
+        """Report wrong markers before any test has run; a worker reports them in their tests."""
         if self._only:
             items[:] = [item for item in items if item.nodeid == self._only]
         if not hasattr(self._config, "workerinput"):
@@ -150,7 +150,7 @@ class Judge:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """What passed since the test before belongs to neither."""
+        """Begin a test: what passed since the one before belongs to neither."""
         self._begin, self._since = self._recording.take(), time.monotonic()
         self._add(_Span(self._begin.segments))
         outcome = yield
@@ -166,7 +166,7 @@ class Judge:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Judge it at its end, whatever that is."""
+        """Run a test, and judge it at its end, whatever that is."""
         try:
             outcome = yield
         except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
@@ -191,11 +191,11 @@ class Judge:
             self._config.workeroutput["nagle"] = session.plain()  # type: ignore[attr-defined]
 
     def so_far(self) -> SoFar:
-        """For the fixture."""
+        """What the fixture of the running test is."""
         return SoFar(self)
 
     def now(self) -> Judged:
-        """The test that runs, up to now."""
+        """Judge the running test up to now."""
         nodeid, expected = self._now
         return self._judge(nodeid, expected.selection, self._recording.take())
 
@@ -353,7 +353,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def file_name(nodeid: str) -> str:
-    """A test's name as a file may be named."""
+    """A test's node id as the name of a file."""
     return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
 
 

@@ -46,7 +46,7 @@ class Recording:
         self._one_at_a_time = threading.Lock()  # a test may ask in another thread
 
     def take(self) -> Moment:
-        """Have all that passed until now in the file."""
+        """Have all that passed until now in the file, and return that moment."""
         with self._one_at_a_time:
             part = self._cuts.cut()
             self._problem = part.problem
@@ -61,7 +61,7 @@ class Recording:
             return self._now
 
     def write(self, begin: Moment, end: Moment, to: Path) -> None:
-        """What passed between two moments, to a file of its own."""
+        """Write what passed between two moments into a file of its own."""
         write(to, read(self.file, begin.at, end.at - begin.at), "w")
 
     def loss(self, begin: Moment, end: Moment) -> str:
@@ -69,7 +69,7 @@ class Recording:
         return lost(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
 
     def end(self) -> tuple[Moment, str]:
-        """The last moment, and what is missing in all, by the count of the kernel that sent the segments."""
+        """End the recording; its last moment, and what is missing in all, by the kernel's count of segments sent."""
         sent = segments_sent()
         until = time.monotonic() + _SETTLE_S
         end = self.take()
@@ -82,19 +82,19 @@ class Recording:
 
 
 def read(path: Path, at: int = 0, size: int = -1) -> bytes:
-    """Bytes of a file."""
+    """The bytes of a file from ``at`` on, ``size`` at most (-1: all)."""
     with io.BufferedReader(io.FileIO(str(path))) as file:
         file.seek(at)
         return file.read(size)
 
 
 def write(path: Path, content: bytes, mode: str) -> None:
-    """A file with that content: "w" whatever is there, "x" only where nothing is (FileExistsError)."""
+    """Write a file: with mode "w" over what is there, with "x" only where nothing is. Raises FileExistsError."""
     with io.BufferedWriter(io.FileIO(str(path), mode)) as file:
         file.write(content)
 
 
 def remove(path: Path) -> None:
-    """Remove it now, or with its folder."""
+    """Remove a file; one that cannot be removed goes with its folder."""
     with suppress(OSError):
         path.unlink()

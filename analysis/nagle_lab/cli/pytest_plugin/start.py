@@ -15,7 +15,7 @@ PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
 
 
 def start_again() -> NoReturn:
-    """In place of this process, as exec would: nothing that has been begun here, such as coverage, may end here."""
+    """Run pytest again in a namespace, and exit as it does; like exec, it ends nothing begun here (coverage, say)."""
     base = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         code = _run(base)
@@ -60,7 +60,7 @@ def _run(base: Path) -> int:
 
 
 def require_linux() -> None:
-    """Raises NagleLabError elsewhere."""
+    """Refuse other systems than Linux. Raises NagleLabError."""
     if sys.platform != "linux":
         raise NagleLabError("network namespaces exist on Linux only: leave out --nagle here", Exit.UNUSABLE)
 

@@ -23,7 +23,7 @@ class Session:
     capture: Path | None = None  # that these are in
 
     def plain(self) -> dict[str, Any]:
-        """As pytest-xdist can pass it on."""
+        """The same as plain values, which pytest-xdist can pass on."""
         return {**asdict(self), "capture": str(self.capture or "")}
 
 
@@ -44,7 +44,7 @@ class SessionSummary:
         self._kept: set[Path] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test."""
+        """Count a test's verdict."""
         if report.when == "call":
             verdict = str(dict(report.user_properties).get("nagle.verdict", ""))
             self._verdicts[verdict] += 1
@@ -61,7 +61,7 @@ class SessionSummary:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A test of its own for what belongs to none: so it is counted, and in every report."""
+        """Report a stall that belongs to no test as a test of its own: so it is counted, and in every report."""
         for nodeid, text in self._failures():
             place = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
             report = pytest.TestReport(nodeid, place, {}, "failed", text, "call")
@@ -74,7 +74,7 @@ class SessionSummary:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """One section."""
+        """Print the summary, a section of its own."""
         terminalreporter.section("nagle")
         if not self.sessions:
             terminalreporter.line("the workers stopped before they reported what they recorded")

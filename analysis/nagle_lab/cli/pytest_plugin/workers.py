@@ -16,7 +16,7 @@ from nagle_lab.errors import Exit, NagleLabError, printable, tell
 
 
 def prepare(config: pytest.Config) -> int | None:
-    """Have the workers start in namespaces; an exit code where that is not possible, which is said."""
+    """Have the workers start in namespaces; returns an exit code, and tells why, where that is not possible."""
     try:
         require_linux()
         from nagle_lab.guard.recording.ways import program  # noqa: PLC0415 - Linux only
@@ -45,7 +45,7 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
-        """Where execnet would start an interpreter, it starts one that starts that in a namespace."""
+        """Have execnet start each worker's interpreter through a program that puts it in a namespace."""
         for spec in specs:
             if not spec.popen:
                 raise pytest.UsageError(f"--nagle: the worker {spec} is on another machine: leave out --nagle")
@@ -54,5 +54,5 @@ class ControllerPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Leave nothing but what was kept."""
+        """Remove everything but the captures that were kept."""
         forget(self._base)

@@ -133,7 +133,7 @@ class Exports:
             tables.add(result.source.file, result)
 
     def run(self, run: "Run", packets: "Examples", code: Exit, contradictions: list[str]) -> None:
-        """A judged run, and what in it contradicts what is expected of it."""
+        """Add a judged run, and what in it contradicts what is expected of it."""
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import suite_of_run
 
@@ -151,7 +151,7 @@ class Exports:
                 tables.add(f"{run.folder.name}/{name}.pcap", result)
 
     def unusable(self, name: str, error: NagleLabError) -> None:
-        """What could not be diagnosed at all."""
+        """Add an input that could not be diagnosed at all, and why."""
         self._unusable.append((name, str(error)))
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import Case

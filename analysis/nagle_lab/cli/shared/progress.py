@@ -35,22 +35,22 @@ class RunsProgress:
         self._bar.stop()
 
     def more(self, runs: int) -> None:
-        """That many runs have become necessary besides those planned."""
+        """Add runs to those planned."""
         self._planned += runs
         self._bar.update(self._task, total=self._planned)
 
     def begin(self, what: str) -> Callable[[str], None]:
-        """A run begins; what is returned takes its stages."""
+        """Begin a run; the function returned is to be called with each of its stages."""
         self._what = what
         self.stage("starting")
         return self.stage
 
     def stage(self, stage: str) -> None:
-        """The run's current stage."""
+        """Show the run's current stage."""
         self._bar.update(self._task, description=f"{self._what}: {stage}"[:60])
 
     def end(self, outcome: str, *, notable: bool) -> None:
-        """The run is over. On a terminal only what is ``notable`` stays; elsewhere every run has its line."""
+        """End the run. On a terminal only what is ``notable`` stays; elsewhere every run has its line."""
         self._done += 1
         self._bar.update(self._task, completed=self._done)
         if notable or not self._screen.is_terminal:

@@ -13,7 +13,7 @@ QUIT = "q"
 
 
 class Quit(Exception):  # noqa: N818  (not an error: the learner's choice)
-    """The learner wants to leave."""
+    """Raised where the learner wants to leave."""
 
 
 class Person:
@@ -79,7 +79,7 @@ class Prepared:
         return answer
 
     def go_on(self) -> None:
-        """Nobody has to read."""
+        """Do nothing: nobody has to read."""
 
 
 def prepared(source: str, questions: Sequence[Question]) -> Prepared:

@@ -51,7 +51,7 @@ class Question(StrictRecord):
 
     @property
     def numbers(self) -> list[str]:
-        """What may be answered."""
+        """The numbers that may be answered, as text."""
         return [str(number) for number in range(1, len(self.choices) + 1)]
 
     @property
@@ -76,7 +76,7 @@ class Programs(StrictRecord):
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Both of them, as labels of a ladder."""
+        """Both programs, as labels of a ladder."""
         return self.client.removeprefix("the "), self.server.removeprefix("the ")
 
     def named(self, text: str) -> str:
@@ -167,7 +167,7 @@ class Mystery:
 
 @dataclass(frozen=True)
 class Workshop:
-    """All of it, or the part that was asked for."""
+    """The whole workshop, or the part of it that was asked for."""
 
     incidents: tuple[Incident, ...]
     mysteries: tuple[Mystery, ...]

@@ -66,11 +66,6 @@ CAUSES = {
 """What each cause of an idle gap is called in what people read."""
 
 
-def time_text(ms: float) -> str:
-    """A duration of ``ms`` as people read it: in seconds from one second on."""
-    return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
-
-
 CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
 
 

@@ -1,4 +1,4 @@
-"""How durations are spread, in figures."""
+"""Durations in figures: how they are spread, and a sum of them as people read it."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """Of those values, to three decimals; None where there are none."""
+    """The spread of ``values``, to three decimals; None where there are none."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -24,5 +24,10 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def nearest_rank(ordered: Sequence[float], percent: float) -> float:
-    """That percentile of values in ascending order, of which there is at least one: one that was observed."""
+    """The percentile of values in ascending order, of which there is at least one: a value that was observed."""
     return ordered[max(1, math.ceil(percent / 100 * len(ordered) - 1e-9)) - 1]
+
+
+def duration_text(ms: float) -> str:
+    """A duration as people read it: in seconds from one second on."""
+    return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"

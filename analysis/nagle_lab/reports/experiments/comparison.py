@@ -95,7 +95,7 @@ class FigureRow:
     gains: list[Gain]
 
     def cells(self) -> list[str]:
-        """The row of a table: with the gain in words at its end, or of more than two subjects each with its own."""
+        """The cells of a row: two subjects and the gain in words; or more subjects, each with its gain."""
         if len(self.gains) == 1:
             return [self.name, *self.values, self.gains[0].words]
         short = ["", *(f" ({gain.short})" if gain.short else "" for gain in self.gains)]
@@ -113,7 +113,7 @@ def figure_rows(comparison: Comparison, columns: Sequence[int]) -> Iterator[Figu
 
 
 def difference_rows(comparison: Comparison) -> list[list[str]]:
-    """What differs, and its value for each subject."""
+    """A row for each setting that differs: its name, then its value for each subject."""
     return [
         [_fact(difference), *(NONE if value is None else value for value in difference.values)]
         for difference in comparison.differences
@@ -139,7 +139,7 @@ def _fact(difference: Difference) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """The same as Markdown."""
+    """The comparison as a page of Markdown: verdicts, figures, gains, what differs."""
     names, subjects = [*map(escaped, names_of(comparison))], comparison.subjects
     words = [""] if len(names) == 2 else []
     verdicts = ["verdict", *(f"**{subject.verdict}**" for subject in subjects), *words]

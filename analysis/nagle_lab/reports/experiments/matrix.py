@@ -72,7 +72,7 @@ def _table(rows: Sequence[VariantRow], width: int) -> Table:
 
 
 def cells(row: VariantRow) -> list[str]:
-    """A row under :data:`COLUMNS`."""
+    """The cells of a row of the matrix, one for each of :data:`COLUMNS`."""
     figures = row.figures
     words = [row.variant.name, row.verdicts, _as_expected(row)]
     if figures is None:
@@ -119,7 +119,7 @@ class ClaimInWords:
 
 
 def claim_in_words(result: ClaimResult) -> ClaimInWords:
-    """How a claim stands in tables."""
+    """The cells that a claim has in tables, in words."""
     claim, measure = result.claim, result.measure
     asked = f"reproduced: {_span(claim.reproduced)}" + (f", partly: {_span(claim.partly)}" if claim.partly else "")
     figure, what = _figure(result.of, measure.unit), f"{measure.words}, {claim.of}"
@@ -159,7 +159,7 @@ def unexpected(matrix: Matrix) -> list[str]:
 
 
 def machine(matrix: Matrix) -> str:
-    """When and on what it ran."""
+    """When the matrix ran, and on which machine: kernel, processors, versions."""
     about, versions = matrix.about, matrix.about.get("versions", {})
     repeat = f" Figures are medians of {matrix.repeat} runs." if matrix.repeat > 1 else ""
     kernel = f"Linux {versions['kernel']}, " if versions.get("kernel") else ""
@@ -168,7 +168,7 @@ def machine(matrix: Matrix) -> str:
 
 
 def markdown(matrix: Matrix) -> str:
-    """A page of the same tables."""
+    """The matrix as a page of Markdown, with the tables of :func:`show_matrix`."""
     options = f" --repeat {matrix.repeat}" if matrix.repeat > 1 else ""
     written = f"Written by `nagle-lab matrix{options}`, never by hand. {machine(matrix)}"
     lines = [f"# {heading(matrix)}", "", written, "", PREAMBLE]

@@ -25,7 +25,7 @@ NAMES = {
 
 
 def show_museum(shown: Sequence[ExhibitRun], to: Console) -> None:
-    """Each exhibit's halves, and what is not as expected."""
+    """Print both halves of each exhibit, and what is not as expected."""
     listed = ruled_table("exhibit", "bad", "stalled", "held by", "wait", "good", "")
     for one in shown:
         listed.add_row(
@@ -40,7 +40,7 @@ def show_museum(shown: Sequence[ExhibitRun], to: Console) -> None:
 
 
 def summary_line(shown: Sequence[ExhibitRun]) -> str:
-    """How many were as expected."""
+    """A line: how many exhibits were as expected."""
     counts = Counter(one.code for one in shown)
     parts = [f"{counts[Exit.OK]} of {len(shown)} exhibits as expected"]
     parts += [f"{counts[Exit.CONTRADICTED]} not"] * bool(counts[Exit.CONTRADICTED])
@@ -62,7 +62,7 @@ def _cells(outcome: HalfOutcome) -> list[str]:
 
 
 def list_exhibits(every: Sequence[Exhibit], to: Console) -> None:
-    """Their names, and what each is."""
+    """Print the name of each exhibit, and what it is."""
     listed = ruled_table("exhibit", "what", "kind", "held by", "today")
     for one in every:
         listed.add_row(one.name, printable(one.what), one.kind, one.held_by, "stalls" if one.latest else "fixed")

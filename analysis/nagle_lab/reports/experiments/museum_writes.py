@@ -17,7 +17,7 @@ from nagle_lab.reports.words.numbers import NONE, share
 
 
 def show_traced(traced: Sequence[TracedExhibit], to: Console) -> None:
-    """Of each exhibit both writes, and what is not as its source says."""
+    """Print both writes of each exhibit, and what is not as its source says."""
     listed = ruled_table("exhibit", "language", "trigger", "held", "")
     for one in traced:
         trigger, held = (Text(printable(said)) for said in _said(one))
@@ -30,7 +30,7 @@ def show_traced(traced: Sequence[TracedExhibit], to: Console) -> None:
 
 
 def traced_line(traced: Sequence[TracedExhibit]) -> str:
-    """How many are right, of those that could run."""
+    """A line: how many exhibits have the writes of their sources, of those that could run."""
     ran = [one for one in traced if one.could_run]
     right = sum(one.code is Exit.OK for one in ran)
     missing = f", {len(traced) - len(ran)} could not run here" if len(ran) < len(traced) else ""

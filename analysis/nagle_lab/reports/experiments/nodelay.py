@@ -117,7 +117,7 @@ def _recorded(one: ProgramRecording) -> Recorded:
 
 
 def names(those: Sequence[Found]) -> list[str]:
-    """A line for each socket, and one for those beyond the first twenty."""
+    """A line for each of the first twenty sockets, and one for how many more there are."""
     lines = [_name(one) for one in those[:MOST]]
     more = len(those) - MOST
     return [*lines, *([f"and {more:,} more"] if more > 0 else [])]
@@ -136,7 +136,7 @@ def in_a_line(one: ProgramRecording) -> str:
 
 
 def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, to: Console) -> None:
-    """Both recordings side by side, and what follows."""
+    """Print both recordings side by side, and the conclusion."""
     show_comparison(comparison([before.subject, after.subject]), to)
     to.print(
         Text(f"\n{conclusion.sentence[0].upper()}{conclusion.sentence[1:]}", _STYLE.get(conclusion.code, "bold"))

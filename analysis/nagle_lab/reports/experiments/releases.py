@@ -13,7 +13,7 @@ from nagle_lab.reports.words.numbers import NONE, share
 
 
 def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
-    """Every release in order, and each change."""
+    """Print every release in order, and each change of the verdict."""
     table = ruled_table(of.name, "verdict", "stalled", "held by", "", words=2)
     for column in table.columns[3:]:
         column.justify = "left"
@@ -46,7 +46,7 @@ def _are_neighbours(tried: Sequence[Tried], before: Tried, after: Tried) -> bool
 
 
 def releases_json(of: Span, command: Sequence[str], tried: Sequence[Tried]) -> dict[str, Any]:
-    """All of it, for a program."""
+    """The releases and changes as the JSON object of ``bisect --json``."""
     return {
         "schema": "nagle-lab-bisect/1",
         "package": f"{of.ecosystem}:{of.name}",

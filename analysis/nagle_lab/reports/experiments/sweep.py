@@ -15,7 +15,7 @@ from nagle_lab.reports.words.numbers import NONE, number, request_median, share
 
 
 def show_sweep(title: str, parameter: str, several: Sequence[Series], to: Console) -> None:
-    """Every series that has been run."""
+    """Print every series that has been run, and its edges."""
     to.print(Text(title, "bold"))
     for series in several:
         if not series.points:
@@ -36,7 +36,7 @@ def _table(parameter: str, series: Series) -> Table:
 
 
 def cells(point: SweepPoint) -> list[str]:
-    """A size, its verdict, stalled share, requests per second, and their median."""
+    """The cells of a size: its verdict, stalled share, requests per second, and their median time."""
     figures = point.outcome.figures
     measured = (
         [share(point.share), number(figures.requests_per_s), request_median(figures)] if figures else [NONE] * 3
@@ -45,7 +45,7 @@ def cells(point: SweepPoint) -> list[str]:
 
 
 def edges_in_words(parameter: str, series: Series) -> Iterator[tuple[str, list[str]]]:
-    """Each edge, and what explains or blurs it; or that there is none."""
+    """Each edge of a series in words, and what explains or blurs it; or that there is none."""
     if not series.edges:
         verdicts = {point.verdict for point in series.points} - {None}
         low, high = series.points[0].size, max(point.size for point in series.points)

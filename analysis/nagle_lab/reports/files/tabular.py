@@ -79,7 +79,7 @@ class CsvWriter:
         self._csv.writerow(["file", *(name for name, _, _ in columns)])
 
     def write(self, source: str, rows: Sequence[Any]) -> None:
-        """Rows of the capture of that name; an empty field where there is no value, 1 and 0 for yes and no."""
+        """Write rows of the capture called ``source``; a field is empty without a value, 1 for yes, 0 for no."""
         name = _no_formula(source)
         self._csv.writerows([name, *(_plain(value(row)) for _, _, value in self._columns)] for row in rows)
 
@@ -99,7 +99,7 @@ class ParquetWriter:
         self._file = importlib.import_module("pyarrow.parquet").ParquetWriter(str(file), self._schema)
 
     def write(self, source: str, rows: Sequence[Any]) -> None:
-        """Rows of the capture of that name."""
+        """Write rows of the capture called ``source``."""
         table: Mapping[str, list[object]] = {
             "file": [printable(source)] * len(rows),
             **{name: [value(row) for row in rows] for name, _, value in self._columns},
@@ -140,7 +140,7 @@ class TableFiles:
                 part.unlink(missing_ok=True)
 
     def add(self, source: str, result: Result) -> None:
-        """The rows of one capture; ``source`` is what their first column says."""
+        """Add the rows of one capture; ``source`` is what their first column says."""
         assert result.exchanges is not None, "listed where a table is wanted"
         stalls, connections, exchanges = self._writers
         for at in range(0, len(result.stalls), _AT_ONCE):

@@ -160,7 +160,7 @@ def cause_plot(causes: Mapping[Cause, Silence]) -> Markup:
 
 @dataclass(frozen=True)
 class Bar:
-    """A variant's figure."""
+    """A bar of :func:`variant_plot`: a variant's figure and verdict."""
 
     name: str
     verdict: str

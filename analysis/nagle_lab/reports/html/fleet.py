@@ -56,12 +56,12 @@ def heat_map(heat: Heat) -> Markup:
 
 
 def level(lost: float, most: float) -> int:
-    """1 to LEVELS, each four times the one below; 0 where nothing was lost."""
+    """How dark a cell is: 1 to LEVELS, each for four times the loss of the one below; 0 where nothing was lost."""
     return max(1, LEVELS - int(math.log(most / lost, 4))) if lost > 0 else 0
 
 
 def words(heat: Heat, row: int, column: int) -> list[str]:
-    """What a cell says to who points at it."""
+    """The lines that a cell shows when pointed at."""
     cell = heat.cells[row][column]
     assert cell
     lost, stalls, exchanges = cell
@@ -71,7 +71,7 @@ def words(heat: Heat, row: int, column: int) -> list[str]:
 
 
 def ticks(heat: Heat) -> list[tuple[int, str]]:
-    """Columns with a label: as many as fit, at most four."""
+    """The columns that have a label below, and which: as many as fit, at most four."""
     count = len(heat.begins)
     each = next(step for step in (1, 2, 3, 4, 6, 8, 12, 24, 48) if count / step <= 4)
     short = (
@@ -81,7 +81,7 @@ def ticks(heat: Heat) -> list[tuple[int, str]]:
 
 
 def shortened(name: str) -> str:
-    """A name that fits beside the map."""
+    """A name, shortened to fit beside the map."""
     keep = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:keep]}…{name[1 - keep :]}"
 

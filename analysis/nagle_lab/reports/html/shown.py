@@ -36,13 +36,13 @@ def shown_capture(
     *,
     slow: bool = True,
 ) -> Shown:
-    """One diagnosed capture; ``sources`` are of each pair of writes."""
+    """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes."""
     name, verdict, reason = result.source.file, result.verdict, result.reason
     return Shown(name, verdict, reason, result, packets, writes=writes, sources=sources, slow=slow)
 
 
 def shown_run(run: Run, packets: Examples) -> Shown:
-    """One judged run."""
+    """What to show of a judged run."""
     name = f"{run.manifest.scenario} / {run.manifest.variant}"
     writes = run.writes
     none = [()] * min(len(writes.groups), MOST_GROUPS) if writes else ()  # its sources are in a container
@@ -50,12 +50,12 @@ def shown_run(run: Run, packets: Examples) -> Shown:
 
 
 def shown_of(source: Run | Result, path: Path) -> Shown:
-    """What was judged or diagnosed of the run folder or capture file there, its packets read for this."""
+    """What to show of the run or capture at ``path``, already judged or diagnosed; its packets are read for this."""
     if isinstance(source, Run):
         return shown_run(source, examples_of_run(source))
     return shown_capture(source, examples([path], source))
 
 
 def shown_at(path: Path) -> Shown:
-    """The run folder or capture file there; raises NagleLabError where it is neither."""
+    """What to show of the run folder or capture file at ``path``. Raises NagleLabError where it is neither."""
     return shown_of(opened(path), path)

@@ -33,17 +33,17 @@ def text(value: object) -> Markup:
 
 
 def with_code(value: object) -> Markup:
-    """Text in which `this` is code."""
+    """Text in which what stands between `backquotes` is code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(text(value))))
 
 
 def attribute_lines(lines: Iterable[str]) -> Markup:
-    """Lines of text, as an attribute can hold them."""
+    """Lines of text as the value of an attribute."""
     return Markup("&#10;").join(text(line) for line in lines)
 
 
 def render(template: str, /, **values: object) -> str:
-    """A template filled in; raises UndefinedError where it asks for what is not there."""
+    """Fill in a template. Raises UndefinedError where it asks for what is not there."""
     return ENVIRONMENT.get_template(template).render(**values)
 
 

@@ -43,18 +43,18 @@ class Axis:
     pieces: Sequence[Piece]
 
     def y(self, ns: float) -> float:
-        """Where a moment is; it is never inside a break."""
+        """Where the moment ``ns`` is on the axis, in units of the drawing; never inside a break."""
         piece = next(piece for piece in reversed(self.pieces) if piece.begin <= ns or piece is self.pieces[0])
         return piece.y + (ns - piece.begin) * self.scale
 
     @property
     def bottom(self) -> float:
-        """Where the axis ends."""
+        """Where the axis ends, in units of the drawing."""
         return self.y(self.pieces[-1].end)
 
     @property
     def breaks(self) -> list[Break]:
-        """What the axis leaves out."""
+        """Every stretch that the axis leaves out."""
         return [Break(later.y - _MARK / 2, later.begin - earlier.end) for earlier, later in pairwise(self.pieces)]
 
     def ticks(self) -> Iterator[tuple[float, float]]:
@@ -66,7 +66,7 @@ class Axis:
 
     @property
     def step(self) -> float:
-        """ns from tick to tick."""
+        """The time from tick to tick, ns."""
         return _round(_TICK / self.scale)
 
     @property

@@ -12,7 +12,7 @@ from nagle_lab.reports.screens.terminal import WIDTH, facts
 
 
 def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[str]]], to: Console) -> None:
-    """What tshark says of the frames of a stall; ``parts`` says what each of them is."""
+    """Print what tshark says of the frames of a stall; ``parts`` says what each of them is."""
     for frame, lines in frames:
         to.print(Text(f"\nFrame {frame}, {parts[frame]}", "bold"))
         for line in map(printable, lines):
@@ -20,12 +20,12 @@ def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[s
 
 
 def show_no_frames(error: NagleLabError, to: Console) -> None:
-    """Why there is no view of tshark."""
+    """Print why there is no view of tshark."""
     to.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
 
 
 def show_row_comparison(path: Path, comparison: RowComparison, to: Console) -> None:
-    """How our packet table and tshark's agree on a capture."""
+    """Print how our packet table and tshark's agree on a capture."""
     equal = " EQUAL " if comparison.equal else " DIFFERENT "
     to.print(Text.assemble((equal, "bold reverse"), "  ", printable(path.name)))
     counts = ", ".join(f"{column} {n:,}" for column, n in comparison.columns.most_common())

@@ -22,7 +22,7 @@ MOST = 10  # lines of one kind
 
 
 def show_series(series: Sequence[Series], to: Console) -> None:
-    """Every series with its files, as they would be read."""
+    """Print every series with its files, as they would be read."""
     for each in series:
         count = "1 file" if len(each.files) == 1 else f"{len(each.files):,} files"
         to.print(Text.assemble((printable(each.name), "bold"), f": {count}, {size(each.size)}"))
@@ -63,7 +63,7 @@ def _more(count: int, to: Console) -> None:
 
 
 def show_questions(questions: Sequence[ReadyQuestion], to: Console) -> None:
-    """The ready questions."""
+    """Print the ready questions."""
     table = ruled_table("question", "what it asks")
     for question in questions:
         table.add_row(question.name, question.title)
@@ -71,7 +71,7 @@ def show_questions(questions: Sequence[ReadyQuestion], to: Console) -> None:
 
 
 def show_schema(to: Console) -> None:
-    """Every table and column of a store."""
+    """Print every table and column of a store."""
     for name, about in TABLES.items():
         to.print(Text.assemble((name, "bold"), f": {about.meaning}"))
         table = ruled_table("column", "type", "")
@@ -81,7 +81,7 @@ def show_schema(to: Console) -> None:
 
 
 def show_answer(answer: Answer, to: Console) -> None:
-    """A table; columns of numbers are to the right."""
+    """Print an answer as a table; columns of numbers are aligned to the right."""
     numbers = [any(isinstance(row[at], int | float) for row in answer.rows) for at in range(len(answer.columns))]
     table = ruled_table(*answer.columns)
     for column, is_number in zip(table.columns, numbers, strict=True):
@@ -92,7 +92,7 @@ def show_answer(answer: Answer, to: Console) -> None:
 
 
 def cell(column: str, value: Any) -> str:
-    """A value as it stands in a table; ports and frames are names."""
+    """A value as text in a table; ports and frames are names, not quantities."""
     if value is None:
         return NONE
     if isinstance(value, datetime):
@@ -104,12 +104,12 @@ def cell(column: str, value: Any) -> str:
 
 
 def answer_json(answer: Answer) -> str:
-    """A line of JSON for each row."""
+    """An answer as JSON: a line for each row."""
     return "".join(msgspec.json.encode(row).decode() + "\n" for row in answer.named())
 
 
 def size(count: float) -> str:
-    """Bytes: 1.2 GB."""
+    """A number of bytes as text: 1.2 GB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"

@@ -24,7 +24,7 @@ _LONGEST = 60  # characters of a command in a headline
 
 
 class RecordedSegments(msgspec.Struct, frozen=True):
-    """What was recorded of TCP."""
+    """How many TCP segments were recorded, sent and lost."""
 
     captured: int
     dropped: int
@@ -32,7 +32,7 @@ class RecordedSegments(msgspec.Struct, frozen=True):
 
 
 class OtherSide(msgspec.Struct, frozen=True):
-    """The same command without TCP_NODELAY."""
+    """What the same command did without TCP_NODELAY."""
 
     protection: Protection
     sentence: str
@@ -62,7 +62,7 @@ class GuardReport(msgspec.Struct, frozen=True):
 
 
 def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) -> str:
-    """The JSON object, on one line."""
+    """A guarded command as JSON, on one line."""
     outcome, sides = run.guarded.outcome, run.both_sides
     other = None
     if sides:
@@ -161,7 +161,7 @@ def title(run: JudgedCommand, command: Sequence[str]) -> str:
 
 
 def shown_command(command: Sequence[str]) -> str:
-    """As a shell would have it, cut where it is long."""
+    """A command as a shell would have it, shortened where it is long."""
     text = shlex.join(command)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 

@@ -63,7 +63,7 @@ def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | No
 
 
 def shown_ladder(result: Result, capture: Path) -> str:
-    """The ladder of a typical stall; empty where there is none."""
+    """The ladder of a typical stall as text; empty where there is none."""
     ladder = examples([capture], result, typical_only=True).typical if result.stalls else None
     if not ladder:
         return ""

@@ -27,7 +27,7 @@ _STYLE = {Waits.HELD: "bold red", Waits.MAYBE_HELD: "yellow", Waits.CORKED: "yel
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process that has the socket."""
+    """A process that has a socket open."""
 
     pid: int
     name: str
@@ -61,7 +61,7 @@ class Socket(msgspec.Struct, frozen=True):
 
 
 class Sockets(msgspec.Struct, frozen=True):
-    """All of them, those that hold data first."""
+    """Every TCP socket of this host, those that hold data first."""
 
     schema: Literal["nagle-lab-sockets/1"]
     missing: list[str]  # what this user may not see
@@ -69,7 +69,7 @@ class Sockets(msgspec.Struct, frozen=True):
 
 
 def sockets_json(inventory: Inventory) -> str:
-    """The JSON object, on one line."""
+    """An inventory as JSON, on one line."""
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
 
 
@@ -182,7 +182,7 @@ def _acks(one: Found) -> str:
 
 
 def owner(one: Found) -> str:
-    """Its process, how many share it with that one, and the container."""
+    """The cell with a socket's process, how many others share it, and the container."""
     return _process(one) + (f" in {printable(one.container)}" if one.container and one.processes else "")
 
 
@@ -194,14 +194,14 @@ def _process(one: Found) -> str:
 
 
 def nodelay(one: Found) -> str:
-    """TCP_NODELAY, and TCP_CORK where it is set."""
+    """The cell with TCP_NODELAY, and TCP_CORK where it is set."""
     if one.options is None:
         return "?" if one.listed.inode else ""
     return ("on" if one.options.nodelay else "off") + (", cork" if one.options.cork else "")
 
 
 def totals(sockets: Sequence[Found]) -> str:
-    """How many there are, and hold data."""
+    """A line: how many sockets there are, and how many hold data."""
     connections = sum(1 for one in sockets if one.listed.state == "ESTABLISHED")
     without = sum(
         1 for one in sockets if one.options and not one.options.nodelay and one.listed.state == "ESTABLISHED"

@@ -123,7 +123,7 @@ def _released(stall: Stall) -> str:
 
 
 def show_pair(pair: "Pair", to: Console) -> None:
-    """What two captures of the same traffic show together."""
+    """Print what two captures of the same traffic show together."""
     rows = [
         ("together", " and ".join(map(printable, pair.files))),
         ("matched", _matched(pair)),
@@ -166,7 +166,7 @@ def shown_path(path: Path) -> str:
 
 
 def headline(verdict: str, title: str, reason: str) -> RenderableType:
-    """The verdict, on what, and why."""
+    """The banner: the verdict, what it is of, and why."""
     style = STYLE[verdict]
     heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
     return Panel(
@@ -183,7 +183,7 @@ def ruled_table(*headings: str, words: int = 99) -> Table:
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names and values, one below the other."""
+    """A table of names and values, one pair below the other."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=12)
     table.add_column(overflow="fold")
@@ -252,12 +252,12 @@ def who(
 
 
 def typical(ladder: Ladder) -> list[RenderableType]:
-    """The ladder of a typical stall."""
+    """A typical stall's ladder, with its heading."""
     return _ladder(ladder, f"A typical stall of {ladder.run}" if ladder.run else "A typical stall")
 
 
 def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
-    """An exchange of a capture without a stall."""
+    """Print an exchange of a capture without a stall: its ladder and its figures."""
     connection = ladder.connection
     title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
     to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")

@@ -67,7 +67,7 @@ class Screen:
     dropped: int = 0
 
     def rows(self) -> list[Row]:
-        """Those to show, in order."""
+        """The rows to show, in order."""
         if not self.view:
             return []
         rows = self.view.connections if self.single else self.view.rows
@@ -91,7 +91,7 @@ def identity(row: Row) -> tuple[str, str, str, str]:
 
 
 def render(screen: Screen, width: int, height: int) -> RenderableType:
-    """The whole screen, of that many columns and lines."""
+    """The whole live screen as text, ``width`` columns by ``height`` lines."""
     head, foot = Group(_head(screen), _counts(screen)), Text(_foot(screen), "dim", no_wrap=True, overflow="ellipsis")
     room = height - 3
     row = screen.opened_row() if screen.opened else None
@@ -196,7 +196,7 @@ class _End:
         return len(self.what) + len(_IN + self.container) * bool(self.container)
 
     def fitted(self, width: int) -> str:
-        """In so many columns; of what is longer, the end stays, for the port is there."""
+        """The text in ``width`` columns; of what is longer the end stays, for the port is there."""
         if len(self.what) > width:
             return "…" + self.what[-(width - 1) :]
         room = width - len(self.what + _IN)
@@ -289,7 +289,7 @@ def counted(stalls: int, lost_ms: float) -> str:
 
 
 def final(verdicts: dict[Verdict, int]) -> str:
-    """The periods that are over."""
+    """How many periods that are over have each verdict, as text."""
     count = [f"{number} {verdict}" for verdict, number in verdicts.items() if number]
     return f"final: periods {', '.join(count)}" if count else ""
 

@@ -23,7 +23,7 @@ def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def shortened(name: str, width: int) -> str:
-    """In so many columns: of a longer name both ends stay, for containers of one project differ in the last."""
+    """A name in ``width`` columns; of a longer one both ends stay, as containers of a project differ in the last."""
     if len(name) <= width:
         return name
     last = width // 2

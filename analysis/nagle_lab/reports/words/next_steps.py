@@ -3,9 +3,10 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause, time_text
+from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import larger_cause
 from nagle_lab.evidence.software import COMMON, NodelaySetting
@@ -135,7 +136,7 @@ def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
 
 
 def _gaps(cause: Cause, gaps: Silence, share: float) -> str:
-    return f"{gaps.count:,} × {CAUSES[cause]}: {time_text(gaps.total_ms)}, {share:.0%} of all idle time"
+    return f"{gaps.count:,} × {CAUSES[cause]}: {duration_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
 IN_THE_CAPTURE = "which the capture shows there"

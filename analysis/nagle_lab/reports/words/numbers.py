@@ -36,22 +36,22 @@ def number(value: float | None) -> str:
 
 
 def thousands(value: float) -> str:
-    """A count: 9,513."""
+    """A count as text: 9,513."""
     return f"{value:,.0f}"
 
 
 def seconds(ms: float) -> str:
-    """A sum of durations, in seconds from one second on."""
+    """A sum of durations, ms, as text: in seconds from one second on, to one decimal."""
     return f"{ms / 1e3:,.1f} s" if ms >= 1e3 else f"{ms:.1f} ms"
 
 
 def middle_and_tail(spread: "Spread | None") -> str:
-    """Median and 99th percentile."""
+    """Median and 99th percentile of a spread, in its unit."""
     return f"{number(spread.p50)} / {number(spread.p99)}" if spread else NONE
 
 
 def percentiles(spread: "Spread", *which: str) -> str:
-    """Those of a spread that are named, ms."""
+    """The percentiles of a spread, ms, whose field names are given: "p50 43.20, p99 44.10 ms"."""
     return ", ".join(f"{name} {getattr(spread, name):.2f}" for name in which) + " ms"
 
 
@@ -79,11 +79,11 @@ def wait(figures: "Figures") -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Two decimals."""
+    """A ratio to two decimals."""
     return NONE if value is None else f"{value:.2f}"
 
 
 def delayed_acks(figures: "Figures") -> str:
-    """In the capture and in the kernels."""
+    """How many delayed ACKs the capture shows, and how many the kernels counted."""
     kernel = NONE if figures.kernel_delayed_acks is None else f"{figures.kernel_delayed_acks:.0f}"
     return f"{figures.delayed_acks:.0f}/{kernel}"

@@ -101,7 +101,7 @@ def _named(place: Place) -> str:
 
 
 def shown(write: Write) -> str:
-    """Its place, as short as it can be said: "server.py:16 reply"."""
+    """The place of a write, as short as it can be said: "server.py:16 reply"."""
     return write_text(write, _here())
 
 
@@ -117,7 +117,7 @@ def _here() -> Path | None:
 
 
 def place_of(write: Write, most: int) -> str:
-    """Where it was made, in at most so many columns of a terminal."""
+    """Where a write was made, in at most ``most`` columns of a terminal."""
     text = printable(shown(write))
     if len(text) > most and (place := write.library or write.program):
         text = printable(shown_place(place))
@@ -130,7 +130,7 @@ def call_of(write: Write) -> str:
 
 
 def written_words(one: Written) -> list[str]:
-    """All there is to say of a call in a ladder, a line each."""
+    """What a ladder says of a call, a line each: its place, bytes, time, system call, process."""
     write = one.write
     who = f"{write.command}, process {write.process}, thread {write.thread}"
     why = f"no line: {write.why_no_line}" if write.why_no_line else ""
