@@ -36,7 +36,7 @@ def recorded(path: Path, segments: Iterable[Segment], told: Iterable[Waiting]) -
             packet = packet_bytes(one)
             writer.add(one.ts_ns, 0, len(packet), packet)
         for waiting in told:
-            writer.add_waiting(0, waiting)
+            writer.add_waiting(waiting)
         writer.add_dropped(0, 0)
     return path
 

@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.guard.recording import waiting as recording
-from nagle_lab.host.sock_diag import OPEN_STATES, Info, Listed, busy_sockets
+from nagle_lab.host.sock_diag import Info, Listed, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -216,7 +216,7 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
         writer = Pcapng(file)
         writer.add_interface("lo")
         writer.add_dropped(0, 3)
-        writer.add_waiting(0, Waiting(17, CLIENT, SERVER, 57))
+        writer.add_waiting(Waiting(17, CLIENT, SERVER, 57))
     with open_capture(path) as capture, make_engine() as engine:
         for _ in capture.read(RecordTap(engine, None)):
             pass
@@ -264,13 +264,13 @@ def clock(monkeypatch):
 )
 def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, clock, changed, queued, unsent):
     info = msgspec.structs.replace(SMALL, **changed)
-    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(info, queued)]]))
+    monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[listed(info, queued)]]))
     assert [one.unsent for one in recording.SocketPoller().waiting()] == unsent
 
 
 def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch, clock):
     held, empty = listed(SMALL), listed(msgspec.structs.replace(SMALL, unsent=0), 100)
-    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[empty] * recording.AT_ONCE, [held]]))
+    monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[empty] * recording.AT_ONCE, [held]]))
     told = recording.SocketPoller().waiting()
     assert [one.unsent for one in told] == [57] + [0] * (recording.AT_ONCE - 1)
     assert [one.unsent for one in recording.SocketPoller([80]).waiting()] == [one.unsent for one in told]
@@ -280,8 +280,8 @@ def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkey
 def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
     asked = []
 
-    def refuse(states: int) -> list[Listed]:
-        asked.append(states)
+    def refuse() -> list[Listed]:
+        asked.append("once")
         raise PermissionError
 
     monkeypatch.setattr(recording, "busy_sockets", refuse)
@@ -293,7 +293,7 @@ def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
 def test_it_is_told_for_ever_but_no_more_than_so_much_a_second(monkeypatch, clock):
     monkeypatch.setattr(recording, "AT_FIRST", 3)
     monkeypatch.setattr(recording, "PER_S", 2)
-    monkeypatch.setattr(recording, "busy_sockets", lambda states: iter([[listed(SMALL)] * 5]))
+    monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[listed(SMALL)] * 5]))
     kernel, told = recording.SocketPoller(), []
     for _ in range(10):
         told.append(len(kernel.waiting()))
@@ -308,8 +308,8 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
     made = [[msgspec.structs.replace(listed(SMALL), remote=(SERVER[0], port))] for port in range(8)]
     asked = []
 
-    def slowly(states: int) -> Iterator[list[Listed]]:
-        asked.append(states)
+    def slowly() -> Iterator[list[Listed]]:
+        asked.append("once")
         for part in made:
             clock[0] += recording.AT_A_TIME_S * 0.6
             yield part
@@ -324,7 +324,7 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
 
 
 def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
-    def late(states: int) -> Iterator[list[Listed]]:
+    def late() -> Iterator[list[Listed]]:
         clock[0] += 0.006
         yield [listed(SMALL)]
 
@@ -342,7 +342,7 @@ def test_the_kernel_lists_who_has_data_under_way_and_nobody_else(address):
     ours = s.getsockname()[:2], s.getpeername()[:2]
 
     def busy() -> list[tuple[End, End]]:
-        found = [(one.local, one.remote) for part in busy_sockets(OPEN_STATES) for one in part]
+        found = [(one.local, one.remote) for part in busy_sockets() for one in part]
         return [ends for ends in found if ends in (ours, ours[::-1])]
 
     with s, peer:

@@ -32,10 +32,10 @@ def option(order: str, code: int, value: bytes) -> bytes:
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
-def waiting_block(order: str, interface: int, ticks: int, waiting: Waiting) -> bytes:
-    """An interface statistics block with what data waited in a socket as its comment; ``ticks`` is its time stamp."""
+def waiting_block(order: str, ticks: int, waiting: Waiting) -> bytes:
+    """Statistics of the first interface, stamped ``ticks``, whose comment says what data waited in a socket."""
     options = option(order, COMMENT, comment(waiting).encode()) + option(order, END_OF_OPTIONS, b"")
-    return block(order, STATISTICS, pack(order + "III", interface, ticks >> 32, ticks & 0xFFFFFFFF) + options)
+    return block(order, STATISTICS, pack(order + "III", 0, ticks >> 32, ticks & 0xFFFFFFFF) + options)
 
 
 class Pcapng:
@@ -63,9 +63,9 @@ class Pcapng:
         options = _options((ISB_IFDROP, pack("<Q", packets)))
         self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
-    def add_waiting(self, interface: int, waiting: Waiting) -> None:
-        """Write what data waited in a socket: a comment on statistics of the interface."""
-        self._file.write(waiting_block(LITTLE, interface, waiting.at, waiting))
+    def add_waiting(self, waiting: Waiting) -> None:
+        """Write what data waited in a socket: a comment on statistics of the first interface."""
+        self._file.write(waiting_block(LITTLE, waiting.at, waiting))
 
 
 def _options(*options: tuple[int, bytes]) -> bytes:

@@ -381,7 +381,6 @@ def fleet_ask_(**options: Any) -> Exit:
 @click.option("--list", "list_only", is_flag=True, help="List the exhibits and run none.")
 @click.option("--trace", is_flag=True, help="Trace the stalling halves: are the two writes those of their sources?")
 @markdown_option
-@click.option("--cache", type=PATH, metavar="DIR", help="Install into DIR instead of .cache/museum.")
 def museum_(**options: Any) -> Exit:
     """Run released software that stalls, and its fix.
 

@@ -248,7 +248,7 @@ class RowComparison:
         return not self.differing
 
 
-def verify(path: Path, most: int = 10) -> RowComparison:
+def verify(path: Path) -> RowComparison:
     """Hold our segments of a capture file against tshark's, frame by frame, in bounded memory.
 
     Raises
@@ -259,7 +259,7 @@ def verify(path: Path, most: int = 10) -> RowComparison:
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: is read twice, by us and by tshark: save it to a file first")
     with open_capture(path) as capture, Tshark(path, ROW_ARGUMENTS, PREFERENCES) as lines:
-        comparison = compare_rows(our_frames(capture), tshark_rows(lines), most)
+        comparison = compare_rows(our_frames(capture), tshark_rows(lines))
         comparison.tshark = version()
         comparison.notes = [*map(str, capture.trouble), *filter(None, [lines.complaint])]
         if lines.complaint and not capture.trouble:

@@ -103,14 +103,14 @@ def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Liste
     return found
 
 
-def busy_sockets(states: int) -> Iterator[list[Listed]]:
-    """The TCP sockets with data not acknowledged or not sent, in parts, as the kernel lists them.
+def busy_sockets() -> Iterator[list[Listed]]:
+    """The open TCP sockets (OPEN_STATES) with data not acknowledged or not sent, in parts, as the kernel lists them.
 
-    It makes each part, of some hundred sockets, when the one before is taken.
+    The kernel makes each part, of some hundred sockets, when the one before is taken.
 
     Raises OSError, NagleLabError.
     """
-    for messages in _messages(socket.AF_UNSPEC, states):
+    for messages in _messages(socket.AF_UNSPEC, OPEN_STATES):
         yield [read_socket(one) for one in messages if _QUEUED.unpack_from(one, _QUEUED_AT)[0]]
 
 

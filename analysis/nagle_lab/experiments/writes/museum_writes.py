@@ -78,12 +78,12 @@ def _is(expected: re.Match[str], place: Place) -> bool:
     return same_file and (not line or place.line == int(line)) and (not function or place.function == function)
 
 
-def trace(exhibit: Exhibit, cache: Path = CACHE) -> TracedExhibit:
+def trace(exhibit: Exhibit) -> TracedExhibit:
     """Install the bad half of an exhibit that says where its writes are, guard it, and trace it."""
     if lacks := missing(exhibit.needs):
         return TracedExhibit(exhibit, None, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
     try:
-        installed = install(exhibit.ecosystem, Path(exhibit.folder), exhibit.bad.install, cache, exhibit.shared_files)
+        installed = install(exhibit.ecosystem, Path(exhibit.folder), exhibit.bad.install, CACHE, exhibit.shared_files)
     except NagleLabError as error:
         return TracedExhibit(exhibit, None, None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))

@@ -195,7 +195,7 @@ class Recorder(threading.Thread):
                 self._empty()
                 self._write_some()
                 for waiting in self._asked.waiting():
-                    self._writer.add_waiting(0, waiting)
+                    self._writer.add_waiting(waiting)
                 while self._cuts:
                     path, done = self._cuts.pop(0)
                     self._write_all()  # what came before this one was asked for

@@ -108,7 +108,7 @@ class _Streamed:
             return
         if waiting := self._asked.waiting():
             for one in waiting:
-                self._writer.add_waiting(0, one)
+                self._writer.add_waiting(one)
             self._out.flush()
 
     def tell_dropped(self) -> None:

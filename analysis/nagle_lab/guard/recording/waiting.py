@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.capture.waiting import SLOWEST_NS, Waiting
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.sock_diag import OPEN_STATES, Listed, busy_sockets
+from nagle_lab.host.sock_diag import Listed, busy_sockets
 
 LEAST_S = 0.008  # from one question to the next
 SHARE = 0.03  # of a processor, at most, that asking may take
@@ -57,7 +57,7 @@ class SocketPoller:
     def _take(self, until: float) -> list[Listed]:
         """The answer, or what of it comes until then."""
         is_old = self._parts is not None  # the kernel made the next part when the one before it was taken
-        parts = self._parts = self._parts or busy_sockets(OPEN_STATES)
+        parts = self._parts = self._parts or busy_sockets()
         found: list[Listed] = []
         for part in parts:
             found += [] if is_old else part

@@ -126,9 +126,9 @@ def remove_project(project: str) -> None:
     raise NagleLabError(f"could not remove the containers of {project} ({problem}): run `make clean`")
 
 
-def last_log_lines(container: str, lines: int = 3) -> str:
-    """Return the last lines a container logged, joined to one line."""
-    answer = docker("logs", "--tail", str(lines), container)
+def last_log_lines(container: str) -> str:
+    """Return the last three lines a container logged, joined to one line."""
+    answer = docker("logs", "--tail", "3", container)
     words = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
     return " / ".join(words) or "it logged nothing"
 

@@ -41,7 +41,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
             wanted = {_pair(one.client, one.server) for one in connections}
             for waiting in opened.facts.waiting if numbers else ():
                 if frozenset((waiting.sender, waiting.receiver)) in wanted:
-                    writer.add_waiting(0, waiting)
+                    writer.add_waiting(waiting)
     return len(frames)
 
 

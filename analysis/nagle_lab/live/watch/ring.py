@@ -64,8 +64,8 @@ class _Section:
         return block(self.order, SECTION, body) + b"".join(map(self._described, self.interfaces))
 
     def said(self, waiting: Waiting) -> bytes:
-        """A block that says it, as Pcapng.add_waiting does; of the first interface."""
-        return waiting_block(self.order, 0, ticks(waiting.at, self.interfaces[0]), waiting)
+        """The block that Pcapng.add_waiting writes, in this section's byte order."""
+        return waiting_block(self.order, ticks(waiting.at, self.interfaces[0]), waiting)
 
     def _described(self, interface: Interface) -> bytes:
         order, (_, link_type, resolution, offset_ns) = self.order, interface
