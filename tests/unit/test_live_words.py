@@ -11,10 +11,10 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.namespace import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import Info, Listed
 from nagle_lab.live.sockets import rights
-from nagle_lab.live.sockets.changed import BOOT, FILE, Entry, changes
 from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.processes import Process
+from nagle_lab.live.sockets.undo_log import BOOT, FILE, Entry, changes
 from nagle_lab.live.sockets.waits import Waits, waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.nodelay import names
@@ -187,7 +187,7 @@ def test_of_another_boot_nothing_is_known(tmp_path, monkeypatch):
     boot = tmp_path / "boot_id"
     boot.write_text("another\n")
     assert BOOT.read_text() != boot.read_text()
-    monkeypatch.setattr("nagle_lab.live.sockets.changed.BOOT", boot)
+    monkeypatch.setattr("nagle_lab.live.sockets.undo_log.BOOT", boot)
     with changes(tmp_path) as known:
         assert known.entries == []
 

@@ -13,11 +13,18 @@ import click
 from nagle_lab.cli.live.sockets import pids_of
 from nagle_lab.cli.shared.values import duration_s
 from nagle_lab.errors import Exit, NagleLabError, tell
-from nagle_lab.experiments.tried import Conclusion, ProgramRecording, beside, conclude, conclude_back, record_program
+from nagle_lab.experiments.nodelay import (
+    Conclusion,
+    ProgramRecording,
+    beside,
+    conclude,
+    conclude_back,
+    record_program,
+)
 from nagle_lab.host.children import TAKEN, ending_by_signals
-from nagle_lab.live.sockets.change import TargetProgram, sockets, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.live.sockets.processes import process_name, started_at
+from nagle_lab.live.sockets.set_nodelay import TargetProgram, sockets, to_take_back, turn_back, turn_on, without
 from nagle_lab.reports.experiments.nodelay import Done, in_a_line, names, nodelay_json, show_tried
 from nagle_lab.reports.screens.terminal import console
 

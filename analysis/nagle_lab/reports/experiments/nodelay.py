@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import comparison
-from nagle_lab.experiments.tried import Conclusion, ProgramRecording
+from nagle_lab.experiments.nodelay import Conclusion, ProgramRecording
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.packet.segment import end_text

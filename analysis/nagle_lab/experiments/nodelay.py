@@ -15,8 +15,8 @@ from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge_recording, lost
 from nagle_lab.guard.recording.attach import attach
 from nagle_lab.host.sock_diag import LISTEN
-from nagle_lab.live.sockets.change import TargetProgram, living, sockets, without
 from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, without
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
 FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before

@@ -12,8 +12,8 @@ from nagle_lab.diagnosis.result.could_stall import of_own_software
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
+from nagle_lab.experiments.nodelay import OfProgram, ProgramRecording, beside, conclude, conclude_back
 from nagle_lab.experiments.software.guarded import Selection
-from nagle_lab.experiments.tried import OfProgram, ProgramRecording, beside, conclude, conclude_back
 from nagle_lab.reports.experiments.nodelay import in_a_line
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"

@@ -3,10 +3,10 @@
 import pytest
 
 from nagle_lab.host.sock_diag import LISTEN, Listed
-from nagle_lab.live.sockets import change, changed
-from nagle_lab.live.sockets.change import TargetProgram, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets import set_nodelay, undo_log
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.live.sockets.options import Options
+from nagle_lab.live.sockets.set_nodelay import TargetProgram, to_take_back, turn_back, turn_on, without
 
 PROGRAM = TargetProgram("web 1", {1: 1}, None, "--pid 1")
 
@@ -41,11 +41,11 @@ class Kernel:
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     kernel = Kernel()
-    monkeypatch.setattr(changed, "folder", lambda: tmp_path / "run")
-    monkeypatch.setattr(change, "living", lambda of: [1])
-    monkeypatch.setattr(change, "namespace_of", lambda pid: 7)
-    monkeypatch.setattr(change, "inside", lambda pid, look: [one.listed for one in kernel.found()])
-    monkeypatch.setattr(change, "_set", kernel.switch)
+    monkeypatch.setattr(undo_log, "folder", lambda: tmp_path / "run")
+    monkeypatch.setattr(set_nodelay, "living", lambda of: [1])
+    monkeypatch.setattr(set_nodelay, "namespace_of", lambda pid: 7)
+    monkeypatch.setattr(set_nodelay, "inside", lambda pid, look: [one.listed for one in kernel.found()])
+    monkeypatch.setattr(set_nodelay, "_set", kernel.switch)
     return kernel
 
 
