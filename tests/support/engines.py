@@ -66,7 +66,7 @@ def followed(
             "counts": (engine.frames, totals.connections, totals.segments, totals.copies),
             "times": (totals.first_ts, totals.last_ts, totals.step),
             "clock": (engine.clock.epoch, engine.clock.set_back),
-            "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types), facts.snaplen),
+            "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types)),
         }
 
 

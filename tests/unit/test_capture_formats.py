@@ -109,9 +109,8 @@ def test_every_format_gives_the_same_segments(store, link_type, byte_order, comp
             path = store(compress(content))
             assert our_rows(path) == expected
             capture = read(path)
-            assert (capture.format, capture.compression, capture.link_types) == (name, compression, [link_type])
-            assert (capture.packets, capture.snaplen, capture.trouble) == (len(BOTH), 128, [])
-            assert capture.resolution_ns == (1 if expected is nano else 1000)
+            assert (capture.format, capture.link_types) == (name, [link_type])
+            assert (capture.packets, capture.trouble) == (len(BOTH), [])
             assert capture.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
             assert capture.byte_count == path.stat().st_size
             assert read(path, sha256=False).sha256 == ""
@@ -261,7 +260,7 @@ def test_rotated_files_are_one_capture(store):
     paths = [store(content) for content in forms]
     assert our_rows(paths) == truth(TALK)
     capture = read(paths)
-    assert (capture.format, capture.compression, capture.trouble) == ("pcap+pcapng", "gzip", [])
+    assert (capture.format, capture.trouble) == ("pcap+pcapng", [])
     assert capture.link_types == [ETHERNET, SLL]
     assert capture.sha256 == hashlib.sha256(b"".join(forms)).hexdigest()
     assert capture.name == f"{paths[0]} … {paths[2]}"

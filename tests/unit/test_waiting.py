@@ -13,7 +13,7 @@ from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.guard.recording import waiting as recording
+from nagle_lab.guard.recording import socket_poller as recording
 from nagle_lab.host.sock_diag import Info, Listed, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine

@@ -82,24 +82,9 @@ class CaptureSoFar:
         return "+".join(self.facts.formats)
 
     @property
-    def compression(self) -> str:
-        """ "gzip", "zstd", "gzip+zstd", or "" for none."""
-        return "+".join(self.facts.compressions)
-
-    @property
     def link_types(self) -> list[int]:
         """LINKTYPE_… numbers in order of appearance."""
         return list(self.facts.link_types)
-
-    @property
-    def resolution_ns(self) -> float:
-        """Unit of the time stamps in ns (1000 for microseconds); the coarsest if there are several."""
-        return self.facts.resolution_ns
-
-    @property
-    def snaplen(self) -> int:
-        """The largest the input states, bytes; 0 where it states none."""
-        return self.facts.snaplen
 
     @property
     def byte_count(self) -> int:
@@ -306,7 +291,6 @@ class _File:
         head = self._head()
         compression = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
         if compression:
-            self.facts.compressions[compression] = None
             self._decompressed = Decompressed(self._stored, compression, head)
             window = Window(self._decompressed, size=window_bytes)
         else:

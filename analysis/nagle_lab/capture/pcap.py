@@ -35,16 +35,15 @@ class PcapReader:
         if window.end < FILE_HEADER:
             raise NagleLabError(f"{name}: ends within the file header: nothing to analyse, record it again")
         order, magic = MAGICS[bytes(window.raw[:4])]
-        major, minor, _, _, snaplen, link_type = unpack_from(order + "HHiIII", window.raw, 4)
+        major, minor, _, _, _, link_type = unpack_from(order + "HHiIII", window.raw, 4)
         if (major, minor) != (2, 4):
             raise NagleLabError(f"{name}: pcap version {major}.{minor} is not 2.4: convert it with editcap")
-        nanoseconds = magic == NANOSECOND
         link_type &= 0xFFFF  # the rest tells of a frame check sequence
-        interface = Interface(0, link_type, resolution=9 if nanoseconds else 6)
+        interface = Interface(0, link_type, resolution=9 if magic == NANOSECOND else 6)
         self._window, self._at = window, FILE_HEADER
         self.reached: int | None = None  # the byte where reading ended before the file did
         self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)
-        facts.add_interface(link_type, 1 if nanoseconds else 1000, snaplen)
+        facts.link_types[link_type] = None
 
     section = None  # the position says all
 

@@ -115,7 +115,7 @@ class PcapngReader:
             taker.frames += 1
 
     def _add_interface(self, block: "Block") -> None:
-        link_type, _, snaplen = unpack_from(self._order + "HHI", self._window.raw, block.at + 8)
+        (link_type,) = unpack_from(self._order + "H", self._window.raw, block.at + 8)
         resolution, offset_s = MICROSECONDS, 0
         for code, value in self._options(block.at + 16, block.end):
             if code == IF_TSRESOL and len(value) == 1:
@@ -125,7 +125,7 @@ class PcapngReader:
         number = self._forgotten + len(self._interfaces)
         self._interfaces.append(Interface(number, link_type, resolution, offset_s * 1_000_000_000))
         self._dropped.append(0)
-        self._facts.add_interface(link_type, unit_ns(resolution), snaplen)
+        self._facts.link_types[link_type] = None
 
     def _take_statistics(self, block: "Block") -> None:
         """Read an interface statistics block: packets lost since the capture began, data that waited in a socket."""
@@ -249,11 +249,6 @@ def _packet_fault(packet: PacketHead, length: int, interfaces: int) -> str:
     if packet.captured + SHORTEST[PACKET] > length:
         return "a packet is longer than its block"
     return "a packet names an interface never described" if packet.interface >= interfaces else ""
-
-
-def unit_ns(resolution: int) -> float:
-    """The unit of an interface's time stamps, ns, by its if_tsresol."""
-    return 1e9 / (2.0 if resolution & 0x80 else 10.0) ** (resolution & 0x7F)
 
 
 def nanoseconds(ticks: int, interface: Interface) -> int:

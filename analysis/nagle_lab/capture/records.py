@@ -53,22 +53,13 @@ class Facts:
     """What reading found out about the input; complete once all records have been read."""
 
     formats: dict[str, None] = field(default_factory=dict)  # "pcap", "pcapng", in order of appearance
-    compressions: dict[str, None] = field(default_factory=dict)  # "gzip", "zstd", likewise
     link_types: dict[int, None] = field(default_factory=dict)  # LINKTYPE_… numbers, likewise
-    resolution_ns: float = 0  # coarsest unit of the time stamps: 1 nanosecond, 1000 microsecond, …
-    snaplen: int = 0  # largest one stated, bytes; 0 is "no limit"
     packets: int = 0  # frames in the input, as Wireshark counts them; some have no record
     untimed: int = 0  # packets without a time of capture, and so not among the records
     dropped: int = 0  # packets the capturing program says it lost
     dropped_before: int = 0  # of these, there is trouble already
     trouble: list[Trouble] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)  # data that the kernel said waited in a socket
-
-    def add_interface(self, link_type: int, resolution_ns: float, snaplen: int) -> None:
-        """Note an interface (a pcap file is one): LINKTYPE_…, unit of its time stamps in ns, snaplen in bytes."""
-        self.link_types[link_type] = None
-        self.resolution_ns = max(self.resolution_ns, resolution_ns)
-        self.snaplen = max(self.snaplen, snaplen)
 
     def warn(self, kind: TroubleKind, text: str) -> None:
         """Add trouble: a sentence that names the file."""

@@ -20,7 +20,7 @@ from struct import Struct, pack, unpack
 from typing import NamedTuple
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.recording.waiting import SocketPoller
+from nagle_lab.guard.recording.socket_poller import SocketPoller
 
 SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
 EVERY_S = 0.02  # how often the ring is emptied

@@ -18,7 +18,7 @@ import msgspec
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.guard.recording.attached import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
-from nagle_lab.guard.recording.waiting import SocketPoller
+from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
 
 NEEDS = "it needs"  # says it of a capability
