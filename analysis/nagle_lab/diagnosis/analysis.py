@@ -79,7 +79,7 @@ class Analysis:
 
     @property
     def bytes_read(self) -> int:
-        """Of the file or files, as they are stored."""
+        """Bytes read so far of the file or files, as they are stored."""
         return self._capture.byte_count
 
     @property

@@ -1,4 +1,4 @@
-"""Columns of durations counted."""
+"""Columns of durations, counted into Durations."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ MANY_STEPS = 1 << 20
 
 
 def add_all(durations: Durations, column: Column) -> None:
-    """Count those durations (n,), ns."""
+    """Count a column of durations (n,), ns."""
     if not is_array(column) or not len(column):
         for duration in column:
             durations.add(duration)

@@ -1,4 +1,4 @@
-"""Records on their way to an engine: it may be replaced between two of them, and somebody may look on."""
+"""A tap on the way from a capture to the engine: an onlooker gets its records, too; the engine may be replaced."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,19 +13,19 @@ class RecordSink(Protocol):
     """Who is given the bytes of all records; ``first`` is the frame of the first of them."""
 
     def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
-        """Complete pcap records."""
+        """Take complete pcap records."""
 
     def pcapng(
         self, records: memoryview, first: int, count: int, order: str, interfaces: Sequence[Interface]
     ) -> None:
-        """Complete packet blocks of interfaces that were described."""
+        """Take complete packet blocks of interfaces that were described."""
 
     def waiting(self, answers: Sequence[Waiting]) -> None:
-        """What the kernel said meanwhile of data that waits in sockets."""
+        """Take what the kernel said meanwhile of data that waits in sockets."""
 
 
 class RecordTap:
-    """See :class:`nagle_lab.capture.records.RecordTaker`."""
+    """Passes records on (:class:`nagle_lab.capture.records.RecordTaker`); ``seen`` is the onlooker, if any."""
 
     def __init__(self, engine: Engine, seen: RecordSink | None) -> None:
         self.engine = engine
@@ -33,7 +33,7 @@ class RecordTap:
 
     @property
     def frames(self) -> int:
-        """So far, in the whole input."""
+        """How many records there were so far, in the whole input."""
         return self.engine.frames
 
     @frames.setter
@@ -46,7 +46,7 @@ class RecordTap:
         return _Clock(self)
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Pass pcap records on."""
+        """Pass pcap records on to the engine, and to the onlooker."""
         if self._seen is None:
             return self.engine.pcap(window, at, framing)
         before = self.frames
@@ -57,7 +57,7 @@ class RecordTap:
         return end
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Pass packet blocks on."""
+        """Pass packet blocks on to the engine, and to the onlooker."""
         if self._seen is None:
             return self.engine.pcapng(window, at, order, interfaces)
         before = self.frames

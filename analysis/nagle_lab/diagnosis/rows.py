@@ -164,7 +164,7 @@ class ExchangeRows(_Rows[Exchange]):
 
 
 def end_of(findings: Findings, connection: int, side: int) -> Endpoint:
-    """One end of a connection."""
+    """The end of a connection that is its ``side``, 0 or 1."""
     return _endpoint(findings.connections.row(connection), side)
 
 

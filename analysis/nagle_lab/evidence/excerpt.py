@@ -89,7 +89,7 @@ class _Reader:
         self._passed = self._after = 0
 
     def take(self, step: Step) -> None:
-        """The next packet of the connection."""
+        """Take the next packet of the connection, if the window wants it."""
         if self.done:
             return
         if step.frame < self.window.start:
@@ -137,5 +137,5 @@ def _packets(
 
 
 def end_of(endpoint: Endpoint) -> tuple[bytes, int]:
-    """Its address, 16 bytes, IPv4 mapped into IPv6, and its port."""
+    """The address (16 bytes, IPv4 mapped into IPv6) and the port of an end."""
     return packed_address(endpoint.ip), endpoint.port

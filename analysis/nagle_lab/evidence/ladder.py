@@ -61,7 +61,7 @@ class Ladder:
 
     @property
     def waits(self) -> tuple[str, str, str]:
-        """Of the stall: how long the wait is, who holds what, and who delays the ACK."""
+        """The lines about a stall: how long the wait is, who holds what, and who delays the ACK."""
         assert self.stall
         held, delaying = (self.ends[end.role == "server"] for end in (self.stall.held_by, self.stall.delayed_by))
         return (
@@ -81,7 +81,7 @@ class Ladder:
 
     @property
     def hold(self) -> tuple[str, ...]:
-        """Of the held bytes: when they were written, and how long they were held since."""
+        """The line about held bytes: when they were written, and how long they were held since."""
         if not self.writes:
             return ()
         after = (_ns(self.writes.held.at) - self.began - self.row("trigger").ns) / 1e6
@@ -133,7 +133,7 @@ def stall_window(result: Result, stall: Stall) -> PacketWindow:
 
 
 def window_around(connection: Connection, trigger_frame: int, release_frame: int) -> PacketWindow:
-    """The same, of a stall of which the frames are known."""
+    """The packets to read for the ladder of a stall, by the frames of its trigger and release."""
     return PacketWindow(connection, trigger_frame, release_frame, _BEFORE, _AFTER)
 
 

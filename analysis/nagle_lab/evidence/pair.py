@@ -38,11 +38,11 @@ class Pair:
         return f"{said}: trust the capture taken nearer the end that is said to hold"
 
     def called(self, files: list[str]) -> "Pair":
-        """The same, its files under other names."""
+        """The pair with its files under other names."""
         return replace(self, files=files)
 
     def to_json(self) -> str:
-        """One line, ending in a newline."""
+        """The pair as JSON: one line, ending in a newline."""
         return json_text({"schema": SCHEMA, **asdict(self)}) + "\n"
 
 

@@ -37,7 +37,7 @@ class _Seen:
 
     @property
     def process(self) -> Process | None:
-        """The one that most packets name."""
+        """The process that most packets name."""
         return self.processes.most_common(1)[0][0] if self.processes else None
 
 

@@ -81,7 +81,7 @@ class SegmentRow(NamedTuple):
 
 
 def row_of(s: Segment) -> SegmentRow:
-    """A segment as a row."""
+    """A segment of ours as the row that tshark should have for it."""
     wscale = s.wscale if s.wscale >= 0 else None
     timestamps = (s.tsval, s.tsecr) if s.timestamps else (None, None)
     return SegmentRow(

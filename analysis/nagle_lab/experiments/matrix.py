@@ -33,7 +33,7 @@ class VariantRow:
 
     @property
     def as_expected(self) -> int:
-        """How many of the runs are."""
+        """How many runs are as expected."""
         return sum(outcome.as_expected for outcome in self.outcomes)
 
     @property
@@ -57,12 +57,12 @@ class Matrix:
 
     @property
     def planned(self) -> int:
-        """Runs in all."""
+        """How many runs there are to make in all."""
         return len(self.rows) * self.repeat
 
     @property
     def done(self) -> int:
-        """Runs made, whatever came of them."""
+        """How many runs were made, whatever came of them."""
         return sum(len(row.outcomes) for row in self.rows)
 
     @property
@@ -83,7 +83,7 @@ class Matrix:
                 yield scenario, rows
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for ``--json``."""
+        """The matrix as JSON, for ``--json``."""
         return {
             "schema": SCHEMA,
             **self.about,

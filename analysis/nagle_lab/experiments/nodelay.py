@@ -63,7 +63,7 @@ class ProgramRecording:
 
     @property
     def subject(self) -> Subject:
-        """As one of a comparison."""
+        """The recording as a subject of a comparison."""
         subject = subject_of_capture(self.result)
         return replace(subject, facts={"socket": {"TCP_NODELAY": self.option}, **subject.facts})
 

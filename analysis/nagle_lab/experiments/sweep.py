@@ -49,7 +49,7 @@ class Edge:
 
     @property
     def stalled(self) -> SweepPoint:
-        """The side that stalls."""
+        """The side of the edge that stalls."""
         return self.below if self.below.verdict is Verdict.STALL else self.above
 
 
@@ -213,7 +213,7 @@ def _named(length: int, point: SweepPoint, role: str, parameter: str) -> str:
 
 
 def to_json(scenario: str, parameter: str, low: int, high: int, all_series: list[Series]) -> dict[str, Any]:
-    """All of a sweep, for ``--json``."""
+    """A sweep as JSON, for ``--json``."""
     return {
         "schema": SCHEMA,
         "scenario": scenario,

@@ -75,7 +75,7 @@ def _without_strace(run: Run) -> Untraced:
 
 
 def outcome_of(run: Run) -> TrialOutcome:
-    """What is kept of a run."""
+    """What is kept of a run where many are made."""
     code, conclusive = run.exit_code(), run.verdict in (Verdict.STALL, Verdict.CLEAN)
     reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
     return TrialOutcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)

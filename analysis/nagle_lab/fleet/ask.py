@@ -28,7 +28,7 @@ class Answer:
     rows: Sequence[Sequence[Any]]
 
     def named(self) -> list[dict[str, Any]]:
-        """Each row by column."""
+        """Each row of the answer as a dictionary, by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 

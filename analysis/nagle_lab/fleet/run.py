@@ -37,7 +37,7 @@ class Watch(Protocol):
         """A stretch of so many bytes is done."""
 
     def series(self, judged: JudgedSeries) -> None:
-        """A series is judged."""
+        """Note that a series is judged."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Chain:
 
     @property
     def left(self) -> int:
-        """Bytes still to be read."""
+        """How many bytes are still to be read."""
         return sum(stretch.size for stretch in self.stretches[self.at :])
 
     def submit(self, executor: Executor, out: Folder) -> "Future[Any]":

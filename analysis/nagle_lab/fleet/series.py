@@ -55,12 +55,12 @@ class Series:
 
     @property
     def name(self) -> str:
-        """Host and interface."""
+        """The name of the series: host and interface."""
         return f"{self.host}/{self.interface}" if self.interface else self.host
 
     @property
     def size(self) -> int:
-        """Bytes stored."""
+        """The size of all its files as stored, bytes."""
         return sum(max(file.size, 0) for file in self.files)
 
 

@@ -48,7 +48,7 @@ class Stretch:
 
     @property
     def size(self) -> int:
-        """Bytes stored."""
+        """The size of the stretch as stored, bytes."""
         if self.until is not None:
             return self.until - self.begin
         return sum(max(file.size, 0) for file in self.files) - self.begin

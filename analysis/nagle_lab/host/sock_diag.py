@@ -62,7 +62,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait to be sent."""
+        """Bytes that were written and wait to be sent (notsent_bytes)."""
         return self.info.unsent if self.info else 0
 
     @property

@@ -33,7 +33,7 @@ class CaptureResult(StrictRecord):
 
     @classmethod
     def of(cls, capture: RunCapture) -> Self:
-        """The result of that capture."""
+        """The part of the result about one capture."""
         r = capture.result
         verdict = Verdict(r.verdict)
         return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)

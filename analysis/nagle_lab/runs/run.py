@@ -63,7 +63,7 @@ class Run:
         return best_capture(self.manifest, self.captures)
 
     def capture(self, name: str) -> Path:
-        """The file of that capture."""
+        """The path of the capture file called ``name``."""
         return self.folder / f"{name}.pcap"
 
     def traffic(self, namespace: str, capture: str) -> Traffic:

@@ -29,7 +29,7 @@ class Totals(StrictRecord):
 
     @property
     def packets_per_exchange(self) -> float | None:
-        """None where there is no exchange."""
+        """Packets for each exchange; None where there is none."""
         return self.packets / self.exchanges if self.exchanges else None
 
     @property

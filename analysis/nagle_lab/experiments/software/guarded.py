@@ -37,7 +37,7 @@ class Selection:
         return server not in self.allowed and ("", server[1]) not in self.allowed
 
     def of(self, result: Result) -> list[Connection]:
-        """Those of a result."""
+        """The connections of a result that are selected."""
         return [
             c for c in result.connections if self.wants((c.client.ip, c.client.port), (c.server.ip, c.server.port))
         ]

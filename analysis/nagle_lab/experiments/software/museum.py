@@ -87,7 +87,7 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """As it is asked for: "pypi/hypercorn"."""
+        """What the exhibit is asked for by: "pypi/hypercorn"."""
         return f"{self.ecosystem}/{Path(self.folder).name}"
 
     @property
@@ -116,7 +116,7 @@ class ExhibitRun:
 
     @property
     def problem(self) -> str:
-        """Of the bad half, else of the good one; empty where both are as expected."""
+        """What is not as expected of the bad half, or else of the good one; empty where both are."""
         return self.bad.problem or self.good.problem
 
     @property

@@ -50,7 +50,7 @@ class CallPair:
 
     @property
     def between_ms(self) -> float:
-        """From one write to the other."""
+        """The time from one write to the other, ms."""
         return (self.held.at - self.trigger.at) / 1e6
 
 

@@ -136,7 +136,7 @@ def writes_of_traced(
 
 
 def missing_calls(found: Joined, trace: Trace) -> str:
-    """Of how many stalls the calls are not known, and why; empty where they all are."""
+    """How many stalls have calls that are not known, and why, in a sentence; empty where all are known."""
     if not (missing := found.missing.total()):
         return ""
     whys = dict(found.missing)

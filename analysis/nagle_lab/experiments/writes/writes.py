@@ -60,7 +60,7 @@ class Lines:
         )
 
     def stack(self, call: Call) -> list[Place]:
-        """All its places, the innermost first: of libraries, then of the program."""
+        """All places of a call, the innermost first: of libraries, then of the program."""
         program, libraries, _ = self._places(call)
         return [*libraries, *program]
 

@@ -29,7 +29,7 @@ class Guarded:
 
     @property
     def capture(self) -> Path:
-        """Every TCP segment of the namespace."""
+        """The capture file, with every TCP segment of the namespace."""
         return self.folder / CAPTURE
 
 

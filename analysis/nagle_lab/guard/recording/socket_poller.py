@@ -30,7 +30,7 @@ class SocketPoller:
         self._left, self._counted_at = float(AT_FIRST), time.monotonic()
 
     def waiting(self) -> list[Waiting]:
-        """Of those whose last segment is small and not acknowledged, what waits in the first few; none in the others.
+        """Ask the kernel what waits in sockets whose last segment is small and not acknowledged; answers for a few.
 
         Those in which something waits come first. Nothing where it was asked just before, or does not say; of very
         many sockets it says something of some, and of others the next time.

@@ -95,7 +95,7 @@ class Stream:
         return self.writes[at]
 
     def calls(self) -> list[Call]:
-        """All that were seen of it."""
+        """All calls that strace saw of it: on the listening socket, options, writes."""
         return [*self.listener, *self.options, *self.writes]
 
     def within(self, start: int, end: int) -> int:
@@ -204,7 +204,7 @@ class _Reader:
         self._connecting: dict[tuple[int, int], int] = {}  # process, fd: since when
 
     def take(self, line: _Line) -> None:
-        """The next call."""
+        """Take the next line: a call, or the end of one."""
         found = _CALL.fullmatch(line.text)
         if not found:
             return
@@ -223,7 +223,7 @@ class _Reader:
             self._call(call, socket, arguments, result, rest)
 
     def close(self) -> Trace:
-        """No more follow."""
+        """Finish the trace, as no more lines follow, and return it."""
         for streams in self.trace.streams.values():
             for stream in streams:
                 stream.writes.sort(key=lambda call: call.at)

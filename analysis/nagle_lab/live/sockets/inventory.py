@@ -75,7 +75,7 @@ class _Reader:
         self._names = container_names() if has_containers else {}
 
     def read(self, looked: Namespaces, port: int | None, *, only_owned: bool) -> list[Found]:
-        """All with that port at an end."""
+        """The sockets that have ``port`` at one of their ends; all of them without one."""
         with Borrower() as borrower:
             return [
                 self._one(borrower, one, namespace)

@@ -45,7 +45,7 @@ class SocketTable(msgspec.Struct, frozen=True):
 
 
 def processes(only: Iterable[int] | None = None, wanted: Container[int] | None = None) -> SocketTable:
-    """All of them, or some, that this user may look into. One that ends meanwhile is left out.
+    """The processes, all or ``only`` some, that this user may look into; one that ends meanwhile is left out.
 
     With the inodes ``wanted``, those that have one of these sockets, and only these.
     """
@@ -67,7 +67,7 @@ def processes(only: Iterable[int] | None = None, wanted: Container[int] | None =
 
 
 def every_pid() -> list[int]:
-    """The processes there are."""
+    """The PIDs of all processes there are."""
     with os.scandir("/proc") as entries:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
@@ -100,7 +100,7 @@ def _process(pid: int) -> Process | None:
 
 
 def process_name(pid: int) -> str:
-    """Its name; empty where it has ended."""
+    """The name of a process; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:

@@ -48,7 +48,7 @@ def sockets(of: TargetProgram) -> list[Found]:
 
 
 def living(of: TargetProgram) -> list[int]:
-    """Its processes, of which the first's network namespace counts. Raises NagleLabError where all have ended."""
+    """The living processes of a program; the first's network namespace counts. Raises NagleLabError if none live."""
     if found := sorted(pid for pid, at in of.started.items() if started_at(pid) == at):
         return found
     raise NagleLabError(f"{of.name} has ended: start nagle-lab nodelay again for another process")
@@ -87,7 +87,7 @@ def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
 
 
 def to_take_back(of: TargetProgram, those: Iterable[Found]) -> Back:
-    """What :func:`turn_back` would do."""
+    """The sockets that :func:`turn_back` would change."""
     with changes() as known:
         return _plan(_living(known, of), those)
 

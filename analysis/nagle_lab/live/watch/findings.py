@@ -67,7 +67,7 @@ Event = Finding | Report | Note
 
 
 def now() -> str:
-    """UTC, to the millisecond."""
+    """The present time as text: UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -92,7 +92,7 @@ class New:
     lost_ms: float = 0.0
 
     def add(self, stalls: int, lost_ms: float) -> None:
-        """So many more."""
+        """Count more stalls, and the time lost in them, ms."""
         self.stalls, self.lost_ms = self.stalls + stalls, self.lost_ms + lost_ms
 
 

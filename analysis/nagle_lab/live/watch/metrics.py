@@ -48,7 +48,7 @@ class Metrics:
             raise NagleLabError(f"--prometheus {address}: {(error.strerror or str(error)).lower()}") from None
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving metrics."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -68,7 +68,7 @@ class Metrics:
             self._exchanges.labels(*self._bounded(client, connection, "client")).inc(count)
 
     def count(self, packets: int, dropped: int) -> None:
-        """Count so many more."""
+        """Count packets, and those that the kernel dropped."""
         self._packets.inc(packets)
         self._dropped.inc(dropped)
 

@@ -51,7 +51,7 @@ class Names:
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
     def look(self) -> None:
-        """Look them up."""
+        """Look the programs of both ends up now."""
         found = owners(self.pid, MOST_SOCKETS)
         self._look_for_containers({process.container for process in found.by_ends.values()} - {""})
         if self._looks_elsewhere:

@@ -77,7 +77,7 @@ class PeriodSums:
 
     @property
     def periods(self) -> int:
-        """How many there were."""
+        """How many periods there were."""
         return sum(self.verdicts.values())
 
     def verdict(self) -> tuple[Verdict, str]:

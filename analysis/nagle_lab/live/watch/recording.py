@@ -92,7 +92,7 @@ class Recording:
             self._end = -1
 
     def close(self) -> None:
-        """End everything."""
+        """End the recording and its process."""
         self.stop()
         self._end_child()
         os.close(self.fd)

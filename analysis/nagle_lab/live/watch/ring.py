@@ -90,7 +90,7 @@ class PacketRing:
         self.size = 0
 
     def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
-        """Keep pcap records."""
+        """Keep pcap records; see :class:`nagle_lab.diagnosis.record_tap.RecordSink`."""
         last = self._pieces[-1].head if self._pieces else None
         is_same = isinstance(last, _PcapHead) and last.framing == framing
         self._add(records, first, count, last if is_same and last else _PcapHead(framing))
@@ -163,7 +163,7 @@ class Snapshot:
         self._file.flush()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:

@@ -37,16 +37,16 @@ class Spectator(Protocol):
         """The last seconds have been judged again; ``said`` is what is to be said of that."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know."""
+        """Tell the user something that they should know."""
 
     def redraw(self) -> None:
-        """The terminal has another size, perhaps."""
+        """Draw again: the terminal may have another size."""
 
     def key_fd(self) -> int:
-        """Where keys come from; negative: nowhere."""
+        """The file descriptor that keys come from; negative: there are none."""
 
     def keys(self, watcher: "Watcher") -> None:
-        """Take those that have come."""
+        """Take the keys that were pressed."""
 
 
 class Watcher:
@@ -81,17 +81,17 @@ class Watcher:
 
     @property
     def sums(self) -> PeriodSums:
-        """Of the periods that are over."""
+        """The sums of the periods that are over."""
         return self._periods.sums
 
     @property
     def stalls(self) -> int:
-        """Since the beginning, as counted live."""
+        """How many stalls there were since the beginning, as counted live."""
         return self._findings.stalls
 
     @property
     def lost_ms(self) -> float:
-        """Likewise."""
+        """How long data waited in these, ms."""
         return self._findings.lost_ms
 
     @property

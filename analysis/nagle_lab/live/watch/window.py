@@ -60,22 +60,22 @@ class Row:
 
     @property
     def peer(self) -> str:
-        """Who the clients are."""
+        """The clients of the row in words: a process, an address, or how many."""
         return f"{self.clients} {self.where}".strip()
 
     @property
     def wait_ms(self) -> float:
-        """The median one; 0 without stalls."""
+        """The median wait, ms; 0 without stalls."""
         return nearest_rank(sorted(self.waits), 50) if self.waits else 0.0
 
     @property
     def share(self) -> float:
-        """Stalled exchanges among all."""
+        """The share of the exchanges that stalled, 0 to 1."""
         return min(self.stalled / self.exchanges, 1.0) if self.exchanges else 0.0
 
     @property
     def sure(self) -> str:
-        """In one word; empty without stalls."""
+        """How sure the stalls are, in one word; empty without stalls."""
         return ("certain" if self.certain else "likely") if self.stalls else ""
 
     def add(self, connection: Connection, ends: tuple[Named, Named]) -> None:
@@ -125,16 +125,16 @@ class View:
         return max(self.result.source.duration_s, 0.001)
 
     def stalls_of(self, row: Row) -> list[Stall]:
-        """In order of release."""
+        """The stalls of a row, in order of release."""
         numbers = set(row.connections)
         return [stall for stall in self.result.stalls if stall.connection in numbers]
 
     def connections_of(self, row: Row) -> list[Connection]:
-        """In order of appearance."""
+        """The connections of a row, in order of appearance."""
         return [self.result.connections[number] for number in row.connections]
 
     def ladder(self, stall: Stall) -> Ladder:
-        """Of one of its stalls."""
+        """The ladder of a stall of the view."""
         return ladder_of([self.snapshot.path], self.result, stall)
 
     def frame(self, stall: Stall) -> int:
@@ -213,7 +213,7 @@ class _Programs:
             self.of[connection.id] = self._rows[key]
 
     def rows(self) -> list[Row]:
-        """All of them."""
+        """All rows, with their clients in words."""
         for key, row in self._rows.items():
             addresses, processes = self._clients[key]
             row.where = next(iter(addresses)) if len(addresses) == 1 else f"{len(addresses)} addresses"
@@ -242,7 +242,7 @@ class _Single:
             heappushpop(self._most, entry)
 
     def rows(self, result: Result, names: Names) -> list[Row]:
-        """Those, with their waits."""
+        """The rows of a result, with the waits of their stalls."""
         for _, _, number in self._most:
             connection = result.connections[number]
             ends = names.ends_of(connection)
