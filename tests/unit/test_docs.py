@@ -122,3 +122,15 @@ def test_a_stale_block_is_written_again():
     assert "old" not in again
     assert again.startswith("a\n\n<!-- output: nagle-lab --version -->\n\n```\nnagle-lab, version ")
     assert refresh.refreshed(again) == again
+
+
+def test_what_decides_is_where_the_proof_says():
+    section = (
+        (REPOSITORY / "docs" / "proof.md").read_text().partition("## Where it is decided")[2].partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| (?!question)[^-|].* \| (.*) \|$", section, re.MULTILINE)
+    assert len(rows) >= 14
+    for where in rows:
+        files = [(REPOSITORY / "docs" / link).resolve() for link in re.findall(r"\]\((\S+\.py)\)", where)]
+        defined = {name for file in files for name in re.findall(r"(?:def|class) (\w+)", file.read_text())}
+        assert files and set(re.findall(r"`(\w+)`", where)) <= defined, where

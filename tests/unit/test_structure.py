@@ -1,6 +1,7 @@
 """Data flows one way: nothing imports from a later room or package, and what diagnoses never touches Docker."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -125,3 +126,9 @@ def test_what_records_never_looks_into_packets(room):
     of_the_room = [imported for name, imported in all_imports().items() if name[:1] == (room,)]
     seen = {imported[0] for each in of_the_room for imported in each if imported}
     assert of_the_room and not seen & ({*ANALYSIS} - {"capture"})
+
+
+def test_the_proof_says_in_which_order_to_read_its_modules():
+    folder = PACKAGE / "diagnosis" / "proof"
+    named = re.findall(r"(\w+\.py)\b", str(ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))))
+    assert sorted(named) == sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")
