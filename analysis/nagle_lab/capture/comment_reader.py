@@ -67,7 +67,7 @@ class CommentTaker:
             packet = packet_head(window, block.at, block.type, order)
             begin = block.at + PACKET_HEADER
             said = list(options(window.raw, order, begin + packet.captured + -packet.captured % 4, block.end))
-            flags = next((unpack(order + "I", value)[0] for code, value in said if _is_flags(code, value)), 0)
+            flags = next((unpack(order + "I", v)[0] for code, v in said if code == EPB_FLAGS and len(v) == 4), 0)
             self._take(
                 window.raw, begin, packet.captured, packet.original, interfaces[packet.interface].link_type,
                 [value.decode(errors="replace") for code, value in said if code == COMMENT], flags & 3,
@@ -75,7 +75,3 @@ class CommentTaker:
             )  # fmt: skip
         self._seen = window.base + at
         return at
-
-
-def _is_flags(code: int, value: bytes) -> bool:
-    return code == EPB_FLAGS and len(value) == 4

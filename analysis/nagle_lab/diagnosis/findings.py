@@ -193,7 +193,7 @@ class Findings:
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["release"], rows))
-        add_all(self.ack_timer, each(_less, wait, pick(peer_reaction, rows)))
+        add_all(self.ack_timer, each(lambda wait, reaction: wait - reaction, wait, pick(peer_reaction, rows)))
         self.held.add(involved, side, rows)
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
@@ -424,10 +424,6 @@ def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
 def _is_full(length: Any, full: Any) -> Any:
     """Whether a segment is a full one, or several that offload made one packet; never where that is not known."""
     return (full > 0) & (length % chosen(full > 0, full, 1) == 0)
-
-
-def _less(wait: Any, reaction: Any) -> Any:
-    return wait - reaction
 
 
 def _differ(one: Any, other: Any) -> Any:
