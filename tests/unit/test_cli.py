@@ -136,6 +136,7 @@ def test_a_stall_in_a_cut_capture_is_still_proved(run, tmp_path):
         (["analyze"], "Missing argument"),
         (["analyze", "--expect", "maybe", "x"], "--expect"),
         (["dance"], "dance"),
+        (["nodelay"], "'on|off'. Choose from: on, off"),
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what(run, arguments, says):

@@ -131,6 +131,17 @@ def test_a_capture_has_no_figures_of_a_load_and_says_what_it_cannot_compare(run,
     assert "only a run folder tells: lab" in run("compare", OFF, held)[1]
 
 
+def test_captures_of_the_same_file_name_are_told_apart(run, tmp_path):
+    """As in every folder of captures/lookalikes; the same file twice cannot be."""
+    paths = [tmp_path / case / "at" / "server.pcap" for case in ("held", "free")]
+    for path, story in zip(paths, (server_held, nodelay), strict=True):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(pcap_bytes(talk(story).segments))
+    _, out, _ = run("compare", *paths)
+    assert "free/at/server.pcap against held/at/server.pcap: no stalls" in " ".join(out.split())
+    assert [each["name"] for each in compared(run, paths[0], paths[0])["subjects"]] == ["server.pcap"] * 2
+
+
 def test_an_invalid_run_has_no_figures_and_no_gain(run, tmp_path):
     lossy = copy(ON, tmp_path / "lossy")
     change(lossy, "witnesses.json", lambda w: w["captures"]["server"].update(dropped=1))

@@ -72,7 +72,7 @@ def cli() -> None:
     """Reproduce and diagnose TCP's Nagle × delayed-ACK stall.
 
     Exit codes: 0 as expected (or diagnosed, nothing expected), 1 the verdict contradicts the expectation,
-    2 unusable input, set-up or usage, 3 inconclusive.
+    2 unusable input, set-up or usage, or INVALID, 3 INCONCLUSIVE.
     """
 
 
@@ -208,7 +208,7 @@ def analyze_(**options: Any) -> Exit:
     help="End COMMAND after TIME (90s, 2m, 1h) with exit code 124; with --both-sides, each of its two runs.",
 )
 @click.option("--network", is_flag=True, help="Let COMMAND reach the network, through pasta; not as root.")
-@click.option("--pid", type=click.IntRange(1), help="Record the network namespace of a running process.")
+@click.option("--pid", type=click.IntRange(1), metavar="N", help="Record the network namespace of a running process.")
 @click.option("--container", metavar="NAME", help="Record the network namespace of a Docker container.")
 @click.option("--compose-service", "service", metavar="NAME", help="Record a Docker Compose service.")
 @click.option("--interface", metavar="IF", help="Record an interface of this machine; only PORT with --port.")
@@ -240,9 +240,9 @@ def guard_(**options: Any) -> Exit:
 
 
 @cli.command("sockets")
-@click.option("--pid", type=click.IntRange(1), help="Only those of this process and of what it started.")
+@click.option("--pid", type=click.IntRange(1), metavar="N", help="Only those of this process and of what it started.")
 @click.option("--container", metavar="NAME", help="Only those of this container.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Only those with this port at either end.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Only those with this port at either end.")
 @click.option("--all", "every", is_flag=True, help="Show all, not only the first 40.")
 @click.option("--json", "as_json", is_flag=True, help="Print all on stdout, as one JSON object.")
 def sockets_(**options: Any) -> Exit:
@@ -255,9 +255,9 @@ def sockets_(**options: Any) -> Exit:
 
 @cli.command("nodelay")
 @click.argument("state", type=click.Choice(["on", "off"]), metavar="on|off")
-@click.option("--pid", type=click.IntRange(1), help="Sockets of this process and of what it started.")
+@click.option("--pid", type=click.IntRange(1), metavar="N", help="Sockets of this process and of what it started.")
 @click.option("--container", metavar="NAME", help="Sockets of this container.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Only sockets with this port at either end.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Only sockets with this port at either end.")
 @click.option("--for", "limit", metavar="TIME", help="Take it back after TIME (30s, 2m, 1h), or when interrupted.")
 @click.option(
     "--seconds",
@@ -283,7 +283,7 @@ def nodelay_(**options: Any) -> Exit:
 @click.argument("source", required=False, metavar="[-]")
 @click.option("-i", "--interface", default="", metavar="IF", help="Watch one interface; default: all of them.")
 @click.option("--container", default="", metavar="NAME", help="Watch the network namespace of a Docker container.")
-@click.option("--pid", type=click.IntRange(1), help="Watch the network namespace of a running process.")
+@click.option("--pid", type=click.IntRange(1), metavar="N", help="Watch the network namespace of a running process.")
 @click.option("--compose-service", "service", default="", metavar="NAME", help="Watch a Docker Compose service.")
 @click.option(
     "--pod", default="", metavar="[NAMESPACE/]NAME", help="Watch a Kubernetes pod, through kubectl; needs --image."
@@ -294,6 +294,7 @@ def nodelay_(**options: Any) -> Exit:
     "ports",
     multiple=True,
     type=click.IntRange(1, 65535),
+    metavar="P",
     help="Watch only connections to this port. Repeatable.",
 )
 @click.option("--seconds", type=_Seconds(0, min_open=True), metavar="N", help="End after N seconds, not at Ctrl-C.")

@@ -31,7 +31,7 @@ def main(command: click.Command = cli) -> None:
         if e.format_message().startswith("Usage: "):  # called without arguments: the whole help
             click.echo(e.format_message(), err=True)
         else:
-            tell(f"{e.format_message()} (try {usage} --help)")
+            tell(f"{' '.join(e.format_message().split())} (try {usage} --help)")  # click lists choices in lines
         code = Exit.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")

@@ -1,7 +1,8 @@
 """Runs and captures side by side: their figures, what was gained over the first one, and what differs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from msgspec import to_builtins
 
@@ -111,11 +112,27 @@ class Comparison:
         return json_text({"schema": SCHEMA, "quantities": quantities, **to_builtins(self)}) + "\n"
 
 
-def compare(sources: Sequence[Run | Result]) -> Comparison:
-    """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two."""
+def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comparison:
+    """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two.
+
+    ``paths`` are where they are: captures of the same file name are named by as much of them as tells them apart.
+    """
     if len(sources) < 2:
         raise NagleLabError("compare needs two or more run folders or capture files")
-    return comparison([subject_of_run(s) if isinstance(s, Run) else subject_of_capture(s) for s in sources])
+    subjects = [subject_of_run(s) if isinstance(s, Run) else subject_of_capture(s) for s in sources]
+    return comparison(_told_apart(subjects, paths) if paths else subjects)
+
+
+def _told_apart(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[Subject]:
+    """Captures whose names are the same, named by the last parts of their paths."""
+    names = [subject.name for subject in subjects]
+    alike = {i for i, each in enumerate(subjects) if not each.is_run and names.count(each.name) > 1}
+    parts = max((len(paths[i].parts) for i in alike), default=0)
+    for last in range(2, parts + 1):
+        tails = {i: str(Path(*paths[i].parts[-last:])) for i in alike}
+        if len(set(tails.values())) == len(alike):
+            return [replace(each, name=tails.get(i, each.name)) for i, each in enumerate(subjects)]
+    return list(subjects)
 
 
 def comparison(subjects: Sequence[Subject]) -> Comparison:

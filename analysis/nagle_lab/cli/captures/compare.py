@@ -18,7 +18,7 @@ def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
     """Compare run folders and capture files with the first of them, and print the comparison."""
     require_writable(files)
     sources = [opened(path) for path in paths]
-    comparison = compare(sources)
+    comparison = compare(sources, paths)
     if as_json:
         sys.stdout.write(comparison.to_json())
     else:

@@ -51,6 +51,7 @@ ports_option = click.option(
     "ports",
     multiple=True,
     type=click.IntRange(1, 65535),
+    metavar="P",
     help="Judge only connections to this port. Repeatable.",
 )
 allowed_option = click.option(

@@ -73,7 +73,7 @@ _SOME_WITHOUT = (
     "TCP_NODELAY is set on some of them only, it seems"
 )
 _SENTENCES = {
-    Missing.TRAFFIC: "no TCP segment passed: what was recorded (of a command, its loopback) had no TCP connection",
+    Missing.TRAFFIC: "no TCP segment passed; of a command only what passes over loopback is recorded",
     Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
     Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
     "the first one never stalls, for Linux acknowledges it at once; keep one open in the test, and send "

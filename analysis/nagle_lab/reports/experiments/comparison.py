@@ -33,7 +33,7 @@ def show_comparison(comparison: Comparison, to: Console) -> None:
         for i in columns:
             to.print(_heading(subjects[i]))
         words = [""] if len(columns) == 2 else []
-        figures = ruled_table("", *(printable(names[i]) for i in columns), *words, words=1)
+        figures = ruled_table("", *(_in_lines(names[i]) for i in columns), *words, words=1)
         figures.columns[0].no_wrap = True
         if words:
             figures.columns[-1].justify, figures.columns[-1].style = "left", "cyan"
@@ -56,6 +56,11 @@ def show_comparison(comparison: Comparison, to: Console) -> None:
     if comparison.not_compared:
         sections = ", ".join(comparison.not_compared)
         to.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
+
+
+def _in_lines(name: str) -> str:
+    """A name as the head of a column: paths are divided where their folders end."""
+    return printable(name).replace("/", "/\n") if " / " not in name else printable(name)
 
 
 def _heading(subject: Subject) -> Text:

@@ -17,7 +17,8 @@ _STEPS = {
         "the sender holds small segments for a round trip: set TCP_NODELAY there, or send in one write"
     ),
     Cause.DELAYED_ACK: (
-        "the program paused between its writes, and only meanwhile was the ACK of the first late: TCP held nothing. "
+        "the program paused between its writes; the ACK of the first came late during that pause, but TCP held "
+        "nothing. "
         "Look at what the program does between the two writes"
     ),
     Cause.SERVER_THINK: (
@@ -70,7 +71,8 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
         return []  # the stalls, of which all else tells
     if is_one_way(result):  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
-    rows = [("" if row else "idle gaps", _gaps(*found)) for row, found in enumerate(causes)]
+    is_open = result.verdict is Verdict.INCONCLUSIVE and bool(result.quality.unresolved)
+    rows = [("" if row else "idle gaps", _gaps(*found, is_open)) for row, found in enumerate(causes)]
     if result.verdict is Verdict.CLEAN and slow:
         rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
     if result.stalls and slow and (step := _besides(result)):
@@ -135,8 +137,12 @@ def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
     return [found for found in shares if found[2] >= _WORTH_NAMING][:_MOST]
 
 
-def _gaps(cause: Cause, gaps: Silence, share: float) -> str:
-    return f"{gaps.count:,} × {CAUSES[cause]}: {duration_text(gaps.total_ms)}, {share:.0%} of all idle time"
+def _gaps(cause: Cause, gaps: Silence, share: float, is_open: bool) -> str:
+    """``is_open``: whether it could not be told if data waited for some late ACKs."""
+    name = (
+        "delayed ACK, perhaps with data waiting for it" if is_open and cause is Cause.DELAYED_ACK else CAUSES[cause]
+    )
+    return f"{gaps.count:,} × {name}: {duration_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
 IN_THE_CAPTURE = "which the capture shows there"
