@@ -14,7 +14,7 @@ IDLE_GAPS = f"Idle gaps of {IDLE // MS} ms and more"
 _SHORT_CAUSES = {
     Cause.NAGLE_DELAYED_ACK: "Nagle × delayed ACK",
     Cause.NAGLE_ROUND_TRIP: "Nagle × round trip",
-    Cause.DELAYED_ACK: "delayed ACK alone",
+    Cause.DELAYED_ACK: "delayed ACK",
     Cause.WINDOW: "window closed",
     Cause.ROUND_TRIP: "round trip",
 }
