@@ -18,8 +18,7 @@ _STEPS = {
     ),
     Cause.DELAYED_ACK: (
         "the program paused between its writes; the ACK of the first came late during that pause, but TCP held "
-        "nothing. "
-        "Look at what the program does between the two writes"
+        "nothing. Look at what the program does between the two writes"
     ),
     Cause.SERVER_THINK: (
         "the server replies late, and not because of TCP: profile it, or capture its own connections "
