@@ -233,7 +233,8 @@ def transformed_everywhere(captures: list[Labelled], folder: Path) -> Iterator[L
             continue  # made of several already, or cooked
         for transform in TRANSFORMS:
             made = _apply(transform, capture, folder)
-            yield replace(made, stalls=None, also=tuple(sorted({*made.also, "INCONCLUSIVE"})))
+            only_one = ("STALL",) if capture.held_by == "both" else ()  # of the two ends may be named
+            yield replace(made, stalls=None, also=tuple(sorted({*made.also, *only_one, "INCONCLUSIVE"})))
             made.path.unlink()
 
 
