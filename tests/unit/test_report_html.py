@@ -371,8 +371,8 @@ def test_histograms_hold_everything_that_is_counted():
 
 def test_where_nothing_can_be_told_the_exchange_is_not_said_to_be_without_a_stall(run, tmp_path):
     out = tmp_path / "open.html"
-    held_out = Path(__file__).parents[2] / "captures" / "held-out"
-    assert run("analyze", held_out / "fourth-h25.server.pcap.gz", "--html", out)[0] == 3
+    family = Path(__file__).parents[2] / "captures" / "families" / "wait-stop-and-wait"
+    assert run("analyze", family / "server.pcap.gz", "--html", out)[0] == 3
     page = out.read_text()
     assert "an exchange without a proved stall" in page and "delayed ACK alone" not in page
 
