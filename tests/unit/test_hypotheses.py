@@ -905,3 +905,19 @@ def test_where_a_third_comes_sooner_than_a_program_wakes_a_kernel_released_all(d
     story = reply_in_two(LATE, lambda number: soonest if number % 2 else 80 * US + number * US)
     result = diagnose(talk(story, exchanges=40, client=("127.0.0.1", 1), server=("127.0.0.1", 80)).segments)
     assert result.verdict == verdict
+
+
+def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose):
+    """A write with MSG_MORE of one full segment and a rest: neither has PSH, and the rest leaves with the ACK."""
+
+    def announced(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US, flags="A")
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(300, after_ns=RELEASE, flags="A")
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(announced).segments)
+    assert (result.verdict, result.quality.rejected["corked"]) == ("CLEAN", 19)

@@ -26,7 +26,7 @@ typedef struct {
     int8_t side;             /* that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
-    uint8_t announced;       /* the release has no PSH as the trigger has: its sender announced more (MSG_MORE, a cork) */
+    uint8_t announced;       /* the release has no PSH as what ends a write has: its sender announced more (MSG_MORE) */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

@@ -296,9 +296,9 @@ static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
     return ts;
 }
 
-static uint8_t is_announced(const sent *trigger, const segment *s)
+static uint8_t is_announced(const half *x, const sent *trigger, const segment *s)
 {
-    return trigger->flags & PSH && !(s->flags & PSH);
+    return (x->pushes || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
 static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
@@ -310,7 +310,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
         echo = BEFORE;
         if (echoes_uncaptured(y, s)) {
             candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
-                             before->length, s->length, (int8_t)side, 1, AFTER, is_announced(before, s)};
+                             before->length, s->length, (int8_t)side, 1, AFTER, is_announced(&f->halves[side], before, s)};
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
     }
@@ -335,7 +335,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
                      ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
-                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(trigger, s)};
+                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s)};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 

@@ -301,7 +301,7 @@ class Machine:
             if echoes_uncaptured(y, s):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
-                    exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(before, s),
+                    exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(x, before, s),
                 )  # fmt: skip
                 return
         if s.ts - before.ts >= PROBE:
@@ -326,7 +326,7 @@ class Machine:
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
             ack.idle, s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number),
-            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, is_announced(trigger, s),
+            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, is_announced(x, trigger, s),
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -546,9 +546,12 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
     return is_one and is_after(answered.tsval, s.tsecr)
 
 
-def is_announced(trigger: Sent, s: Segment) -> bool:
-    """Whether the release has no PSH though the trigger has: its sender announced more (MSG_MORE, TCP_CORK)."""
-    return bool(trigger.flags & PSH) and not s.flags & PSH
+def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
+    """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE, TCP_CORK).
+
+    The trigger has none, either, where it is a full segment of such a write.
+    """
+    return (x.pushes or bool(trigger.flags & PSH)) and not s.flags & PSH
 
 
 def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
