@@ -907,6 +907,47 @@ def test_where_a_third_comes_sooner_than_a_program_wakes_a_kernel_released_all(d
     assert result.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("before", "apart", "think", "verdict"),
+    [
+        (0, 1 * MS, 2 * MS, "STALL"),
+        (0, 5 * SECOND, 2 * MS, "INCONCLUSIVE"),  # the window may have been set meanwhile
+        (1, 100 * MS, 2 * MS, "INCONCLUSIVE"),  # one that ended left it
+        (0, 1 * MS, 300 * MS, "INCONCLUSIVE"),  # it begins anew for each exchange
+    ],
+)
+def test_connections_that_begin_together_have_the_same_window(diagnose, before, apart, think, verdict):
+    """One holds, another waits for no ACK: TCP_NODELAY on one of them, or a window of one segment."""
+
+    def slowly(c: Conversation, number: int) -> None:
+        server_held(c, number)
+        c.pause(think)
+
+    begun = 1_700_000_000 * SECOND
+    others = [talk(nodelay, client=("10.0.0.1", 50_000 + n), t0_ns=begun + n * MS) for n in range(1 + before)]
+    holding = talk(slowly, client=("10.0.0.1", 60_000), t0_ns=begun + apart)
+    result = diagnose(merge(holding.segments, *(other.segments for other in others)))
+    assert (result.verdict, result.summary.stalls) == (verdict, 19 if verdict == "STALL" else 0)
+    assert ("nagle_off_elsewhere" in result.quality.unresolved) == (verdict == "INCONCLUSIVE")
+
+
+def test_data_that_waits_now_and_then_outlasts_the_growth_of_a_window(diagnose):
+    """Each third reply is held, 50 ms after the one before: bulk shows the window, and it cannot have begun anew."""
+
+    def sometimes(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_writes(5 * c.full_segment)
+        c.client_acks(after_ns=10 * US)
+        if number % 3 == 0:
+            server_held(c, number)
+        c.pause(50 * MS)
+
+    begun = 1_700_000_000 * SECOND
+    other = talk(nodelay, client=("10.0.0.1", 50_000), t0_ns=begun).segments
+    result = diagnose(merge(talk(sometimes, t0_ns=begun + 5 * SECOND, exchanges=31).segments, other))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 10)
+
+
 def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose):
     """A write with MSG_MORE of one full segment and a rest: neither has PSH, and the rest leaves with the ACK."""
 

@@ -85,6 +85,7 @@ typedef struct {
     int64_t number;          /* in order of appearance, from 0 */
     int64_t first_frame;
     int64_t first_ts;
+    int64_t last_ts;         /* of its last segment */
     int64_t packets[2];      /* sent by each side */
     int64_t segments[2];     /* the same, packets made by segmentation offload counted in parts */
     int64_t payload[2];

@@ -100,7 +100,8 @@ static int close_connection(machine *m, flow *f)
     if (is_full < 0)
         return -1;
     connection row = {
-        .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .packets = {one->packets, two->packets},
+        .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .last_ts = f->last_ts,
+        .packets = {one->packets, two->packets},
         .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
         .wire = {one->wire, two->wire},
         .reaction = {one->reaction == NEVER ? -1 : one->reaction, two->reaction == NEVER ? -1 : two->reaction},

@@ -442,7 +442,8 @@ class Machine:
         followed = sum(half.reactions[RELEASE].count for half in connection.halves if half.reactions)
         self.tables.put_connection(
             (
-                connection.number, connection.first_frame, connection.first_ts, one.packets, two.packets,
+                connection.number, connection.first_frame, connection.first_ts, connection.last_ts,
+                one.packets, two.packets,
                 one.packets + one.parts, two.packets + two.parts,
                 one.payload, two.payload, one.wire, two.wire,
                 -1 if one.reaction == NEVER else one.reaction, -1 if two.reaction == NEVER else two.reaction,

@@ -44,6 +44,7 @@ class Candidates:
         acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
     beside : how often on that connection it sent data of any size while other data was unacknowledged
+    began : when that connection did
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -100,6 +101,7 @@ class _Joined(Mapping[str, Column]):
             "peer_own_accord": _times_spoke(rows, involved, peer),
             "not_held": involved.of_side("not_held", side),
             "beside": involved.of_side("beside", side),
+            "began": involved.rows("first_ts"),
         }
         if without_echoes:
             says_nothing = among(self["program"], without_echoes)

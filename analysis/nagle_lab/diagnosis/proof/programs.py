@@ -3,6 +3,7 @@
 A program is an address, with its port where it is the server. Those without candidates are not looked at.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -71,7 +72,8 @@ class Program:
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
     stale_echoes : how often its ACKs carried a timestamp older than that of the one segment they acknowledged
-    not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order
+    not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
+        began, and when the first of all connections ended after that, ns: it may leave a window to later ones
     """
 
     own: Reactions = field(default_factory=Reactions)
@@ -79,7 +81,7 @@ class Program:
     is_on_loopback: bool = False
     not_held: Counter[int] = field(default_factory=Counter)
     stale_echoes: int = 0
-    not_held_on: dict[int, list[int]] = field(default_factory=dict)
+    not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
@@ -118,6 +120,7 @@ class Programs(dict[int, Program]):
             rows = Columns(tables.connection.layout, tables.connection.read(begin, end))
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
+        self._look_for_ends()
 
     def look_at_no_waits(self, until: int | None) -> None:
         """Fill ``no_waits`` and ``peers_went_on`` with what was sent up to frame ``until`` (None: the last).
@@ -168,12 +171,28 @@ class Programs(dict[int, Program]):
         client = each(chosen, server, connections["program", 0], connections["program", 1])
         some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
         keys = pick(each(lambda program, client: (program << 32) | client, program, client), some)
-        count, connection = pick(count, some), pick(connections["number"], some)
+        count, connection, began = (
+            pick(column, some) for column in (count, connections["number"], connections["first_ts"])
+        )
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
             self[number].not_held[its_client] += total(pick(count, group))
-            kept = self[number].not_held_on.setdefault(its_client, [])
-            kept += map(int, pick(connection, group[: MOST_NOT_HELD - len(kept)]))
+            kept = self[number].not_held_on.setdefault(its_client, {})
+            for row in map(int, group[: MOST_NOT_HELD - len(kept)]):
+                first = int(began[row])
+                kept[int(connection[row])] = first, first
+
+    def _look_for_ends(self) -> None:
+        """When the first connection ended after each in ``not_held_on`` began; of very many, when that one began."""
+        if len(self._connections) > AT_ONCE or not any(program.not_held_on for program in self.values()):
+            return
+        table = self._connections
+        ends = sorted(map(int, Columns(table.layout, table.read(0, len(table)))["last_ts"]))
+        for program in self.values():
+            for kept in program.not_held_on.values():
+                for number, (began, _) in kept.items():
+                    place = bisect_left(ends, began)
+                    kept[number] = began, ends[place] if place < len(ends) else began  # the clock was set back
 
     def _add_stale_echoes(self, connections: Columns) -> None:
         for side in (0, 1):

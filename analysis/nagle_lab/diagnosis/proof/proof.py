@@ -13,6 +13,7 @@ one program are judged together, and what cannot be told is counted as unresolve
 the evidence for each, and where the limits were measured.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -62,6 +63,7 @@ from nagle_lab.tcp.events import MS, PROBE, Echo
 BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
+SHORTLY = 1_000 * MS  # nobody takes a window back so soon
 TURNS = 3  # from connections that hold data to some that do not, or back
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
@@ -126,7 +128,7 @@ def _judge_by_timing(
         _judge_by_own_clock(pure, known, judged)
         return
     held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
-    held = _without_window_of_one(_without_pauses(held, pure), known, judged)
+    held = _without_window_of_one(_without_pauses(held, pure), c, known, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
@@ -260,24 +262,30 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
 
 
-def _without_window_of_one(held: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
+def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Without what a congestion window of one segment may have kept back, where other connections wait for no ACK.
 
-    Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
-    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
+    Such a window is the destination's (a route's or a cached metric), so connections to it that begin later have it,
+    too, and for as long as they live. Or it is that of a beginning, and grows with the first ACK (RFC 5681 §3.1).
+    ``c`` are all candidates of the program.
     """
     not_held = sum(known.program.not_held[int(peer)] for peer in distinct(held.peer)) * known.setting.part
     if not len(held) or 2 * not_held < len(held):
         return held
-    by_turns, connections = _set_by_turns(held, known), held.connection
+    by_turns, with_free, connections = _set_by_turns(held, known), _began_with_free_ones(held, known), held.connection
     surely = [
         group
         for group in groups(connections)
-        if int(connections[group[0]]) in by_turns or _outlasts_growth(held.picked(group))
+        if (number := int(connections[group[0]])) in by_turns
+        or (
+            (held.beside[group[0]] >= FEW or number in with_free)
+            and _outlasts_growth(held.picked(group), c.only(each(lambda other: other == number, c.connection)))
+        )
     ]
     sure = held.picked(in_order(surely) if surely else [])
-    rest = held.only(each(lambda is_sure: is_sure < 1, among(held.row, sure.row)))
-    judged.leave_open(rest, Obstacle.NAGLE_OFF_ELSEWHERE)
+    if len(sure):  # TCP_NODELAY on some connections only: that explains the others, too
+        return held
+    judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return sure
 
 
@@ -298,20 +306,32 @@ def _set_by_turns(held: Candidates, known: Known) -> set[int]:
     return found
 
 
-def _outlasts_growth(held: Candidates) -> bool:
-    """Whether FEW exchanges in a row were held on a connection that was seen to have more than one segment under way.
+def _began_with_free_ones(held: Candidates, known: Known) -> set[int]:
+    """Connections on which data is held, and which began when one to the same peer began that waits for no ACK.
 
-    So soon after each other that the congestion window did not begin anew, as it does after an RTO without data
-    (RFC 5681 §4.1).
+    The first connection that ends leaves its window to all that begin later, for long (Linux, tcp_metrics.c): so the
+    other one would have it, too, if it began shortly after; or shortly before, if none ended in between.
     """
-    if held.beside[0] < FEW:
-        return False
-    times = sorted(zip(map(int, held.exchange), map(int, held.at), strict=True))
-    run = longest = 1
-    for (one, before), (other, after) in pairwise(times):
-        run = run + 1 if other == one + 1 and after - before < PROBE else run if other == one else 1
-        longest = max(longest, run)
-    return longest >= FEW
+    found: set[int] = set()
+    for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
+        free = known.program.not_held_on.get(int(peer), {})
+        if int(number) not in free and any(
+            abs(other - int(began)) < SHORTLY and int(began) < ended for other, ended in free.values()
+        ):
+            found.add(int(number))
+    return found
+
+
+def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
+    """Whether data was held again and again so soon after other data that the window cannot have begun anew.
+
+    It does after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that. ``held`` and all
+    candidates, ``c``, are of one connection.
+    """
+    sent = sorted(map(int, c.at))
+    triggers = [int(at) - int(since) for at, since in zip(held.at, held.since, strict=True)]
+    before = [bisect_right(sent, at) - 1 for at in triggers]
+    return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
 
 
 def _judge_without_ack(without_ack: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
