@@ -291,6 +291,7 @@ def test_what_might_be_a_program_passes_on_what_a_stall_brought_just_before(diag
 
 def test_services_that_are_in_step_pass_nothing_on(diagnose):
     assert diagnose(beside_each_other([60 * US, -60 * US] * 10)).summary.stalls == 40
+    assert diagnose(beside_each_other([8 * US] * 20)).summary.stalls == 40  # sooner than a program wakes
 
 
 def test_a_capture_without_its_handshake_is_diagnosed(diagnose):

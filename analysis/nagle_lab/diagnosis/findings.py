@@ -161,7 +161,7 @@ class Findings:
         for program, of_one in by_program(candidates, involved, programs.without_echoes):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
-        reject_relayed(candidates, involved, judged)
+        reject_relayed(candidates, involved, judged, setting.step)
         return judged
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:

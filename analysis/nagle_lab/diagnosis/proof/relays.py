@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.columns import Column, Columns, pick
 from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
+from nagle_lab.diagnosis.proof.near_sender import FINE
+from nagle_lab.diagnosis.proof.columns import Column, Columns, pick
 from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
-MOSTLY = 0.5  # share of the releases so soon behind such data; some are by chance, where connections are in step
+SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
+MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
 
 
 class _Way(NamedTuple):
@@ -27,12 +29,15 @@ class _Way(NamedTuple):
     server: tuple[bytes, int]
 
 
-def reject_relayed(candidates: Columns, involved: Involved, judged: Judged) -> None:
-    """Reject the stalls, and the unresolved candidates, of programs that pass on what other stalls released."""
+def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, step: int) -> None:
+    """Take back the stalls of programs that are seen to pass on what others had held; it resolves others, too.
+
+    The capture's clock has that ``step``, ns.
+    """
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
     if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
         return  # it is held in one place, and passed on in another
-    brought = _Brought(candidates, involved, judged.accepted)
+    brought = _Brought(candidates, involved, judged.accepted, SOONEST if step <= FINE else 0)
     for one in tuple(judged.accepted):
         if sources := brought.mostly(one.rows):
             judged.take_back(one, sources)
@@ -44,8 +49,8 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged) -> N
 class _Brought:
     """Which stalls' releases brought data to which hosts."""
 
-    def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted]) -> None:
-        self._candidates, self._involved = candidates, involved
+    def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted], soonest: int) -> None:
+        self._candidates, self._involved, self._soonest = candidates, involved, soonest
         self._ways = {id(one.rows): _ways(one.rows, candidates, involved) for one in accepted}
         self._to: dict[bytes, list[Column]] = {}  # an address
         for one in accepted:
@@ -61,12 +66,13 @@ class _Brought:
         for other in {id(other): other for other in near}.values():
             theirs = self._ways[id(other)]
             if {way.server for way in theirs} != {way.server for way in its_own}:
-                sources += _sources(rows, other, self._candidates, _is_one_address(its_own | theirs))
+                are = _is_one_address(its_own), _is_one_address(theirs)
+                sources += _sources(rows, other, self._candidates, self._soonest if all(are) else 0, any(are))
         return sources if sources.total() > MOSTLY * min(len(rows), MOST_LOOKED_AT) else Counter()
 
 
 def _sources(
-    one: Column, other: Column, candidates: Columns, is_either_way: bool
+    one: Column, other: Column, candidates: Columns, soonest: int, is_either_way: bool
 ) -> Counter[tuple[int, int]]:  # fmt: skip
     """How often a release of ``one`` came just behind a release of ``other``, by their connections.
 
@@ -81,9 +87,10 @@ def _sources(
     ahead = 0
     for row in map(int, looked_at):
         ts = int(at[row])
-        place = bisect_left(times, ts)
+        place = bisect_left(times, ts - soonest)
         if place and ts - times[place - 1] <= PASSED_ON:
             behind[int(connection[row]), int(connection[int(others[place - 1])])] += 1
+        place = bisect_left(times, ts)
         ahead += place < len(times) and times[place] - ts <= PASSED_ON
     return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
