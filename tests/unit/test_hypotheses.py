@@ -948,6 +948,27 @@ def test_data_that_waits_now_and_then_outlasts_the_growth_of_a_window(diagnose):
     assert (result.verdict, result.summary.stalls) == ("STALL", 10)
 
 
+def test_a_program_that_waits_on_one_connection_says_nothing_of_another(diagnose):
+    """On one the kernel holds; on the other the program asks again and again whether all is acknowledged."""
+
+    def asks(c: Conversation, after_ns: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=3 * US)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=after_ns)
+        c.client_acks(after_ns=10 * US)
+
+    def waits(c: Conversation, number: int) -> None:
+        asks(c, (100 + number * 377 % 900) * US)
+
+    clients = [("10.0.0.1", port) for port in (1, 2, 3)]
+    held = [talk(lambda c, _: asks(c, RELEASE), exchanges=6, client=client).segments for client in clients]
+    waiting = talk(waits, exchanges=6, client=("10.0.0.1", 4)).segments
+    result = diagnose(merge(waiting, *held))
+    assert {c.client.port: c.stalls for c in result.connections} == {1: 5, 2: 5, 3: 5, 4: 0}
+
+
 def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose):
     """A write with MSG_MORE of one full segment and a rest: neither has PSH, and the rest leaves with the ACK."""
 
@@ -962,3 +983,27 @@ def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose)
 
     result = diagnose(talk(announced).segments)
     assert (result.verdict, result.quality.rejected["corked"]) == ("CLEAN", 19)
+
+
+def test_a_slow_program_does_not_make_a_near_end_a_syn_proxy(diagnose):
+    """Its data comes 10 ms behind all it gets, and 160 to 600 µs behind each late ACK: it asked for that."""
+    c = Conversation()
+    c.handshake()
+    for number in range(20):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(60, after_ns=(160 + number * 67 % 440) * US)
+        c.server_sends(BODY, after_ns=20 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 20})
+
+
+def test_a_pause_a_tick_behind_the_ack_is_none_of_those_that_were_held(diagnose):
+    """At the peer: on one connection the kernel holds; on another the program writes 1 to 4 ms behind late ACKs."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda _: (1000 + number * 700 % 3000) * US)(c, 0)
+
+    held = talk(server_held, exchanges=30, client=("10.0.0.1", 1)).segments
+    result = diagnose(merge(held, talk(pauses, exchanges=6, client=("10.0.0.1", 2)).segments))
+    assert [(c.client.port, c.stalls) for c in result.connections] == [(1, 29), (2, 0)]

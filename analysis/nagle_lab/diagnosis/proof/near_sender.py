@@ -211,9 +211,19 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     """
     if known.place != "sender" or known.program.is_on_loopback:
         return False
-    at_once = len(known.program.own.release)
-    late = total(each(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release))
+    at_once, comparable = len(known.program.own.release), _without_other_behaviours(pure, prompt)
+    late = total(each(lambda release: (release > bound) & (release <= INTERRUPTED), comparable.release))
     return at_once >= FEW and 2 * len(known.early) <= at_once and late > FEW_LATE * len(prompt)
+
+
+def _without_other_behaviours(pure: Candidates, prompt: Candidates) -> Candidates:
+    """Without connections with several releases and none prompt: there the program does something else."""
+    connections = pure.connection
+    has_prompt = set(map(int, distinct(prompt.connection)))
+    groups_kept = [
+        group for group in groups(connections) if len(group) < FEW or int(connections[group[0]]) in has_prompt
+    ]
+    return pure.picked(in_order(groups_kept))
 
 
 def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
@@ -229,8 +239,13 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if known.place == "sender" or len(prompt) < FEW:
         return prompt
-    late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
+    alike = _without_other_behaviours(pure, prompt)
+    late = alike.only(
+        each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), alike.release, alike.echo)
+    )
     ticked = late.only(each(lambda release: release <= TICK, late.release))
+    if known.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
+        ticked = ticked.only(each(lambda arrival: arrival < 0, ticked.arrival))
     later = len(late) - len(ticked)
     are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
     if not are_few and not comes_early_too(pure, known):

@@ -159,6 +159,8 @@ def _own(own: Reactions, c: Candidates) -> int | None:
     """
     by_itself = fastest(own.handshake, [*own.ack, *own.data])
     releases = [int(release) for release in c.release[:MOST_LOOKED_AT]]
+    if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
+        by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
     if by_itself is None:
         return min(releases, default=None)
     if by_itself >= NEAR and own.handshake:
