@@ -969,6 +969,43 @@ def test_a_program_that_waits_on_one_connection_says_nothing_of_another(diagnose
     assert {c.client.port: c.stalls for c in result.connections} == {1: 5, 2: 5, 3: 5, 4: 0}
 
 
+def test_three_pieces_of_other_sizes_each_are_no_pieces_of_a_message(diagnose):
+    """Few replies, no two alike, each in two segments behind ACKs, the second one always late."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(500 + 31 * number, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(20 + number, after_ns=RELEASE)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(3 + number % 4, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=5, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 4)
+
+
+def test_what_seems_held_beside_connections_that_wait_for_nothing_is_left_open(diagnose):
+    """Away from the sender: on two of its connections it sends when it likes, on the third all comes behind ACKs."""
+
+    def likes(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        if number == 1:
+            c.server_sends(BODY, at_ns=header.ts_ns + 50 * MS)
+            c.client_acks(after_ns=LATE)
+        else:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, at_ns=header.ts_ns + 150 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    clients = [("10.0.0.1", port) for port in (1, 2)]
+    others = [talk(likes, exchanges=4, rtt_ns=20 * MS, client=client).seen_at("client") for client in clients]
+    held = talk(server_held, exchanges=4, rtt_ns=20 * MS, client=("10.0.0.1", 3)).seen_at("client")
+    result = diagnose(merge(held, *others))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 3})
+
+
 def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose):
     """A write with MSG_MORE of one full segment and a rest: neither has PSH, and the rest leaves with the ACK."""
 
@@ -996,6 +1033,21 @@ def test_a_slow_program_does_not_make_a_near_end_a_syn_proxy(diagnose):
         c.server_sends(BODY, after_ns=20 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 20})
+
+
+@pytest.mark.parametrize(("later", "verdict"), [(0, "STALL"), (900 * US, "INCONCLUSIVE")])
+def test_away_from_the_sender_a_kernel_releases_as_soon_as_it_acknowledges(diagnose, later, verdict):
+    """A program that asks every millisecond whether all is acknowledged is later than that end's quick ACKs."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(HEADER, after_ns=30 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(60, after_ns=20 * US + number * 37 % 60 * later // 60 + later // 2)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(exchange, exchanges=40, rtt_ns=10 * MS).seen_at("client")).verdict == verdict
 
 
 def test_a_pause_a_tick_behind_the_ack_is_none_of_those_that_were_held(diagnose):

@@ -5,6 +5,7 @@ docs/proof.md, rule 3.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.columns import among, each, highest, in_order, lowest, percentile, total
@@ -22,6 +23,7 @@ from nagle_lab.diagnosis.proof.timing import (
     SOME,
     US,
     Known,
+    around,
     comes_early_too,
     is_chance,
     is_paced,
@@ -53,6 +55,7 @@ def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         or _is_one_in_flight(prompt, known)
         or _is_slower_than_answers(prompt, known)
         or _is_sooner_than_anything(prompt, known)
+        or _is_slower_than_acks(prompt, known)
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
@@ -64,8 +67,10 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     nothing = pure.picked([])
     if not len(pure):
         return nothing
-    if known.sent_before > SENT_ANYWAY * len(pure) + 0.5:
-        judged.reject(len(pure), Rejected.NAGLE_OFF)
+    if known.sent_before.total() > SENT_ANYWAY * len(pure) + 0.5:
+        unsure = _held_elsewhere(pure, known)
+        judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
+        judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
         return nothing
     answers = sorted([*known.program.own.ack, *known.program.own.data])
     base = _round_trip(pure, known, answers)
@@ -76,9 +81,9 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
     if _both_speak(pure, known):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    around = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
+    soon_enough = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
     soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
-    if (is_paced(around) and not _are_merged(pure, known)) or soon > HARDLY_ANY * len(pure) + 0.5:
+    if (is_paced(soon_enough) and not _are_merged(pure, known)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
@@ -90,9 +95,23 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
-    after = around.only(each(lambda echo: echo == Echo.AFTER, around.echo))
+    after = soon_enough.only(each(lambda echo: echo == Echo.AFTER, soon_enough.echo))
     late = after.only(each(lambda release: release > latest, after.release))
     return _with_those_held_up(prompt, late, pure, known, judged)
+
+
+def _held_elsewhere(pure: Candidates, known: Known) -> Candidates:
+    """Those that seem held on connections of which nothing shows that they wait for no ACK, though others do not.
+
+    A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
+    """
+    others = pure.only(each(lambda is_off: is_off < 1, among(pure.connection, list(known.sent_before))))
+    if len(others) == len(pure):
+        return pure.picked([])
+    seem_held = held_far(others, replace(known, sent_before=Counter()), Judged())
+    soonest, latest = around(known.own or 0)
+    are_in_time = all(soonest <= release <= latest for release in seem_held.release)
+    return seem_held if len(seem_held) >= FEW and are_in_time else pure.picked([])
 
 
 def _with_those_held_up(
@@ -121,7 +140,8 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
     early = known.early
     soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
-    pieces = sum(count for _, count in Counter((int(one), int(other)) for one, other in both).most_common(PIECES))
+    most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
+    pieces = sum(count for _, count in most_common if count > 1)  # what came once is not always the same
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
@@ -160,6 +180,20 @@ def _is_sooner_than_anything(prompt: Candidates, known: Known) -> bool:
     sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.release, prompt.echo)
     enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
     return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
+
+
+def _is_slower_than_acks(prompt: Candidates, known: Known) -> bool:
+    """Whether releases take clearly longer than that end's kernel takes to answer, with ACKs that are not delayed.
+
+    On a path that varies less; their length may take some time on a slow link.
+    """
+    own = known.program.own
+    quick = [ns for ns in [*own.handshake, *own.ack] if ns < (known.own or 0) + LATE_FAR]
+    if len(prompt) < MANY or len(quick) < MANY:
+        return False
+    by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
+    longer = percentile(by_size, 50) - percentile(quick, 50)
+    return longer > max(SLOWER, 2 * known.setting.step, middle_half(quick))
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:

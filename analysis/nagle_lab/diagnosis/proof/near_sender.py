@@ -176,7 +176,8 @@ def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, m
     prompt = near.only(each(lambda release: release <= bound, near.release))
     pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
     nothing = near.picked([])
-    if known.sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * known.sent_before:
+    sent_before = known.sent_before.total()
+    if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     if is_chance(len(prompt), pure.release, bound, bound, 10):
@@ -297,7 +298,7 @@ def _held_among_others(
     some = near.picked(in_order(held) if held else [])
     rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
     middle = percentile(near.release, 50)
-    if known.sent_before >= max(1, SENT_ANYWAY * len(near)):
+    if known.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif known.setting.step > COARSE and middle <= limit + known.setting.step:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)

@@ -171,27 +171,25 @@ def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], jud
     return others
 
 
-def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> int:
-    """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
+def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
+    """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
 
-    To the same peers; where connections are long, on the same connections. 0 where ACKs that the capture lost or
-    swapped may explain it.
+    To the same peers; where connections are long, on them. By connection, and without what may have become of ACKs
+    that the capture lost or swapped.
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
-    soon = each(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since)
-    count = total(soon)
-    count += sum(
-        times
-        for (peer, connection), times in no_waits.items()
-        if (connection in connections if are_long else peer in peers)
-    )
-    disorder = known.setting.disorder
+    soon = late.only(each(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since))
+    found = Counter(map(int, soon.connection))
+    for (peer, connection), times in no_waits.items():
+        if connection in connections if are_long else peer in peers:
+            found[connection] += times
+    disorder, count = known.setting.disorder, found.total()
     if not disorder:
-        return count
+        return found
     if known.program.sent_without_waiting():  # timestamps tell most of the lost ones
-        return count if count > disorder * (len(late) + count) else 0
-    return count if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else 0
+        return found if count > disorder * (len(late) + count) else Counter()
+    return found if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else Counter()
 
 
 def _find_round_trips(known: Known, judged: Judged) -> None:

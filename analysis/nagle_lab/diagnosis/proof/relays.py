@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.connection_columns import Involved
-from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
-from nagle_lab.diagnosis.proof.near_sender import FINE
 from nagle_lab.diagnosis.proof.columns import Column, Columns, pick
+from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.proof.near_sender import FINE
+from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
 from nagle_lab.diagnosis.proof.timing import MANY, MOST_LOOKED_AT, US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then

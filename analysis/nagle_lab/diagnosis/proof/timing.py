@@ -2,6 +2,7 @@
 whether a program pauses, what chance explains.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import sqrt
@@ -73,9 +74,9 @@ class Known:
     Attributes
     ----------
     own : the fastest reaction of its host at the capture point, ns; None where nothing tells
-    peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
-    early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
-    sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data
+    peer : that of its peers
+    early : its candidates whose ACK was pure and not delayed: what it does when it need not wait for a timer
+    sent_before : how often it sent data before the ACK could arrive, after as long a silence; by connection
     """
 
     program: Program
@@ -83,7 +84,7 @@ class Known:
     own: int | None
     peer: int
     early: Candidates
-    sent_before: int = 0
+    sent_before: Counter[int] = field(default_factory=Counter)
 
     @property
     def is_far(self) -> bool:
