@@ -172,10 +172,10 @@ def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], jud
 
 
 def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
-    """How often data was sent before its ACK could arrive, after as long a silence: then nothing waits for ACKs.
+    """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
 
-    To the same peers; where connections are long, on them. By connection, and without what may have become of ACKs
-    that the capture lost or swapped.
+    By connection; to the same peers, or, where connections are long, on the same connections. Empty where ACKs that
+    the capture lost or swapped may explain it.
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
@@ -261,11 +261,11 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
 
 
 def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged: Judged) -> Candidates:
-    """Without what a congestion window of one segment may have kept back, where other connections wait for no ACK.
+    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
 
-    Such a window is the destination's (a route's or a cached metric), so connections to it that begin later have it,
-    too, and for as long as they live. Or it is that of a beginning, and grows with the first ACK (RFC 5681 §3.1).
-    ``c`` are all candidates of the program.
+    Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
+    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
+    candidates of the program.
     """
     not_held = sum(known.program.not_held[int(peer)] for peer in distinct(held.peer)) * known.setting.part
     if not len(held) or 2 * not_held < len(held):

@@ -30,7 +30,7 @@ class _Way(NamedTuple):
 
 
 def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, step: int) -> None:
-    """Take back the stalls of programs that are seen to pass on what others had held; it resolves others, too.
+    """Reject the stalls, and the unresolved candidates, of programs that pass on what other stalls released.
 
     The capture's clock has that ``step``, ns.
     """

@@ -74,9 +74,10 @@ class Known:
     Attributes
     ----------
     own : the fastest reaction of its host at the capture point, ns; None where nothing tells
-    peer : that of its peers
-    early : its candidates whose ACK was pure and not delayed: what it does when it need not wait for a timer
-    sent_before : how often it sent data before the ACK could arrive, after as long a silence; by connection
+    peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
+    early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
+    sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
+        connection
     """
 
     program: Program
