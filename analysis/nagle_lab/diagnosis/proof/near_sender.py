@@ -12,6 +12,7 @@ from nagle_lab.diagnosis.proof.columns import (
     groups,
     highest,
     in_order,
+    listed,
     percentile,
     pick,
     total,
@@ -210,21 +211,21 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
     loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    if known.place != "sender" or known.program.is_on_loopback:
+    at_once = len(known.program.own.release)
+    if known.place != "sender" or known.program.is_on_loopback or at_once < FEW or 2 * len(known.early) > at_once:
         return False
-    at_once, comparable = len(known.program.own.release), _without_other_behaviours(pure, prompt)
-    late = total(each(lambda release: (release > bound) & (release <= INTERRUPTED), comparable.release))
-    return at_once >= FEW and 2 * len(known.early) <= at_once and late > FEW_LATE * len(prompt)
+    late = pure.only(each(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release))
+    few = FEW_LATE * len(prompt)
+    return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
 
-def _without_other_behaviours(pure: Candidates, prompt: Candidates) -> Candidates:
-    """Without connections with several releases and none prompt: there the program does something else."""
-    connections = pure.connection
-    has_prompt = set(map(int, distinct(prompt.connection)))
-    groups_kept = [
-        group for group in groups(connections) if len(group) < FEW or int(connections[group[0]]) in has_prompt
-    ]
-    return pure.picked(in_order(groups_kept))
+def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candidates) -> Candidates:
+    """Of the late ones, without connections with several releases and none prompt: there the program does something
+    else.
+    """
+    releases = pure.only(among(pure.connection, distinct(late.connection))).connection
+    with_few = [releases[group[0]] for group in groups(releases) if len(group) < FEW]
+    return late.only(among(late.connection, [*listed(distinct(prompt.connection)), *with_few]))
 
 
 def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
@@ -240,10 +241,8 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if known.place == "sender" or len(prompt) < FEW:
         return prompt
-    alike = _without_other_behaviours(pure, prompt)
-    late = alike.only(
-        each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), alike.release, alike.echo)
-    )
+    late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
+    late = _without_other_behaviours(late, pure, prompt)
     ticked = late.only(each(lambda release: release <= TICK, late.release))
     if known.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
         ticked = ticked.only(each(lambda arrival: arrival < 0, ticked.arrival))
