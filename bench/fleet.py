@@ -31,7 +31,7 @@ DAYS, HOSTS, STALLS = 10, 100, 1_000_000
 # In a process of its own: the last of the files that are named is read, or all of them judged.
 PART = """
 import os, sys
-from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.series import File, Series
 from nagle_lab.fleet.stretch import follow, stretches
@@ -134,8 +134,8 @@ def made_up_store(folder: Path) -> None:
     """A million stalls of a hundred hosts in ten days; nothing in them was captured."""
     import numpy as np
 
-    from nagle_lab.fleet.folder import Folder
     from nagle_lab.fleet.judge import Writer
+    from nagle_lab.fleet.results_folder import Folder
     from nagle_lab.fleet.series import Series
 
     out, rng, day_ns, each = Folder(str(folder)), np.random.default_rng(1), 86_400 * 10**9, STALLS // HOSTS
@@ -173,7 +173,7 @@ def made_up_store(folder: Path) -> None:
 def asked(folder: Path) -> list[str]:
     """How long every ready question takes, and its processor time."""
     from nagle_lab.fleet.ask import Store, questions
-    from nagle_lab.fleet.folder import Folder
+    from nagle_lab.fleet.results_folder import Folder
 
     print("bench: a million stalls, made up", file=sys.stderr)
     made_up_store(folder / "made-up")

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import json_schema as result_schema
-from nagle_lab.live.watch.findings import json_schema as watch_schema
+from nagle_lab.live.watch.news import json_schema as watch_schema
 from nagle_lab.reports.experiments.nodelay import json_schema as nodelay_schema
 from nagle_lab.reports.screens.sockets import json_schema as sockets_schema
 from nagle_lab.runs.result import json_schema as run_schema

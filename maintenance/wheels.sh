@@ -44,6 +44,6 @@ pip_install --require-hashes --requirement "$checkout/analysis/requirements.txt"
 pip_install --no-index --no-deps "${wheel[0]}"
 cp "$checkout/captures/reference/nginx-static-nodelay-off/server.pcap" "$scratch"
 cd "$scratch"
-"$python" -c 'from nagle_lab.tcp import native; assert native.LIBRARY, "the compiled engine does not load"'
+"$python" -c 'from nagle_lab.tcp import compiled; assert compiled.LIBRARY, "the compiled engine does not load"'
 elsewhere/bin/nagle-lab analyze --expect stall --html report.html server.pcap
 ls -l "$into"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.errors import NagleLabError, os_problem, printable
 from nagle_lab.evidence.examples import examples
-from nagle_lab.evidence.processes import processes_of
+from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.html import report_page, shown_capture
 from nagle_lab.tcp import tables
 

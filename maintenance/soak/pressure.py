@@ -7,7 +7,7 @@ from pathlib import Path
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.images import ready_images
 from nagle_lab.lab.leftovers import labels, variables
-from nagle_lab.lab.live import LiveLab
+from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.scenario import Lab
 
 # What stress-ng is asked for: a worker for every CPU; nine tenths of the free memory, written over and over; files

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp import native, snapshot
+from nagle_lab.tcp import compiled, snapshot
 from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.plain import PlainEngine
 
@@ -35,8 +35,8 @@ FLAGS = ("-std=c99", "-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", "-fsanit
 def compile_sanitized(folder: Path) -> Path:
     """The library with sanitizers in it, in that folder."""
     library = folder / "_engine.so"
-    sources = [str(source) for source in native.SOURCES if source.suffix == ".c"]
-    subprocess.run(["cc", *FLAGS, f"-DSOURCE={native.checksum()}", "-o", str(library), *sources], check=True)
+    sources = [str(source) for source in compiled.SOURCES if source.suffix == ".c"]
+    subprocess.run(["cc", *FLAGS, f"-DSOURCE={compiled.checksum()}", "-o", str(library), *sources], check=True)
     return library
 
 
@@ -132,7 +132,7 @@ def keep(engine: Engine, rows: dict[str, bytes]) -> None:
 def fuzz(library: Path, seconds: float, seed: int, found: Path) -> int:
     """Damage and compare until the time is over; returns how many inputs that were."""
     rng, end, count = random.Random(seed), time.monotonic() + seconds, 0
-    loaded, corpus = native.load(library.parent), seeds()
+    loaded, corpus = compiled.load(library.parent), seeds()
     assert loaded is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "damaged"
@@ -140,9 +140,9 @@ def fuzz(library: Path, seconds: float, seed: int, found: Path) -> int:
             content = rng.choice(corpus)
             content = damaged(as_pcapng(content, rng) if rng.random() < 0.4 else content, rng)
             path.write_bytes(content)
-            compiled = partial(native.CompiledEngine, loaded)
-            wrong = "the twins differ" if taken(PlainEngine, path) != taken(compiled, path) else ""
-            for make in (PlainEngine, compiled):
+            of_library = partial(compiled.CompiledEngine, loaded)
+            wrong = "the twins differ" if taken(PlainEngine, path) != taken(of_library, path) else ""
+            for make in (PlainEngine, of_library):
                 if taken(make, path, twice=True, saved=True) != taken(make, path, twice=True):
                     wrong = "an engine that was saved and one that was not differ"
             if wrong:

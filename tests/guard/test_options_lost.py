@@ -9,8 +9,8 @@ import pytest
 
 from nagle_lab.diagnosis.result.result import Range
 from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.stall_writes import Writes
 from nagle_lab.experiments.writes.traced import with_writes
-from nagle_lab.experiments.writes.writes import Writes
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.reports.words.writes import remedy
 

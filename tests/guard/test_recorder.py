@@ -11,11 +11,10 @@ import pytest
 
 from nagle_lab import analyze
 from nagle_lab.guard.command.job import JOB, OUTCOME, read_outcome, write
-from nagle_lab.guard.recording import inside, recorder
+from nagle_lab.guard.recording import inside_command, recorder
 from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
-from nagle_lab.guard.recording.run import make_job
+from nagle_lab.guard.recording.run_command import make_job
 from nagle_lab.host import namespace
-from nagle_lab.live.sockets import namespaces
 from support.guarded import guard, server
 from support.living import stalling
 from support.rights import AS_ROOT, mount_refused
@@ -29,7 +28,7 @@ def test_a_ring_that_was_ended_takes_no_more():
     if AS_ROOT:
         pytest.skip("looking into other namespaces takes root")
     with stalling("flood") as program:
-        ring = namespaces.inside(program.pid, lambda: Ring("lo"))
+        ring = namespace.inside(program.pid, lambda: Ring("lo"))
         time.sleep(0.2)
         assert ring.take()
         assert any(ring.take() or time.sleep(0.01) for _ in range(100)), "it floods no more"
@@ -85,9 +84,9 @@ def test_no_room_for_its_thread_is_an_outcome(tmp_path, monkeypatch):
     def refused(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(inside, "_run", refused)
+    monkeypatch.setattr(inside_command, "_run", refused)
     write(make_job(["true"], tmp_path), tmp_path / JOB)
-    inside.main(str(tmp_path))
+    inside_command.main(str(tmp_path))
     outcome = read_outcome(tmp_path / OUTCOME)
     assert (outcome.status, outcome.wants_namespace) == (None, False)
     assert outcome.problem == "the recorder could not start: can't start new thread; see ulimit -u"

@@ -11,17 +11,17 @@ from lab.recording import Recording, copy_of_the_lab, engine_holds, remove_image
 from msgspec.structs import replace
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.lab import live
+from nagle_lab.lab import run_containers
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.images import BASE, image_names, ready_images
 from nagle_lab.lab.scenarios.scenario import (
     CapturePoint,
     ChoiceParameter,
     Listener,
-    Option,
     Prepare,
     Requirement,
     Scenario,
+    ServerOption,
 )
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
@@ -67,7 +67,7 @@ def test_a_server_that_refuses_its_configuration_is_quoted(nginx: Scenario, runs
 
 
 def test_a_server_that_does_not_listen_is_waited_for_and_quoted(nginx: Scenario, runs_dir: Path, monkeypatch):
-    monkeypatch.setattr(live, "_LISTENING_S", 0.3)
+    monkeypatch.setattr(run_containers, "_LISTENING_S", 0.3)
     told = failure(replace(nginx, server=replace(nginx.server, port=81)), runs_dir)
     assert told == "the server does not listen on port 81 after 0.3 s: it logged nothing"
     assert list(runs_dir.iterdir()) == []
@@ -108,7 +108,7 @@ def test_a_requirement_that_cannot_be_asked_is_no_answer(nginx: Scenario, runs_d
 
 def test_the_preparation_runs_before_the_captures_with_the_parameters(nginx: Scenario, runs_dir: Path):
     prepared = with_lab(nginx, prepare=(Prepare("server", "sh -c 'echo {REQUESTS} >/tmp/prepared'"),))
-    proof = Option("server", "cat /tmp/prepared", "{REQUESTS}")
+    proof = ServerOption("server", "cat /tmp/prepared", "{REQUESTS}")
     prepared = with_lab(prepared, option=proof)
     folder = record(prepared, prepared.variant("nodelay-off"), SMALL, runs_dir, lambda _: None)
     assert json.loads((folder / "witnesses.json").read_text())["option"] == {
@@ -134,7 +134,7 @@ def test_a_server_that_nothing_watches(nginx: Scenario, runs_dir: Path):
 
 
 def test_another_listener_is_waited_for(nginx: Scenario, runs_dir: Path, monkeypatch):
-    monkeypatch.setattr(live, "_LISTENING_S", 2.0)  # the server, which is waited for first, does listen
+    monkeypatch.setattr(run_containers, "_LISTENING_S", 2.0)  # the server, which is waited for first, does listen
     told = failure(with_lab(nginx, ready=(Listener("client-capture", 81),)), runs_dir)
     assert told == "the client does not listen on port 81 after 2 s: it logged nothing"
 

@@ -9,14 +9,14 @@ from nagle_lab.capture.pcap import MAGICS, PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import Facts, StoppedError
 from nagle_lab.capture.window import WINDOW_BYTES, Window
-from nagle_lab.tcp import native
+from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Tables
 
 ENGINES: dict[str, Callable[..., Any]] = {"plain": PlainEngine}
-if native.LIBRARY is not None:
-    ENGINES["compiled"] = partial(native.CompiledEngine, native.LIBRARY)
+if compiled.LIBRARY is not None:
+    ENGINES["compiled"] = partial(compiled.CompiledEngine, compiled.LIBRARY)
 
 
 class Pieces:

@@ -9,12 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis import findings
-from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.proof import columns as column_tools
 from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.columns import Columns, is_array
+from nagle_lab.diagnosis.proof.columns import Columns, add_all, is_array
 from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.programs import Program, Reactions

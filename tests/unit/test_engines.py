@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis import analysis
+from nagle_lab.tcp import compiled
 from nagle_lab.tcp import make_engine as engine_here
-from nagle_lab.tcp import native
 from nagle_lab.tcp.connection import COPY, SAMPLES
 from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
@@ -43,7 +43,7 @@ from support.truth import lookalikes, references
 CAPTURES = [capture.path for capture in references() + lookalikes()]
 
 needs_compiled = pytest.mark.skipif(
-    native.LIBRARY is None, reason="there is no C compiler here: plain Python does it"
+    compiled.LIBRARY is None, reason="there is no C compiler here: plain Python does it"
 )
 CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
 
@@ -51,9 +51,9 @@ CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
 
 
 def test_set_up_compiled_the_engine_where_there_is_a_compiler():
-    if shutil.which(CC[0]) is None or os.environ.get(native.COMPILED) == "0":
-        pytest.skip(f"there is no {CC[0]}, or {native.COMPILED}=0")
-    assert native.LIBRARY is not None
+    if shutil.which(CC[0]) is None or os.environ.get(compiled.COMPILED) == "0":
+        pytest.skip(f"there is no {CC[0]}, or {compiled.COMPILED}=0")
+    assert compiled.LIBRARY is not None
     assert type(engine_here()).__name__ == "CompiledEngine"
 
 
@@ -64,27 +64,27 @@ def test_a_library_of_other_sources_is_not_used(tmp_path, monkeypatch):
     def made(*options: str) -> Path:
         """A folder with the library; each has its own, for what is loaded once is not read again."""
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        sources = [source for source in native.SOURCES if source.suffix == ".c"]
+        sources = [source for source in compiled.SOURCES if source.suffix == ".c"]
         name = folder / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
         subprocess.run([*CC, "-std=c99", "-shared", "-fPIC", *options, "-o", name, *sources], check=True)
         return folder
 
-    assert native.LIBRARY.nagle_lab_source() == native.checksum()  # by set-up
-    of_these, by_hand = made(f"-DSOURCE={native.checksum()}"), made(f"-DSOURCE={native.checksum() ^ 1}")
-    assert native.load(of_these)
-    assert native.load(by_hand) is None
-    assert native.load(tmp_path) is None
-    monkeypatch.setattr(native, "checksum", lambda: 1)
-    assert native.load(of_these) is None
-    monkeypatch.setattr(native, "SOURCES", (tmp_path / "absent.c",))
-    assert native.load(of_these)  # a wheel brings the library alone
-    monkeypatch.setenv(native.COMPILED, "0")
-    assert native.load(of_these) is None
+    assert compiled.LIBRARY.nagle_lab_source() == compiled.checksum()  # by set-up
+    of_these, by_hand = made(f"-DSOURCE={compiled.checksum()}"), made(f"-DSOURCE={compiled.checksum() ^ 1}")
+    assert compiled.load(of_these)
+    assert compiled.load(by_hand) is None
+    assert compiled.load(tmp_path) is None
+    monkeypatch.setattr(compiled, "checksum", lambda: 1)
+    assert compiled.load(of_these) is None
+    monkeypatch.setattr(compiled, "SOURCES", (tmp_path / "absent.c",))
+    assert compiled.load(of_these)  # a wheel brings the library alone
+    monkeypatch.setenv(compiled.COMPILED, "0")
+    assert compiled.load(of_these) is None
 
 
 def test_what_was_made_for_another_machine_is_left_alone(tmp_path):
     (tmp_path / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"\x7fELF of something else")
-    assert native.load(tmp_path) is None
+    assert compiled.load(tmp_path) is None
 
 
 @needs_compiled
@@ -93,7 +93,7 @@ def test_plain_python_is_had_for_the_asking():
     for wanted, name in (("0", "PlainEngine"), ("1", "CompiledEngine")):
         said = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, native.COMPILED: wanted},
+            env={**os.environ, compiled.COMPILED: wanted},
             check=True,
             capture_output=True,
         )

@@ -8,8 +8,8 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store, questions, sql_of
-from nagle_lab.fleet.folder import Folder
-from nagle_lab.fleet.run import run
+from nagle_lab.fleet.results_folder import Folder
+from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.workers import workers_of

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.fleet.ask import Store
-from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.overview import Heat, overview
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.reports.html.fleet import heat_map, level, shortened
 from support.browser import chromium
 from support.command import Ended, in_process

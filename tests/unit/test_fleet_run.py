@@ -13,9 +13,9 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store
-from nagle_lab.fleet.folder import Folder, url_of
 from nagle_lab.fleet.judge import JudgedSeries
-from nagle_lab.fleet.run import run
+from nagle_lab.fleet.results_folder import Folder, url_of
+from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import Workers, workers_of

@@ -19,8 +19,8 @@ from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet import stretch as fleet_stretch
-from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.judge import judge_series, whole
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import carry_name, follow, stretches
 from support.engines import ENGINES

@@ -9,7 +9,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.compose import Compose, ComposeSearch, error_line
 from nagle_lab.lab.containers.docker import SERVICE_LABEL, engine_version, image_details, remove_project
 from nagle_lab.lab.containers.process import Finished
-from nagle_lab.lab.live import LiveLab
+from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 
 V1, V2 = Compose(("docker-compose",), "1.29.2"), Compose(("docker", "compose"), "2.26.1-4")

@@ -12,8 +12,8 @@ from nagle_lab.host.namespace import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import Info, Listed
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.inventory import Found, Inventory
-from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.processes import Process
+from nagle_lab.live.sockets.socket_options import Options
 from nagle_lab.live.sockets.undo_log import BOOT, FILE, Entry, changes
 from nagle_lab.live.sockets.waits import Waits, waits
 from nagle_lab.packet.segment import end_text

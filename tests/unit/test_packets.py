@@ -14,7 +14,7 @@ from nagle_lab.evidence.segments import segments as segments_of
 from nagle_lab.packet.kinds import REASON, name_of
 from nagle_lab.packet.segment import LAYERS, Kernel
 from nagle_lab.packet.segment import Segment as Decoded
-from nagle_lab.tcp import native
+from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from support.engines import ENGINES, followed
 from support.rows import row_of, truth
@@ -43,7 +43,7 @@ def decoded(request, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patched:
         if request.param == "plain":
-            patched.setattr(native, "LIBRARY", None)
+            patched.setattr(compiled, "LIBRARY", None)
         yield read
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import EndProcess
-from nagle_lab.evidence.processes import processes_of
+from nagle_lab.evidence.process_comments import processes_of
 from support.schemas import check
 from support.stories import server_held, talk
 from support.synthetic import ETHERNET, Segment, packet_bytes, pcap_bytes, pcapng_block

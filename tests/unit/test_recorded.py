@@ -16,8 +16,8 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
-from nagle_lab.experiments.writes.attached import of_traced
 from nagle_lab.experiments.writes.recorded import with_recorded
+from nagle_lab.experiments.writes.running_program import of_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.writes import remedy
 from support.command import Ended, in_process

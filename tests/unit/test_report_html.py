@@ -26,7 +26,7 @@ from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
 from nagle_lab.experiments.claims import Reproduction
 from nagle_lab.experiments.matrix import claims_of, fill, plan
-from nagle_lab.experiments.sweep import Series, SweepPoint, run_through
+from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, run_through
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.html import report_page, shown_at, shown_capture
@@ -535,9 +535,9 @@ def test_a_sweep_marks_its_cliff():
         )
         return SweepPoint(size, outcome, {}, {})
 
-    series = Series("writes", "nagle", 6379)
+    series = SweepSeries("writes", "nagle", 6379)
     run_through(series, 64, 16384, measure)
-    page = sweep_page(EVIL, "VALUE_BYTES", [series, Series("empty", "nagle", 1)])
+    page = sweep_page(EVIL, "VALUE_BYTES", [series, SweepSeries("empty", "nagle", 1)])
     harmless(page)
     assert page.count("1387 | 1388") == page.count("2834 | 2835") == 1
     assert "starts to stall at VALUE_BYTES=1388" in page

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Sent, Silence, Stall
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, SentTotals, Silence, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
@@ -175,7 +175,10 @@ def test_a_program_may_read_later_than_the_machine_wakes_a_sleeper(max_ms, late,
 
 def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0, exchanges: int = 20) -> Connection:
     """A connection whose client sent 30 packets in 31 segments, and whose server sent 20 with 19 delayed ACKs."""
-    sent = {"client": Sent(30, 31, 3000, 1000, 0, 1, 0, 0), "server": Sent(20, 20, 2000, 900, 19, 0, 2, 0)}
+    sent = {
+        "client": SentTotals(30, 31, 3000, 1000, 0, 1, 0, 0),
+        "server": SentTotals(20, 20, 2000, 900, 19, 0, 2, 0),
+    }
     ends = Endpoint(client, 40000 + id_, "client"), Endpoint(server, port, "server")
     first_stalled, repeated = 2 if stalls else None, exchanges - 1
     return Connection(

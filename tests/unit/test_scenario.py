@@ -16,10 +16,10 @@ from nagle_lab.lab.scenarios.scenario import (
     Claim,
     IntParameter,
     Listener,
-    Option,
     Prepare,
     Requirement,
     Scenario,
+    ServerOption,
     Sweep,
 )
 from nagle_lab.lab.scenarios.scenario_file import find_scenario, load_scenario, scenarios
@@ -406,10 +406,10 @@ def test_all_that_a_scenario_can_say(edited, tmp_path: Path):
     assert first.prepare == (Prepare("client", "wait {PAGE_BYTES}"),)
     assert first.requires == (Requirement("a moon", "test -e /moon"),)
     assert first.ready == (Listener("server-capture", 81),)
-    assert first.option == Option("client", "show", "bytes {PAGE_BYTES}")
+    assert first.option == ServerOption("client", "show", "bytes {PAGE_BYTES}")
     assert [file.name for file in plain.compose] == ["compose.yaml", "overlay.yaml"]
     assert plain.captures == {end: CapturePoint(f"{end}-capture", "eth0") for end in ("server", "client")}
-    assert plain.option == Option("server", "nginx -T", "tcp_nodelay {TCP_NODELAY};")  # that of the scenario
+    assert plain.option == ServerOption("server", "nginx -T", "tcp_nodelay {TCP_NODELAY};")  # that of the scenario
     assert (plain.prepare, plain.requires, plain.ready) == ((), (), ())
     assert scenario.sweep == Sweep("PAGE_BYTES", 64, 16384, {"writes": "nodelay-off"})
     ratio = Claim("44.6 ms", "mean_ms", "nodelay-off", (3.0, 4.5), "x", against="nodelay-on")

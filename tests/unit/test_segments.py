@@ -6,7 +6,7 @@ from nagle_lab.capture.stored import Stored
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.excerpt import packets_of
 from nagle_lab.evidence.segments import segments
-from nagle_lab.tcp import native
+from nagle_lab.tcp import compiled
 from support.engines import ENGINES
 from support.rows import row_of, truth
 from support.stories import CLEAN, STALLED, server_held, talk
@@ -27,7 +27,7 @@ ENDS = {
 def reader(request, monkeypatch):
     """Read by each engine."""
     if request.param == "plain":
-        monkeypatch.setattr(native, "LIBRARY", None)
+        monkeypatch.setattr(compiled, "LIBRARY", None)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from nagle_lab.host.sock_diag import LISTEN, Listed
 from nagle_lab.live.sockets import set_nodelay, undo_log
 from nagle_lab.live.sockets.inventory import Found
-from nagle_lab.live.sockets.options import Options
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.socket_options import Options
 
 PROGRAM = TargetProgram("web 1", {1: 1}, None, "--pid 1")
 

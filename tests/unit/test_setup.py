@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.tcp import native
+from nagle_lab.tcp import compiled
 from support.waiting import within
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ class Host:
             "pyproject.toml",
             "requirements.txt",
             "requirements-dev.txt",
-            *(source.relative_to(REPOSITORY / "analysis") for source in native.SOURCES),
+            *(source.relative_to(REPOSITORY / "analysis") for source in compiled.SOURCES),
             *(f"nagle_lab/guard/tracing/hooks/{name}" for name in ("java.c", "java.h", "native.c")),
         ):
             (self.checkout / "analysis" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -429,9 +429,9 @@ def test_environment_is_made_once(pythonic: Host) -> None:
 
 
 def test_set_up_compiles_in_the_checksum_that_the_engine_is_known_by(pythonic: Host) -> None:
-    """Of the same sources in the same order: ENGINE of python.sh and SOURCES of native.py are two lists of them."""
+    """Of the same sources in the same order: ENGINE of python.sh and SOURCES of compiled.py are two lists of them."""
     pythonic.succeeds("python.sh")
-    assert zlib.crc32((pythonic.fake / "sources").read_bytes()) == native.checksum()
+    assert zlib.crc32((pythonic.fake / "sources").read_bytes()) == compiled.checksum()
 
 
 def test_without_a_compiler_it_says_what_that_costs(pythonic: Host) -> None:

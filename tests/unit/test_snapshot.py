@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp import machine, native, snapshot
+from nagle_lab.tcp import compiled, machine, snapshot
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES
 from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
@@ -119,11 +119,11 @@ def test_a_snapshot_of_another_build_is_refused_with_one_line(make):
 
 
 def test_the_two_engines_refuse_each_other_s(make):
-    if native.LIBRARY is None:
+    if compiled.LIBRARY is None:
         assert platform.machine() and list(ENGINES) == ["plain"]
         return
-    with ENGINES["plain"]() as plain, ENGINES["compiled"]() as compiled:
-        for one, other in ((plain, compiled), (compiled, plain)):
+    with ENGINES["plain"]() as plain, ENGINES["compiled"]() as fast:
+        for one, other in ((plain, fast), (fast, plain)):
             with pytest.raises(NagleLabError, match="same build"):
                 snapshot.restore(other, snapshot.save(one), "x")
 
@@ -146,7 +146,7 @@ def test_a_damaged_snapshot_is_refused(make, tmp_path, at):
 
 
 def test_a_compiled_snapshot_that_ends_early_or_late_is_none():
-    if native.LIBRARY is None:
+    if compiled.LIBRARY is None:
         assert list(ENGINES) == ["plain"]
         return
     with ENGINES["compiled"]() as engine:

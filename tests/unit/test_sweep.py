@@ -15,8 +15,8 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.bursts import Bursts, bursts_of
 from nagle_lab.experiments.sweep import (
     Edge,
-    Series,
     SweepPoint,
+    SweepSeries,
     asked_range,
     code_of,
     doubled,
@@ -48,8 +48,8 @@ def mute(size: int, code: Exit = Exit.INCONCLUSIVE) -> SweepPoint:
     return SweepPoint(size, TrialOutcome(code, verdict, "no moon", None, None), {}, {})
 
 
-def series(measure, low: int = 64, high: int = 16384) -> Series:
-    found = Series("writes", "nagle", 6379)
+def series(measure, low: int = 64, high: int = 16384) -> SweepSeries:
+    found = SweepSeries("writes", "nagle", 6379)
     run_through(found, low, high, measure)
     return found
 
@@ -88,7 +88,7 @@ def test_a_search_takes_no_more_runs_than_foreseen():
         made.append(size)
         return band(1387, 2834)(size)
 
-    run_through(Series("writes", "nagle", 6379), 64, 16384, measure, foreseen.append)
+    run_through(SweepSeries("writes", "nagle", 6379), 64, 16384, measure, foreseen.append)
     assert len(made) == 9 + sum(foreseen)
 
 
@@ -135,7 +135,7 @@ def test_nothing_tells():
 
 def test_a_verdict_unlike_the_variants_own_is_what_a_sweep_is_for():
     contradicted = replace(told(64, 0.97), outcome=replace(told(64, 0.97).outcome, code=Exit.CONTRADICTED))
-    assert code_of([Series("writes", "nagle", 6379, [contradicted])]) is Exit.OK
+    assert code_of([SweepSeries("writes", "nagle", 6379, [contradicted])]) is Exit.OK
 
 
 def proxied(size: int) -> SweepPoint:
@@ -181,7 +181,7 @@ def test_where_nothing_is_known_nothing_is_explained():
     assert explanation(series(bare).edges[0], "VALUE_BYTES") == []
 
 
-def shown(*found: Series, width: int = 100) -> str:
+def shown(*found: SweepSeries, width: int = 100) -> str:
     to = Console(file=io.StringIO(), width=width, color_system=None)
     show_sweep("A proxy", "VALUE_BYTES", found, to)
     return to.file.getvalue()

@@ -34,19 +34,19 @@ from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.guard.recording import streamed
+from nagle_lab.guard.recording import inside_streamed
 from nagle_lab.guard.recording.recorder import RingPacket
-from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.watch.evidence import write_packets
-from nagle_lab.live.watch.findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.news import LiveFindings
 from nagle_lab.live.watch.periods import Period, Periods, PeriodSums
+from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.recording import Target
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
-from nagle_lab.live.watch.window import OTHERS, View, look
+from nagle_lab.live.watch.view import OTHERS, View, look
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -306,15 +306,15 @@ class _Frames:
 def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
     """And its answers are in the stream; before there is an interface, nothing is."""
     clock, one = [100.0], what_the_kernel_said()[0]
-    monkeypatch.setattr(streamed.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(streamed.SocketPoller, "waiting", lambda self: [one])
+    monkeypatch.setattr(inside_streamed.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(inside_streamed.SocketPoller, "waiting", lambda self: [one])
     with (tmp_path / "x").open("wb") as out:
-        stream = streamed._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
+        stream = inside_streamed._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
         stream.tell_waiting()
         for _ in range(10):
             stream.pass_on()
             stream.tell_waiting()
-            clock[0] += streamed.QUIET_S / 4
+            clock[0] += inside_streamed.QUIET_S / 4
     with open_capture(tmp_path / "x") as capture:
         for _ in capture.read(_Counting()):  # type: ignore[arg-type]
             pass
@@ -589,8 +589,8 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     """A new one is named at once, one that Docker does not know is not asked for at every look."""
     processes = {(("10.0.0.2", 80), ("10.0.0.1", 5)): Process(1, "nginx", 0, 1, "c0ffee")}
     asked: list[dict[str, str]] = [{}, {"c0ffee": "web"}, {"deed": "other"}]
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(processes, []))
-    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: asked.pop(0))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(processes, []))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: asked.pop(0))
     names = Names()
     names.look()
     names.look()
@@ -607,8 +607,8 @@ def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypat
     """The program, its number and the address; nothing where an end is not known."""
     server, client = ("10.0.0.2", 80), ("10.0.0.1", 40000)
     found = {(server, client): Process(19980, "nginx", 0, 1, "c0ffee")}
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(found, []))
-    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "web"})
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "web"})
     names = Names()
     names.look()
     view = look(kept(capture).snapshot(), names, 0, lambda _: True)
@@ -626,7 +626,7 @@ def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypat
 @pytest.mark.parametrize(("count", "shown"), [(60, range(60, 61)), (190, range(70, 100)), (115, range(101, 116))])
 def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch, count, shown):
     """And the screen says so; what comes after a hundred waits until it is enough to show."""
-    monkeypatch.setattr("nagle_lab.live.watch.window.MOST_CONNECTIONS", 100)
+    monkeypatch.setattr("nagle_lab.live.watch.view.MOST_CONNECTIONS", 100)
     monkeypatch.setattr("nagle_lab.diagnosis.analysis.open_capture", partial(open_capture, window_bytes=4_000))
     path = tmp_path / "x.pcap"
     path.write_bytes(b"".join(crowd(count)))
@@ -641,7 +641,7 @@ def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch,
 
 def test_of_too_many_servers_the_rest_is_one_row(tmp_path, monkeypatch):
     """Servers that stall have as many rows again; no stall is lost."""
-    monkeypatch.setattr("nagle_lab.live.watch.window.MOST_ROWS", 2)
+    monkeypatch.setattr("nagle_lab.live.watch.view.MOST_ROWS", 2)
     several = [
         [
             replace(segment, ts_ns=segment.ts_ns + i * 10**9)  # at the same time it would be a copy of another one
@@ -673,8 +673,8 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
     """In a container, with its name; outside one, with the number of the process."""
     held = [Process(7, "nginx", 0, 1, "c0ffee"), Process(8, "nginx", 0, 1, "c0ffee"), Process(9, "server", 0, 2)]
     looks = [held, [], held[2:], held]
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners({}, looks.pop(0)))
-    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "web"})
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, looks.pop(0)))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "web"})
     names, said = Names(), []
     names._containers = {"c0ffee": "web"}
     while looks:
@@ -687,7 +687,7 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
 
 def test_who_watches_one_interface_is_told_of_that_alone(monkeypatch):
     held = [Process(9, "server", 0, 2)]
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners({}, held))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, held))
     names = Names(looks_elsewhere=False)
     for _ in range(3):
         names.look()
@@ -721,8 +721,8 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
         (("127.0.0.1", 81), ("", 0)): process("elsewhere", 1),
         (("0.0.0.0", 82), ("", 0)): process("any", here),
     }
-    monkeypatch.setattr("nagle_lab.live.watch.names.owners", lambda pid, most: Owners(found, []))
-    monkeypatch.setattr("nagle_lab.live.watch.names.container_names", lambda: {"c0ffee": "shop-web"})
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "shop-web"})
     names = Names()
     names.look()
 

@@ -112,7 +112,7 @@ def test_installed_elsewhere_the_compiled_engine_diagnoses(site: Path, tmp_path:
     done = python(site, tmp_path, "-m", "nagle_lab", "analyze", "server.pcap", "--expect", "stall", "--html", report)
     assert (done.returncode, done.stderr) == (0, "")
     assert "STALL" in done.stdout and "<svg" in report.read_text()
-    loaded = python(site, tmp_path, "-c", "from nagle_lab.tcp import native; print(native.LIBRARY._name)")
+    loaded = python(site, tmp_path, "-c", "from nagle_lab.tcp import compiled; print(compiled.LIBRARY._name)")
     assert loaded.stdout == f"{site / 'nagle_lab' / 'tcp' / '_engine.so'}\n"
 
 

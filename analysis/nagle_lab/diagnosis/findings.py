@@ -12,13 +12,13 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.waiting import Waiting
-from nagle_lab.diagnosis.durations import add_all
 from nagle_lab.diagnosis.kernel_answers import Answers
 from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.candidates import by_program
 from nagle_lab.diagnosis.proof.columns import (
     Column,
     Columns,
+    add_all,
     among,
     as_column,
     chosen,

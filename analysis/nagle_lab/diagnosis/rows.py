@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.findings import ROLES, Findings
 from nagle_lab.diagnosis.proof.columns import Columns, each, listed
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Sent, Stall, Stalls
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.layout import LAYOUTS
@@ -21,7 +21,7 @@ Row = TypeVar("Row")
 _AT_ONCE = 1 << 12  # rows
 
 _AT = LAYOUTS["connection"].columns  # the place of each in a row
-# What each side sent, in the order of Sent's fields.
+# What each side sent, in the order of SentTotals's fields.
 _SENT = tuple(
     itemgetter(*(_AT[name, side] for name in (
         "packets", "segments", "wire", "payload", "delayed_acks", "fin_acks", "acks_before_timer", "not_held"
@@ -89,7 +89,7 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         followed=row[_AT["followed"]],
         unresolved=row[_AT["unresolved"]],
         first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
-        sent={"client": Sent(*_SENT[client](row)), "server": Sent(*_SENT[server](row))},
+        sent={"client": SentTotals(*_SENT[client](row)), "server": SentTotals(*_SENT[server](row))},
         held_ms=_ms(row[_AT["held"]]),
         round_trips_ms=_ms(row[_AT["round_trips"]]),
         handshake_us=round(handshake / 1e3, 1) if row[_AT["syns"]] and handshake >= 0 else None,

@@ -8,7 +8,7 @@ from typing import Any
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import Record, Taker
 from nagle_lab.packet.segment import Segment, decode
-from nagle_lab.tcp import native
+from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
@@ -35,7 +35,7 @@ def segments(
     """
     ways = None if ends is None else {way for pair in ends for way in (pair, pair[2:] + pair[:2])}
     only = next(iter(ends)) if ends is not None and len(ends) == 1 else None
-    read = _decoded if native.LIBRARY is None else _collected
+    read = _decoded if compiled.LIBRARY is None else _collected
     with open_capture(path, sha256=False) as capture:
         for segment in read(capture, only, first_frame, last_frame):
             if ways is None or (segment.src, segment.sport, segment.dst, segment.dport) in ways:
@@ -62,8 +62,8 @@ def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int
 
 def _collected(capture: Capture, only: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
     """By the compiled engine; of all connections, or those of ``only`` one pair of ends."""
-    assert native.LIBRARY is not None
-    with native.CompiledEngine(native.LIBRARY) as engine:
+    assert compiled.LIBRARY is not None
+    with compiled.CompiledEngine(compiled.LIBRARY) as engine:
         engine.collect(only, first_frame, last_frame)
         for _ in capture.read(engine):
             engine.drain()

@@ -7,8 +7,8 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.writes.attached import writes_beside
-from nagle_lab.experiments.writes.writes import compared
+from nagle_lab.experiments.writes.running_program import writes_beside
+from nagle_lab.experiments.writes.stall_writes import compared
 from nagle_lab.guard.tracing.strace import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run, is_run, judge_run

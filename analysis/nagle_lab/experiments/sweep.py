@@ -54,7 +54,7 @@ class Edge:
 
 
 @dataclass
-class Series:
+class SweepSeries:
     """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search.
 
     The connections to ``port`` are under test.
@@ -117,7 +117,7 @@ def doubled(low: int, high: int) -> list[int]:
 
 
 def run_through(
-    series: Series, low: int, high: int, measure: Measure, foresee: Callable[[int], None] = lambda _: None
+    series: SweepSeries, low: int, high: int, measure: Measure, foresee: Callable[[int], None] = lambda _: None
 ) -> None:
     """Measure a series at doubling sizes, then halve the gap at each change of verdict until it is exact.
 
@@ -134,7 +134,7 @@ def run_through(
             _locate(series, below, above, measure)
 
 
-def _locate(series: Series, below: SweepPoint, above: SweepPoint, measure: Measure) -> None:
+def _locate(series: SweepSeries, below: SweepPoint, above: SweepPoint, measure: Measure) -> None:
     """Find the edge between two points of different verdicts, and run both its sides once more."""
     most = max(series.points[: series.doubled], key=lambda point: point.share)
     unclear = None
@@ -165,7 +165,7 @@ def _blurs(
         yield f"at {stalled.size} only {stalled.share:.1%} stall, at {most.size} {most.share:.1%}"
 
 
-def code_of(all_series: list[Series]) -> Exit:
+def code_of(all_series: list[SweepSeries]) -> Exit:
     """0 if every run is STALL or CLEAN, 2 for any that is INVALID or failed, 3 for any INCONCLUSIVE."""
     points = [point for series in all_series for point in [*series.points, *series.again]]
     return worst(Exit.OK if point.verdict else point.outcome.code for point in points)
@@ -212,7 +212,7 @@ def _named(length: int, point: SweepPoint, role: str, parameter: str) -> str:
     return f"{length} B ({', '.join(names)})" if names else f"{length} B"
 
 
-def to_json(scenario: str, parameter: str, low: int, high: int, all_series: list[Series]) -> dict[str, Any]:
+def to_json(scenario: str, parameter: str, low: int, high: int, all_series: list[SweepSeries]) -> dict[str, Any]:
     """A sweep as JSON, for ``--json``."""
     return {
         "schema": SCHEMA,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nagle_lab.capture.stored import first_line, is_remote
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.folder import Folder, extra
+from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 
 

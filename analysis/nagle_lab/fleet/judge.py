@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, counted, edges_ms, parts, summed
-from nagle_lab.fleet.folder import Folder, extra
+from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series, missing_numbers
 from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, FILES, Read, Stretch, as_counts, as_reads, events_of, resumed

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from nagle_lab.fleet.folder import extra
+from nagle_lab.fleet.results_folder import extra
 
 
 class Column(NamedTuple):

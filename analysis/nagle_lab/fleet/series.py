@@ -20,7 +20,7 @@ import msgspec
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import Record, Taker
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.folder import file_system, is_object_store, url_of
+from nagle_lab.fleet.results_folder import file_system, is_object_store, url_of
 
 # A date, with a time of day where there is one; or seconds since 1970.
 _TIME = re.compile(

@@ -22,7 +22,7 @@ from nagle_lab.capture.waiting import Waiting
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
-from nagle_lab.fleet.folder import Folder
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import File, Series
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine

@@ -13,7 +13,7 @@ from typing import Any
 
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.folder import extra
+from nagle_lab.fleet.results_folder import extra
 from nagle_lab.host.children import end_with_parent
 
 

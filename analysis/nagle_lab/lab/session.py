@@ -16,7 +16,6 @@ from nagle_lab.lab.containers.interrupts import deferred
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
 from nagle_lab.lab.leftovers import labels, sweep, variables
-from nagle_lab.lab.live import LiveLab
 from nagle_lab.lab.manifest import (
     capture_record,
     first_value,
@@ -29,6 +28,7 @@ from nagle_lab.lab.manifest import (
 )
 from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
+from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.load import PARSERS
 from nagle_lab.lab.scenarios.parameters import resolve
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant

@@ -1,7 +1,7 @@
 """TCP: the machine that follows each connection, its C twin, and the tables of what they find."""
 
+from nagle_lab.tcp.compiled import LIBRARY, CompiledEngine
 from nagle_lab.tcp.engine import Engine
-from nagle_lab.tcp.native import LIBRARY, CompiledEngine
 from nagle_lab.tcp.plain import PlainEngine
 
 

@@ -1,5 +1,5 @@
 /* The compiled engine: records, decoding and the machine in one pass; made, fed with windows of a capture, emptied and
- * freed by Python through ctypes (native.py). Returns of -1 mean that memory ran out. */
+ * freed by Python through ctypes (compiled.py). Returns of -1 mean that memory ran out. */
 #include "../capture/records.h"
 #include "machine.h"
 

@@ -16,9 +16,9 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.examples import examples, written_ladder
-from nagle_lab.evidence.processes import processes_of
+from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture, show_pair
-from nagle_lab.reports.words.names import distinct_names
+from nagle_lab.reports.words.file_names import distinct_names
 from nagle_lab.reports.words.next_steps import commands, ends
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)

@@ -11,10 +11,10 @@ from nagle_lab.cli.shared.exports import write_whole
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
-from nagle_lab.fleet.folder import Folder, extra
 from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
-from nagle_lab.fleet.run import has_begun, run
+from nagle_lab.fleet.results_folder import Folder, extra
+from nagle_lab.fleet.schedule import has_begun, run
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import workers_of
@@ -110,7 +110,7 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
 
 
 class _Progress:
-    """How far it is, on a terminal: see :class:`nagle_lab.fleet.run.Watch`."""
+    """How far it is, on a terminal: see :class:`nagle_lab.fleet.schedule.Watch`."""
 
     def __init__(self) -> None:
         screen = console(stderr=True)

@@ -11,7 +11,7 @@ from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.experiments.bursts import bursts_of
-from nagle_lab.experiments.sweep import Series, SweepPoint, asked_range, code_of, doubled, run_through, to_json
+from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, asked_range, code_of, doubled, run_through, to_json
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
@@ -59,19 +59,19 @@ def command(
     return code_of(several)
 
 
-def _page(title: str, parameter: str, several: Sequence[Series]) -> str:
+def _page(title: str, parameter: str, several: Sequence[SweepSeries]) -> str:
     from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
 
     return sweep_page(title, parameter, several)
 
 
-def _series(scenario: Scenario, only: Sequence[str]) -> list[Series]:
+def _series(scenario: Scenario, only: Sequence[str]) -> list[SweepSeries]:
     variants = sweep_of(scenario).series
     for name in only:
         if name not in variants:
             raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(variants)}")
     return [
-        Series(name, variant, scenario.variant(variant).expected.port)
+        SweepSeries(name, variant, scenario.variant(variant).expected.port)
         for name, variant in variants.items()
         if not only or name in only
     ]
@@ -79,7 +79,7 @@ def _series(scenario: Scenario, only: Sequence[str]) -> list[Series]:
 
 def _measure(
     scenario: Scenario,
-    series: Series,
+    series: SweepSeries,
     given: Mapping[str, str],
     runs: Path,
     parameter: str,

@@ -16,9 +16,9 @@ from nagle_lab.live.watch.evidence import write_packets
 from nagle_lab.reports.screens.watch import ORDERS, Screen, counted, final, identity, render
 
 if TYPE_CHECKING:
-    from nagle_lab.live.watch.findings import Finding
+    from nagle_lab.live.watch.news import Finding
+    from nagle_lab.live.watch.view import View
     from nagle_lab.live.watch.watching import Watcher
-    from nagle_lab.live.watch.window import View
 
 _UP, _DOWN, _ESCAPE, _ENTER = b"\x1b[A", b"\x1b[B", b"\x1b", b"\r"
 _SAME = {b"\n": _ENTER, b"k": _UP, b"j": _DOWN, b"\x1bOA": _UP, b"\x1bOB": _DOWN, b" ": b"f"}

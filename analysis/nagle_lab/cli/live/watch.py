@@ -17,14 +17,14 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
-from nagle_lab.live.watch.findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.news import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.pods import pod_stream
+from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.recording import Recording, Target
+from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
-from nagle_lab.live.watch.window import View
 from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.screens.watch import Screen, line, show_periods
 from nagle_lab.reports.words.next_steps import commands

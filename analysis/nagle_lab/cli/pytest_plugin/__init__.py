@@ -2,7 +2,7 @@
 
 This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
 pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py); the workers of
-pytest-xdist get a namespace each (workers.py). With --nagle-trace a test that stalls runs once more (again.py). What
+pytest-xdist get a namespace each (xdist.py). With --nagle-trace a test that stalls runs once more (again.py). What
 came of all tests is said at the end (summary.py).
 """
 
@@ -71,9 +71,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not _wanted(config.option):
         return None
     if config.getoption("dist", "no") != "no" and config.getoption("tx", None):
-        from nagle_lab.cli.pytest_plugin import workers  # noqa: PLC0415 - only with --nagle
+        from nagle_lab.cli.pytest_plugin import xdist  # noqa: PLC0415 - only with --nagle
 
-        return workers.prepare(config)
+        return xdist.prepare(config)
     from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
 
     config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)

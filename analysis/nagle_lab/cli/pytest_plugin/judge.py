@@ -20,7 +20,7 @@ from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, ExpectedOfTest, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.recording import Moment, Recording, read, remove, write
-from nagle_lab.cli.pytest_plugin.summary import Session, SessionSummary
+from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -42,7 +42,7 @@ def register(config: pytest.Config, folder: str) -> None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPart:
     """A test, or a part of it, judged: what the fixture's ``result()`` returns."""
 
     verdict: Verdict
@@ -109,7 +109,7 @@ class SoFar:
     def __init__(self, of: "Judge") -> None:
         self._judge = of
 
-    def result(self) -> Judged:
+    def result(self) -> JudgedPart:
         """Judge what passed in this test until now."""
         return self._judge.now()
 
@@ -194,16 +194,16 @@ class Judge:
         """What the fixture of the running test is."""
         return SoFar(self)
 
-    def now(self) -> Judged:
+    def now(self) -> JudgedPart:
         """Judge the running test up to now."""
         nodeid, expected = self._now
         return self._judge(nodeid, expected.selection, self._recording.take())
 
-    def _judge(self, nodeid: str, selection: Selection, end: Moment) -> Judged:
+    def _judge(self, nodeid: str, selection: Selection, end: Moment) -> JudgedPart:
         begin = self._begin
         loss = self._recording.loss(begin, end)
         if begin.segments == end.segments:
-            return Judged(
+            return JudgedPart(
                 Verdict.INVALID if loss else Verdict.INCONCLUSIVE, loss or _NOTHING, missing=Missing.TRAFFIC
             )
         capture = self._folder / f"{file_name(nodeid)}.pcapng"
@@ -211,7 +211,7 @@ class Judge:
             self._recording.write(begin, end, capture)
             return _judged(capture, loss, selection)
         except Exception as error:  # a test may have put anything of its own in the place of what this takes
-            return Judged(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
+            return JudgedPart(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
         """What is to be said of a test that fails by this; of one that has ``failed``, as a section of its report."""
@@ -236,7 +236,7 @@ class Judge:
             item.add_report_section("call", "nagle", text)
         return text
 
-    def _named(self, nodeid: str, selection: Selection, judged: Judged) -> NamedWrites | None:
+    def _named(self, nodeid: str, selection: Selection, judged: JudgedPart) -> NamedWrites | None:
         """The two writes of a test that stalled, from a run of its own."""
         if not self._again or judged.verdict is not Verdict.STALL or not judged.result:
             return None
@@ -316,7 +316,7 @@ class Judge:
 _MOST_NAMED = 10
 
 
-def _judged(capture: Path, loss: str, selection: Selection) -> Judged:
+def _judged(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     """A test's capture, on the connections that were opened in it."""
     name = str(capture)  # a file system of the test's own has Paths of its own
     result = judge_recording(name, loss, selection, sha256=False)
@@ -328,14 +328,14 @@ def _judged(capture: Path, loss: str, selection: Selection) -> Judged:
     reason = result.reason
     if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
         reason = "this test opened no connection to judge; connections opened before it are judged with the session"
-    return Judged(result.verdict, reason, capture, result, missing)
+    return JudgedPart(result.verdict, reason, capture, result, missing)
 
 
 def _ends(one: Connection) -> tuple[End, End]:
     return (one.client.ip, one.client.port), (one.server.ip, one.server.port)
 
 
-def _add_properties(item: pytest.Item, judged: Judged, *, always: bool) -> None:
+def _add_properties(item: pytest.Item, judged: JudgedPart, *, always: bool) -> None:
     """For its reports, which JUnit XML and the summary are made of; without traffic only where that matters."""
     item.user_properties[:] = [one for one in item.user_properties if not one[0].startswith("nagle.")]  # run again
     if judged.capture or always:

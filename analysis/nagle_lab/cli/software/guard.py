@@ -17,10 +17,10 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.software.guarded import WITHOUT, JudgedCommand, Selection, guard, judge_recording, lost
-from nagle_lab.experiments.writes.attached import with_writes_beside
+from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
-from nagle_lab.guard.recording.run import working_folder
+from nagle_lab.guard.recording.run_command import working_folder
 from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, untraced_s
 from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title

@@ -60,7 +60,7 @@ class Question(StrictRecord):
         return self.choices[self.right - 1].text
 
 
-class Programs(StrictRecord):
+class ScriptPrograms(StrictRecord):
     """``[programs]``: the program at each end of the connection under test, as a sentence names it.
 
     With its article, where it has one: "the proxy", "Redis".
@@ -94,7 +94,7 @@ class DemoFile(StrictRecord):
     incident: int
     minutes: int
     story: Text
-    programs: Programs
+    programs: ScriptPrograms
     settings: dict[str, str]
     change: Text
     stalled: Question
@@ -140,7 +140,7 @@ class Incident:
     minutes: int
     scenario: Scenario
     story: str
-    programs: Programs
+    programs: ScriptPrograms
     settings: dict[str, str]
     change: str
     stalled: Question

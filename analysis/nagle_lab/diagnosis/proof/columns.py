@@ -5,14 +5,17 @@ can apply it row by row to lists and at once to arrays. Importing NumPy takes lo
 the lists. Whatever differs between lists and arrays is in this module.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nagle_lab.tcp.arrays import has_numpy, numpy
+from nagle_lab.tcp.durations import MOST, Durations
 from nagle_lab.tcp.layout import Layout
 
 LARGE = 1 << 12  # rows
 EXACT = 1 << 53  # up to here whole numbers are exact as doubles
+MANY_STEPS = 1 << 20  # of durations: up to here counting takes less than sorting
 
 Column = Any
 """Numbers, one for each row: a list or tuple, or a NumPy array."""
@@ -267,3 +270,23 @@ def in_order(parts: Sequence[Column]) -> Column:
 
         return np.sort(np.concatenate(parts))
     return sorted(number for part in parts for number in part)
+
+
+def add_all(durations: Durations, column: Column) -> None:
+    """Count a column of durations (n,), ns."""
+    if not is_array(column) or not len(column):
+        for duration in column:
+            durations.add(duration)
+        return
+    np = numpy()
+
+    durations.total = min(durations.total + int(column.sum()), MOST)
+    steps = np.rint(column / durations.step_ns).astype(np.int64)
+    low, high = int(steps.min()), int(steps.max())
+    if high - low < MANY_STEPS:
+        often = np.bincount(steps - low)
+        there = np.flatnonzero(often)
+        steps, often = there + low, often[there]
+    else:
+        steps, often = np.unique(steps, return_counts=True)
+    durations.counts.update(Counter(dict(zip(steps.tolist(), often.tolist(), strict=True))))

@@ -195,7 +195,7 @@ class Summary(msgspec.Struct, frozen=True):
     remedy: str | None
 
 
-class Sent(msgspec.Struct, frozen=True, gc=False):
+class SentTotals(msgspec.Struct, frozen=True, gc=False):
     """What one side of a connection sent."""
 
     packets: Count
@@ -227,7 +227,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     first_stalled_exchange: Frame | None  # counted from 1
     held_ms: Number  # how long its data waited for delayed ACKs, behind its own
     round_trips_ms: Number  # and for ACKs that were not delayed
-    sent: dict[Role, Sent]  # by role: "client", "server"
+    sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
 
 

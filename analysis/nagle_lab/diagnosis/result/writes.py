@@ -1,6 +1,6 @@
 """The two writes of a stall, as part of a result: what system calls recorded beside the segments add to it.
 
-Who finds them is :mod:`nagle_lab.experiments.writes.writes`; here is only how they are said.
+Who finds them is :mod:`nagle_lab.experiments.writes.stall_writes`; here is only how they are said.
 """
 
 from pathlib import Path

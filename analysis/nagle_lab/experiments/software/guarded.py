@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.command import without_nodelay
 from nagle_lab.guard.command.job import Outcome
-from nagle_lab.guard.recording.run import Guarded, Surroundings, run
+from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 
 WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first
 
@@ -157,7 +157,7 @@ def guard(
     """Run a command and judge it; ``folder`` exists and is empty. Raises NagleLabError.
 
     ``announce`` is told of a further run before it starts; ``surroundings`` is where and how it runs, see
-    :func:`nagle_lab.guard.recording.run.run`.
+    :func:`nagle_lab.guard.recording.run_command.run`.
     """
     if both_sides and not without_nodelay.is_possible():
         raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")

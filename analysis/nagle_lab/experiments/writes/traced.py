@@ -20,13 +20,13 @@ from nagle_lab.experiments.software.guarded import (
     lost,
     unannounced,
 )
-from nagle_lab.experiments.writes import writes as joined
+from nagle_lab.experiments.writes import stall_writes as joined
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
-from nagle_lab.experiments.writes.writes import Lines
-from nagle_lab.guard.recording.run import Guarded, Surroundings, run
+from nagle_lab.experiments.writes.stall_writes import Lines
+from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.native import Where
+from nagle_lab.guard.tracing.native_frames import Where
 from nagle_lab.guard.tracing.strace import MOST_BYTES, Call, Trace, read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first

@@ -51,8 +51,8 @@ def program(module: str, folder: Path) -> list[str]:
 
 
 def streaming(request: str) -> list[str]:
-    """The program that streams what a request says (nagle_lab.guard.recording.streamed), likewise."""
-    return _started(f"from nagle_lab.guard.recording.streamed import main; main({request!r})")
+    """The program that streams what a request says (nagle_lab.guard.recording.inside_streamed), likewise."""
+    return _started(f"from nagle_lab.guard.recording.inside_streamed import main; main({request!r})")
 
 
 def _started(start: str) -> list[str]:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError, tell
-from nagle_lab.guard.recording.run import run
+from nagle_lab.guard.recording.run_command import run
 
 PREFIX = ".guard-"  # of the folders
 

@@ -26,7 +26,7 @@ SIDECAR = "sidecar"  # the folder of the image that captures, and that requireme
 Span = tuple[float, float]
 
 
-class Source(StrictRecord):
+class Publication(StrictRecord):
     """``[source]``: the published incident."""
 
     title: Text
@@ -119,7 +119,7 @@ class Listener(StrictRecord):
     port: Port
 
 
-class Option(StrictRecord):
+class ServerOption(StrictRecord):
     """``[option]``: a setting took effect if ``line``, a template, stands in what ``configuration`` prints."""
 
     service: Text
@@ -141,7 +141,7 @@ class Lab(StrictRecord):
     prepare: tuple[Prepare, ...] = ()
     requires: tuple[Requirement, ...] = ()
     ready: tuple[Listener, ...] = ()  # default: [[ready]] of the scenario
-    option: Option | None = None  # default: [option] of the scenario
+    option: ServerOption | None = None  # default: [option] of the scenario
     traced: Text | None = None  # the service --trace traces; default: the server or the load's, whichever holds
 
 
@@ -245,7 +245,7 @@ class Scenario(StrictRecord):
     name: str
     title: Text
     question: Text
-    source: Source
+    source: Publication
     labs: Annotated[dict[str, Lab], Meta(min_length=1)]
     server: Server
     load: Load

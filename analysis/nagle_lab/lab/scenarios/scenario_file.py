@@ -13,11 +13,11 @@ from nagle_lab.lab.scenarios.scenario import (
     IntParameter,
     Lab,
     Listener,
-    Option,
     Parameter,
     Roles,
     Scenario,
     Server,
+    ServerOption,
     Variant,
 )
 from nagle_lab.lab.scenarios.toml import convert, convert_each, mistake, named, read_toml
@@ -95,7 +95,7 @@ def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
 
     usual: dict[str, object] = {
         "ready": convert(data.pop("ready", ()), tuple[Listener, ...], file, "ready"),
-        "option": convert(data.pop("option"), Option, file, "option") if "option" in data else None,
+        "option": convert(data.pop("option"), ServerOption, file, "option") if "option" in data else None,
     }
     tables = convert(data.get("labs", {}), dict[str, dict[str, Any]], file, "labs")
     for name, table in tables.items():

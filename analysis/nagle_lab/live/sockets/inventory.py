@@ -7,10 +7,10 @@ import msgspec
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, Listed
-from nagle_lab.live.sockets.options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, container_names, processes
 from nagle_lab.live.sockets.rights import TODO, missing, needs
+from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.waits import Waits, waits
 
 

@@ -9,10 +9,10 @@ from ipaddress import ip_address
 import msgspec
 
 from nagle_lab.capture.waiting import End
+from nagle_lab.host.namespace import inside, namespace_of
 from nagle_lab.host.sock_diag import LISTEN, Listed, tcp_sockets
-from nagle_lab.live.sockets.namespaces import inside, namespace_of
-from nagle_lab.live.sockets.options import Borrower, GoneError, read
 from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes
+from nagle_lab.live.sockets.socket_options import Borrower, GoneError, read
 from nagle_lab.live.sockets.waits import Waits, waits
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
-from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.rights import TODO
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O

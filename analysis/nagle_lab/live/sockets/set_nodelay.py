@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.namespace import CAP_SYS_PTRACE
+from nagle_lab.host.namespace import CAP_SYS_PTRACE, inside, namespace_of
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.inventory import Found, inventory
-from nagle_lab.live.sockets.namespaces import inside, namespace_of
-from nagle_lab.live.sockets.options import TCP, Borrower, GoneError, cookie
 from nagle_lab.live.sockets.processes import every_pid, started_at
 from nagle_lab.live.sockets.rights import TODO, needs
+from nagle_lab.live.sockets.socket_options import TCP, Borrower, GoneError, cookie
 from nagle_lab.live.sockets.undo_log import Changes, Entry, changes
 
 _OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program may still write

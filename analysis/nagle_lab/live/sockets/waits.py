@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from nagle_lab.host.sock_diag import Listed
-from nagle_lab.live.sockets.options import Options
+from nagle_lab.live.sockets.socket_options import Options
 
 
 class Waits(StrEnum):

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
-from nagle_lab.live.watch.findings import New
-from nagle_lab.live.watch.names import Names
-from nagle_lab.live.watch.window import View
+from nagle_lab.live.watch.news import New
+from nagle_lab.live.watch.program_names import Names
+from nagle_lab.live.watch.view import View
 
 MOST_LABELS = 200  # sets of them; whatever comes later is counted together
 OTHER = ("other", "0", "")

@@ -14,8 +14,8 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.attach import container_of_service, docker, way_to
-from nagle_lab.guard.recording.attached import Request
-from nagle_lab.guard.recording.streamed import GONE, NEEDS
+from nagle_lab.guard.recording.inside_attached import Request
+from nagle_lab.guard.recording.inside_streamed import GONE, NEEDS
 from nagle_lab.guard.recording.ways import streaming
 
 AGAIN_S = 2.0  # between two looks for what has gone

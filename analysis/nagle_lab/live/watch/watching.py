@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.result.result import Connection
-from nagle_lab.live.watch.findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.names import Names
+from nagle_lab.live.watch.news import Finding, LiveFindings
 from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
+from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
-from nagle_lab.live.watch.window import View, look
+from nagle_lab.live.watch.view import View, look
 
 EVERY_S = 2.0  # between two views, and so many times as long as one took:
 BREAK = 4

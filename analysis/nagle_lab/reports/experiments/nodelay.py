@@ -20,7 +20,7 @@ from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.comparison import show_comparison
-from nagle_lab.reports.screens.sockets import Endpoint, Owner, owner
+from nagle_lab.reports.screens.sockets import Owner, SocketAddress, owner
 
 SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
@@ -46,8 +46,8 @@ class Changed(msgspec.Struct, frozen=True):
 
     processes: list[Owner]
     container: str | None
-    local: Endpoint
-    remote: Endpoint | None  # None: it listens
+    local: SocketAddress
+    remote: SocketAddress | None  # None: it listens
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Recorded(msgspec.Struct, frozen=True):
     held_ends: list[NamedEnd]
 
 
-class Report(msgspec.Struct, frozen=True):
+class NodelayReport(msgspec.Struct, frozen=True):
     """TCP_NODELAY tried on the living."""
 
     schema: Literal["nagle-lab-nodelay/1"]
@@ -79,7 +79,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def nodelay_json(done: Done, code: Exit) -> str:
     """The JSON object, on one line."""
-    report = Report(
+    report = NodelayReport(
         schema=SCHEMA,
         program=done.program,
         state=done.state,
@@ -95,7 +95,7 @@ def nodelay_json(done: Done, code: Exit) -> str:
 
 def json_schema() -> str:
     """Its JSON Schema: ``schema/nodelay.schema.json``."""
-    return schema_text(schema_of(Report, "nagle-lab: TCP_NODELAY tried on running sockets"))
+    return schema_text(schema_of(NodelayReport, "nagle-lab: TCP_NODELAY tried on running sockets"))
 
 
 def _changed(one: Found) -> Changed:
@@ -103,8 +103,8 @@ def _changed(one: Found) -> Changed:
     return Changed(
         processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
         container=one.container or None,
-        local=Endpoint(*listed.local),
-        remote=None if listed.state == LISTEN else Endpoint(*listed.remote),
+        local=SocketAddress(*listed.local),
+        remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
     )
 
 

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.experiments.sweep import Edge, Series, SweepPoint, explanation
+from nagle_lab.experiments.sweep import Edge, SweepPoint, SweepSeries, explanation
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, number, request_median, share
 
 
-def show_sweep(title: str, parameter: str, several: Sequence[Series], to: Console) -> None:
+def show_sweep(title: str, parameter: str, several: Sequence[SweepSeries], to: Console) -> None:
     """Print every series that has been run, and its edges."""
     to.print(Text(title, "bold"))
     for series in several:
@@ -26,7 +26,7 @@ def show_sweep(title: str, parameter: str, several: Sequence[Series], to: Consol
             to.print(Text(headline), *(Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
-def _table(parameter: str, series: Series) -> Table:
+def _table(parameter: str, series: SweepSeries) -> Table:
     table = ruled_table(parameter, "stalled", "requests/s", "median ms", "verdict", words=0)
     table.columns[-1].justify = "left"
     for point in series.to_show():
@@ -44,7 +44,7 @@ def cells(point: SweepPoint) -> list[str]:
     return [str(point.size), point.outcome.name, *measured]
 
 
-def edges_in_words(parameter: str, series: Series) -> Iterator[tuple[str, list[str]]]:
+def edges_in_words(parameter: str, series: SweepSeries) -> Iterator[tuple[str, list[str]]]:
     """Each edge of a series in words, and what explains or blurs it; or that there is none."""
     if not series.edges:
         verdicts = {point.verdict for point in series.points} - {None}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.comparison import Comparison
 from nagle_lab.experiments.matrix import Matrix, VariantRow, claims_of
-from nagle_lab.experiments.sweep import Series
+from nagle_lab.experiments.sweep import SweepSeries
 from nagle_lab.reports.experiments import comparison as side_by_side
 from nagle_lab.reports.experiments import matrix as tables
 from nagle_lab.reports.experiments import sweep as sizes
@@ -52,7 +52,7 @@ def matrix_page(matrix: Matrix) -> str:
     )
 
 
-def sweep_page(name: str, parameter: str, several: Sequence[Series]) -> str:
+def sweep_page(name: str, parameter: str, several: Sequence[SweepSeries]) -> str:
     """A sweep of ``parameter``, called ``name``: a whole document."""
     return render(
         "sweep.html.j2",
@@ -88,6 +88,6 @@ def _bars(rows: Iterable[VariantRow]) -> list[charts.Bar]:
     ]
 
 
-def _sizes(series: Series) -> list[charts.SizePoint]:
+def _sizes(series: SweepSeries) -> list[charts.SizePoint]:
     conclusive = sorted((point for point in series.points if point.verdict), key=lambda point: point.size)
     return [charts.SizePoint(point.size, point.outcome.name, point.share) for point in conclusive]

@@ -17,7 +17,7 @@ from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.waits import Waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.screens.terminal import ruled_table
-from nagle_lab.reports.words.names import shortened
+from nagle_lab.reports.words.file_names import shortened
 from nagle_lab.reports.words.numbers import NONE
 
 SCHEMA: Literal["nagle-lab-sockets/1"] = "nagle-lab-sockets/1"
@@ -34,7 +34,7 @@ class Owner(msgspec.Struct, frozen=True):
     uid: int
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class SocketAddress(msgspec.Struct, frozen=True):
     """An end of a connection, or the one of a listener."""
 
     ip: str
@@ -48,8 +48,8 @@ class Socket(msgspec.Struct, frozen=True):
     container: str | None  # name, or the id where Docker does not tell the name
     namespace: int  # inode of its network namespace
     state: str  # of RFC 9293
-    local: Endpoint
-    remote: Endpoint | None  # None: it listens
+    local: SocketAddress
+    remote: SocketAddress | None  # None: it listens
     nodelay: bool | None  # TCP_NODELAY; None, as the next two: it may not be read
     cork: bool | None  # TCP_CORK
     delays_acks: bool | None  # its kernel is in interactive ("pingpong") mode: TCP_QUICKACK reads 0
@@ -85,8 +85,8 @@ def _socket(one: Found) -> Socket:
         container=one.container or None,
         namespace=one.namespace,
         state=listed.state,
-        local=Endpoint(*listed.local),
-        remote=None if listed.state == LISTEN else Endpoint(*listed.remote),
+        local=SocketAddress(*listed.local),
+        remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
         nodelay=options.nodelay if options else None,
         cork=options.cork if options else None,
         delays_acks=options.interactive if options and listed.state != LISTEN else None,

@@ -14,12 +14,12 @@ from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.live.watch.findings import Finding
+from nagle_lab.live.watch.news import Finding
 from nagle_lab.live.watch.periods import PeriodSums
-from nagle_lab.live.watch.window import MOST_PIDS, Row, View
+from nagle_lab.live.watch.view import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
+from nagle_lab.reports.words.file_names import shortened
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.names import shortened
 from nagle_lab.reports.words.phrases import how_sure
 
 ORDERS = {
@@ -217,7 +217,7 @@ def _client(row: Row, single: bool) -> _End:
 
 
 def _program(name: str, then: str = "") -> _End:
-    """Of "container/program", which live/watch/names.py makes; the container may be missing."""
+    """Of "container/program", which live/watch/program_names.py makes; the container may be missing."""
     container, _, program = name.rpartition("/")
     return _End(printable(program) + then, printable(container))
 

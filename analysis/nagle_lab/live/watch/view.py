@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.live.watch.names import UNKNOWN, Named, Names
+from nagle_lab.live.watch.program_names import UNKNOWN, Named, Names
 from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import addresses, native
+from nagle_lab.guard.tracing import addresses, native_frames
 from nagle_lab.guard.tracing.strace import STOPPED
 
 GO = "/go/pkg/mod/github.com/panjf2000/gnet@v1.6.7/connection_unix.go"
@@ -38,12 +38,12 @@ GO = "/go/pkg/mod/github.com/panjf2000/gnet@v1.6.7/connection_unix.go"
 )
 def test_the_programs_frame_and_the_libraries(monkeypatch, places, program, libraries):
     monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {0x10: places})
-    (found,) = native.where([["/lib/libc.so.6(send+0x1) [0x5]", "/bin/server(f+0x1) [0x10]"]])
+    (found,) = native_frames.where([["/lib/libc.so.6(send+0x1) [0x5]", "/bin/server(f+0x1) [0x10]"]])
     assert (found.program, found.libraries, found.why) == (program, libraries, "")
 
 
 def test_an_interpreter_has_no_line_of_the_program():
-    (found,) = native.where([["/usr/bin/python3.11(_PyEval+0x1) [0x10]"]])
+    (found,) = native_frames.where([["/usr/bin/python3.11(_PyEval+0x1) [0x10]"]])
     assert found.program == () and "python -I, -E or -S" in found.why
 
 
@@ -51,7 +51,7 @@ def test_the_nearest_name_in_a_stripped_binary_is_no_function_of_the_call(monkey
     monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {})
     monkeypatch.setattr(addresses, "sizes", lambda binary: {"curl_url_strerror": 0x40})
     stack = ["/lib/libcurl.so.4(curl_url_strerror+0x2a0) [0x300]", "/bin/curl(curl_url_strerror+0x3f) [0x10]"]
-    (found,) = native.where([stack])
+    (found,) = native_frames.where([stack])
     assert [place[2] for place in (*found.libraries, *found.program)] == ["curl_url_strerror"]
 
 
@@ -64,7 +64,9 @@ def test_the_sizes_of_exported_functions():
 
 def test_a_native_method_of_java_is_java(monkeypatch):
     monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {})
-    (found,) = native.where([["/usr/lib/jvm/lib/libnio.so(Java_sun_nio_ch_FileDispatcherImpl_write0+0x1f) [0x10]"]])
+    (found,) = native_frames.where(
+        [["/usr/lib/jvm/lib/libnio.so(Java_sun_nio_ch_FileDispatcherImpl_write0+0x1f) [0x10]"]]
+    )
     assert found.program == () and "hook" in found.why
 
 
@@ -84,14 +86,14 @@ WRITER = (f"{RUST}/tonic-0.14.9/src/io.rs", 200, "Buffered<T,B>::poll_flush")  #
 )
 def test_who_calls_a_writer_is_named_and_not_what_it_passes_through(monkeypatch, places, libraries):
     monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {0x10: places})
-    (found,) = native.where([["/bin/server() [0x10]"]])
+    (found,) = native_frames.where([["/bin/server() [0x10]"]])
     assert found.libraries == libraries and found.why == ""
 
 
 def test_a_stack_that_straces_unwinder_lost(monkeypatch):
     monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {})
     stack = ["/bin/server(<&mio::net::TcpStream as std::io::Write>::write+0x11) [0x10]", f"{STOPPED} [0x56]"]
-    (found,), (attached,) = native.where([stack]), native.where([stack], attached=True)
+    (found,), (attached,) = native_frames.where([stack]), native_frames.where([stack], attached=True)
     assert "lld" in found.why and "C compiler" in found.why and "guard --trace -- COMMAND" in attached.why
 
 
@@ -100,7 +102,7 @@ def test_a_function_that_only_the_symbol_table_has(monkeypatch):
         addresses, "lines", lambda binary, addresses: {0x10: [("", 0, "reply")], 0x20: [("", 0, "near")]}
     )
     monkeypatch.setattr(addresses, "sizes", lambda binary: {"near": 0x40})
-    (found,) = native.where([["/bin/server() [0x10]", "/bin/server() [0x20]"]])
+    (found,) = native_frames.where([["/bin/server() [0x10]", "/bin/server() [0x20]"]])
     assert found.program == (("", 0, "reply"),)
 
 

@@ -11,11 +11,11 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import JudgedCommand, judge_recording
-from nagle_lab.experiments.writes import writes as joined
+from nagle_lab.experiments.writes import stall_writes as joined
 from nagle_lab.experiments.writes.joining import CallPair, join
+from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
-from nagle_lab.experiments.writes.writes import Lines
-from nagle_lab.guard.tracing.native import Where, where
+from nagle_lab.guard.tracing.native_frames import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
 from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED
 

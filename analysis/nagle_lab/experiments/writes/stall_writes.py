@@ -12,9 +12,9 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.writes.joining import CallPair
-from nagle_lab.experiments.writes.options import nodelay_of, options_of
+from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
 from nagle_lab.guard.tracing.java import source_of
-from nagle_lab.guard.tracing.native import Where, where
+from nagle_lab.guard.tracing.native_frames import Where, where
 from nagle_lab.guard.tracing.strace import Call, Trace
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held

@@ -10,7 +10,6 @@ import msgspec
 
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.folder import Folder
 from nagle_lab.fleet.judge import (
     JudgedSeries,
     forget_others,
@@ -20,6 +19,7 @@ from nagle_lab.fleet.judge import (
     skipped,
     store_failed,
 )
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series
 from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, stretches
 from nagle_lab.fleet.workers import Workers

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nagle_lab.cli.pytest_plugin.expected import options_of
+from nagle_lab.cli.pytest_plugin.session_summary import SessionSummary
 from nagle_lab.cli.pytest_plugin.start import PREFIX, forget, require_linux
-from nagle_lab.cli.pytest_plugin.summary import SessionSummary
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 
 

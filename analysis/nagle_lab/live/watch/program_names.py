@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nagle_lab.capture.waiting import End
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess
 from nagle_lab.errors import printable
-from nagle_lab.live.sockets.namespaces import namespace_of
+from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import owners
 from nagle_lab.live.sockets.processes import Process, container_names
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.live.watch.window import Row, View
+from nagle_lab.live.watch.view import Row, View
 
 SCHEMA: Literal["nagle-lab-watch/1"] = "nagle-lab-watch/1"
 AGAIN_S = 60.0  # after so long a finding that goes on is told of again
