@@ -65,9 +65,19 @@ def judge_piggybacked(piggybacked: Candidates, held: Candidates, c: Candidates, 
     judged : where the outcome is added
     """
     piggybacked = piggybacked.only(each(lambda count: count == 0, piggybacked.not_held))
-    if len(piggybacked) < SOME or known.setting.step > FINE or _sent_beside(known) > SOME_OF * len(piggybacked):
+    if len(piggybacked) < SOME or _sent_beside(known) > SOME_OF * len(piggybacked):
+        return
+    if known.setting.step > FINE:
+        _leave_open_merged(piggybacked, known, judged)
         return
     (_judge_far if known.is_far else _judge_near)(piggybacked, held, c, known, judged)
+
+
+def _leave_open_merged(piggybacked: Candidates, known: Known, judged: Judged) -> None:
+    """Where the clock hides how soon they follow the ACK: leave those open that may be writes merged until then."""
+    soon = piggybacked.only(each(lambda release: release < PAUSE + known.setting.step, piggybacked.release))
+    if 2 * len(soon) > len(piggybacked) and len(_merged_writes(soon, known)) > NEARLY_ALL * len(soon):
+        judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
 def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
@@ -87,7 +97,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, known:
     are_merged = (len(merged) > NEARLY_ALL * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
     is_kernel = _is_kernel(middle, prompt, held, known)
     # A few of many on a busy machine are as quick by chance.
-    may_be_kernel = MANY <= len(prompt) > len(c) / 2 and _answers_like_a_kernel(middle, known)
+    are_most = MANY <= len(prompt) > len(c) / 2
+    may_be_kernel = (are_most and _answers_like_a_kernel(middle, known)) or _is_too_soon(middle, known)
     grows = _speaks_between(known) and _grows_with_the_wait(prompt)
     is_silent_beside = (speaks and _never_beside(prompt, c, known)) or _are_two_talkers(prompt, known)
     if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
@@ -147,6 +158,11 @@ def _answers_like_a_kernel(middle: float, known: Known) -> bool:
     """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
     answers = nearby(known.program.own.handshake)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
+
+
+def _is_too_soon(middle: float, known: Known) -> bool:
+    """Whether ``middle``, ns, is sooner than a woken program's, where no SYN shows how fast that end's kernel is."""
+    return not known.program.own.handshake and middle <= HELD
 
 
 def _is_surely_kernel(middle: float, known: Known) -> bool:

@@ -126,6 +126,7 @@ def _judge_by_timing(
     pure, piggybacked = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
     if _is_blind(pure, known):
         _judge_by_own_clock(pure, known, judged)
+        judge_piggybacked(piggybacked, pure.picked([]), c, known, judged)
         return
     held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
     held = _without_window_of_one(_without_pauses(held, pure), c, known, judged)
