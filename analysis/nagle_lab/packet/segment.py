@@ -60,7 +60,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     window: int  # as on the wire, not scaled
     mss: int  # 0 without the option
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
-    wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut before it
+    wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut
     timestamps: int = 0  # whether it has the option
     sack: int = 0  # whether it carries SACK blocks
     kernel: int = 0  # Kernel, of a SYN; else 0

@@ -335,7 +335,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
                      ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
-                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : -1, number, trigger->length, s->length,
+                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1), number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s)};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }

@@ -321,7 +321,7 @@ class Machine:
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
-        clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else -1
+        clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1)
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,

@@ -33,7 +33,7 @@ class Candidates:
     wait : from trigger to ACK
     release : from ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, alone, arrival, trigger_bytes, released_bytes, trigger_frame, ack_frame, release_frame,
+    connection, exchange, alone, arrival, clock, trigger_bytes, released_bytes, trigger_frame, ack_frame, release_frame,
         pure, echo, announced : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the peer's fastest reaction on that connection; 0 where its handshake is not captured

@@ -346,5 +346,5 @@ def _is_slow_stack(pure: Candidates, known: Known) -> bool:
     Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
     """
     acks = nearby(known.program.own.ack)
-    has_timestamps = total(each(lambda pace: pace >= 0, pure.pace))
-    return not acks or percentile(acks, 5) >= (SLOW_STACK if has_timestamps else SOMETIMES_SLOW)
+    may_have_timestamps = total(each(lambda pace, clock: (pace >= 0) | (clock < -1), pure.pace, pure.clock))
+    return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
