@@ -223,6 +223,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "released_bytes": size[::-1],
         "ack_frame": ack,
         "peer_reaction": [number % 3 * MS for number in numbers],
+        "under_way": [number % 5 // 4 * ns for number, ns in zip(numbers, wait, strict=True)],
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
         "pace": pace,

@@ -801,6 +801,24 @@ def test_a_window_of_one_segment_is_not_set_by_turns(diagnose, holding, verdict,
     assert ("nagle_off_elsewhere" in result.quality.unresolved) == (verdict == "INCONCLUSIVE")
 
 
+@pytest.mark.parametrize(("in_two", "verdict", "stalls"), [(True, "CLEAN", 0), (False, "STALL", 19)])
+def test_what_had_not_arrived_when_its_peer_sent_was_under_way_until_then(diagnose, in_two, verdict, stalls):
+    """A busy host or a queue: after 40 ms it acknowledges what came first, and right behind it the rest."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US)
+        trigger = c.server_sends(HEADER, after_ns=5 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS, **({"ack": trigger.seq} if in_two else {}))
+        if in_two:
+            c.client_acks(after_ns=25 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 @pytest.mark.parametrize(("every", "verdict", "stalls"), [(2, "INCONCLUSIVE", 0), (10, "STALL", 18), (1, "CLEAN", 0)])
 def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, verdict, stalls):
     """Half of the late ACKs were sent at once, by their timestamps: the path may have delayed the rest."""

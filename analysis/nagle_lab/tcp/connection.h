@@ -36,6 +36,7 @@ typedef struct { /* Acknowledgement */
     int64_t idle;
     int64_t tsval; /* -1 none */
     int64_t tsval_before;
+    int64_t before;
     uint16_t window;
     uint8_t had_room;
     uint8_t is_echoed;
@@ -67,6 +68,7 @@ typedef struct { /* Half */
     sent data;
     acknowledgement pure_ack;
     acknowledgement data_ack;
+    int64_t last_ts;
     int64_t tsval;
     int64_t ahead;
     int32_t reactions[REACTIONS][2 * SAMPLES];

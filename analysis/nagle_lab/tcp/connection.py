@@ -65,10 +65,11 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     tsval_before: int  # of its sender's packet before it
     is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
     window: int  # as on the wire
+    before: int  # when its sender sent its packet before it, ns
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
-NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0)
+NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0)
 
 
 class Samples:
@@ -89,14 +90,14 @@ class Half:
 
     __slots__ = (
         "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
-        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_unpushed",
+        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed",
         "learned_full_size", "lost",
         "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
         "recent", "scale", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
         "timestamps", "tsval", "window", "wire",
     )  # fmt: skip
 
-    def __init__(self, connection: "Connection", side: int) -> None:
+    def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
         self.connection = connection
         self.side = side
         self.peer: Half = self
@@ -108,6 +109,7 @@ class Half:
         self.acked = 0  # the highest
         self.window = 0  # that it offered last, bytes
         # What it sent last
+        self.last_ts = first_ts  # time of its latest segment; of the connection's first one before that
         self.data = NO_SEGMENT
         self.consuming = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
@@ -153,7 +155,7 @@ class Connection:
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
-        one, two = Half(self, 0), Half(self, 1)
+        one, two = Half(self, 0, first.ts), Half(self, 1, first.ts)
         one.peer, two.peer = two, one
         self.halves = (one, two)
         self.number = number

@@ -20,6 +20,7 @@ typedef struct {
     int64_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int64_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int64_t clock;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
+    int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;

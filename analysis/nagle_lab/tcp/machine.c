@@ -159,6 +159,7 @@ static flow *open_connection(machine *m, const segment *s)
         half *x = &f->halves[side];
         x->seq = x->hole = x->ack = x->syn = x->syn_window = -1;
         x->reaction = NEVER;
+        x->last_ts = s->ts;
         x->tsval = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
         x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
@@ -310,7 +311,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (echoes_uncaptured(y, s)) {
-            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, number,
+            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, 0, number,
                              before->length, s->length, (int8_t)side, 1, AFTER, is_announced(&f->halves[side], before, s)};
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
@@ -332,10 +333,12 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
+    int64_t under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0));
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
                      ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
-                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1), number, trigger->length, s->length,
+                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
+                     under_way, number, trigger->length, s->length,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s)};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
@@ -429,7 +432,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (acknowledgement){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
-                           x->tsval, s->window, had_room, start <= y->acked};
+                           x->tsval, x->last_ts, s->window, had_room, start <= y->acked};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
@@ -496,6 +499,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
         y->closed |= !!(flags & RST);
     }
     x->packets++;
+    x->last_ts = s->ts;
     x->segments += length > f->full_size ? (length + f->full_size - 1) / f->full_size : 1;
     x->wire += s->wire;
     f->packets++;

@@ -168,6 +168,7 @@ class Machine:
         if is_control:
             x.close(flags)
         x.packets += 1
+        x.last_ts = s.ts
         x.wire += s.wire
         connection.packets += 1
         connection.last_ts = s.ts
@@ -193,7 +194,8 @@ class Machine:
             tsval = s.tsval if s.timestamps else -1
             is_echoed = start <= y.acked
             this = Acknowledgement(
-                connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window
+                connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window,
+                x.last_ts,
             )
             if is_pure:
                 x.pure_ack = this
@@ -301,7 +303,7 @@ class Machine:
             if echoes_uncaptured(y, s):
                 self.tables.candidate.add(
                     x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
-                    exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(x, before, s),
+                    0, exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(x, before, s),
                 )  # fmt: skip
                 return
         if s.ts - before.ts >= PROBE:
@@ -322,11 +324,13 @@ class Machine:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
         clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1)
+        under_way = min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0))
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
             ack.idle, s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number),
-            clock, exchange, trigger.length, s.length, x.side, is_pure, echo, is_announced(x, trigger, s),
+            clock, under_way, exchange, trigger.length, s.length, x.side, is_pure, echo,
+            is_announced(x, trigger, s),
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:

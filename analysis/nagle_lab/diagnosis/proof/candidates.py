@@ -33,8 +33,8 @@ class Candidates:
     wait : from trigger to ACK
     release : from ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, alone, arrival, clock, trigger_bytes, released_bytes, trigger_frame, ack_frame, release_frame,
-        pure, echo, announced : see ``candidate`` in tcp/engine.h
+    connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, trigger_frame, ack_frame,
+        release_frame, pure, echo, announced : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the peer's fastest reaction on that connection; 0 where its handshake is not captured
     full : payload of a full segment of the sender, bytes; 0 not known
@@ -76,9 +76,11 @@ class Candidates:
     def late_by(self, fastest: int) -> Column:
         """How much longer the ACK took than its sender's fastest reaction, ns.
 
-        That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers.
+        That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
+        time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
         """
-        return each(lambda wait, own: wait - most(own, fastest), self.wait, self.peer_reaction)
+        soonest = each(most, self.peer_reaction, self.under_way)
+        return each(lambda wait, own: wait - most(own, fastest), self.wait, soonest)
 
 
 class _Joined(Mapping[str, Column]):
