@@ -661,6 +661,47 @@ def test_writes_that_are_merged_by_the_time_they_waited_were_held(diagnose, rtt)
         assert result.summary.grounds["merged_writes"] >= 90
 
 
+def ticking(c: Conversation) -> list[Segment]:
+    """Two writes of 84 B together, sent with the ACK on the peer's data; now and then each by itself."""
+    c.handshake()
+    for number in range(60):
+        if number % 10:
+            c.client_sends(84, after_ns=2 * RELEASE)
+        else:
+            c.client_sends(40, after_ns=2 * RELEASE)
+            c.server_acks(after_ns=RELEASE)
+            c.client_sends(44, after_ns=5 * MS)
+        c.server_sends(30, after_ns=(30 + number % 4) * MS)
+    return c.segments
+
+
+def test_what_may_be_merged_writes_stays_open_by_a_coarse_clock(diagnose):
+    coarse = [replace(s, ts_ns=s.ts_ns // MS * MS) for s in ticking(Conversation())]
+    result = diagnose(coarse)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"coarse_clock": 58})
+
+
+def test_without_a_handshake_what_no_woken_program_sends_so_soon_stays_open(diagnose):
+    result = diagnose(ticking(Conversation())[3:])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"ack_on_data": 59})
+
+
+@pytest.mark.parametrize("snaplen", [64, 128])
+def test_where_timestamps_were_cut_off_linux_is_no_slow_stack(diagnose, snaplen):
+    """Its own pure ACKs take 15 to 24 us: too long for a kernel only where a stack sends no timestamps."""
+    c = Conversation()
+    c.handshake(after_ns=40 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(15 + number % 10) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number > 5 else 10 * US)
+        c.server_sends(BODY, after_ns=(130 + number % 7 * 10) * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments, snaplen=snaplen)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 34})
+
+
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""

@@ -196,7 +196,7 @@ class Machine:
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window,
                 x.last_ts,
-            )
+            )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
             else:
