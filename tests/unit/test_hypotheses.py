@@ -842,6 +842,25 @@ def test_a_window_of_one_segment_is_not_set_by_turns(diagnose, holding, verdict,
     assert ("nagle_off_elsewhere" in result.quality.unresolved) == (verdict == "INCONCLUSIVE")
 
 
+@pytest.mark.parametrize(("late", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 3)])
+def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stalls):
+    """A client with a near server and one 94 ms away, whose connection began before the capture."""
+
+    def two_writes(c: Conversation, ack: int) -> None:
+        c.client_sends(27)
+        c.server_acks(after_ns=ack)
+        c.client_sends(60, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    near = talk(lambda c, _: two_writes(c, 2 * MS))
+    far = Conversation(client=("10.0.0.1", 6), server=("10.9.9.9", 443), rtt_ns=94 * MS, timestamps=False)
+    for _ in range(3):
+        two_writes(far, late)
+    result = diagnose(merge(near.segments, far.seen_at("client")))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 @pytest.mark.parametrize(("in_two", "verdict", "stalls"), [(True, "CLEAN", 0), (False, "STALL", 19)])
 def test_what_had_not_arrived_when_its_peer_sent_was_under_way_until_then(diagnose, in_two, verdict, stalls):
     """A busy host or a queue: after 40 ms it acknowledges what came first, and right behind it the rest."""

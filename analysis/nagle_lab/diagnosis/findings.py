@@ -158,7 +158,7 @@ class Findings:
 
     def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
         judged = Judged()
-        for program, of_one in by_program(candidates, involved, programs.without_echoes):
+        for program, of_one in by_program(candidates, involved, programs):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
         reject_relayed(candidates, involved, judged, setting.step)

@@ -1,6 +1,6 @@
 """Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +10,16 @@ from nagle_lab.diagnosis.proof.columns import (
     among,
     chosen,
     counts,
+    distinct,
     each,
     groups,
     most,
     pick,
+    replaced,
     where,
 )
 from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.tcp.events import MS
 
 LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
@@ -36,7 +39,8 @@ class Candidates:
     connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, trigger_frame, ack_frame,
         release_frame, pure, echo, announced : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
-    peer_reaction : the peer's fastest reaction on that connection; 0 where its handshake is not captured
+    peer_reaction : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
+        connections of that peer
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     pace : how much later than at its fastest the sender sent the data, by the ends' timestamps, ms; -1 not known
@@ -86,7 +90,7 @@ class Candidates:
 class _Joined(Mapping[str, Column]):
     """The columns of ``candidate`` rows, and those that are looked up for them in their connections."""
 
-    def __init__(self, rows: Columns, involved: Involved, without_echoes: Sequence[int]) -> None:
+    def __init__(self, rows: Columns, involved: Involved, programs: Programs) -> None:
         side = rows["side"]
         peer = each(lambda side: 1 - side, side)
         self._rows = rows
@@ -94,9 +98,6 @@ class _Joined(Mapping[str, Column]):
             "program": involved.of_side("program", side),
             "left_out": involved.rows("left_out"),
             "peer": involved.of_side("program", peer),
-            "peer_reaction": each(
-                lambda reaction, syns: reaction * syns, involved.reaction(peer), involved.rows("syns")
-            ),
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
             "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
@@ -105,7 +106,8 @@ class _Joined(Mapping[str, Column]):
             "beside": involved.of_side("beside", side),
             "began": involved.rows("first_ts"),
         }
-        if without_echoes:
+        self._joined["peer_reaction"] = _peer_reaction(involved, peer, self["peer"], programs)
+        if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
             for name in ("echo", "pace"):
                 self._joined[name] = each(lambda unknown, value: chosen(unknown, -1, value), says_nothing, self[name])
@@ -121,17 +123,28 @@ class _Joined(Mapping[str, Column]):
 
 
 def by_program(
-    rows: Columns, involved: Involved, without_echoes: Sequence[int]
+    rows: Columns, involved: Involved, programs: Programs
 ) -> Iterator[tuple[int, Candidates]]:  # fmt: skip
     """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out.
 
-    The timestamps of the programs ``without_echoes`` tell nothing (Echo.UNKNOWN).
+    The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
     """
-    columns = _Joined(rows, involved, without_echoes)
+    columns = _Joined(rows, involved, programs)
     counting = where(each(lambda left_out: left_out == 0, columns["left_out"]))
     program = pick(columns["program"], counting)
     for group in groups(program):
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
+
+
+def _peer_reaction(involved: Involved, sides: Column, peers: Column, programs: Programs) -> Column:
+    """See ``peer_reaction``; the peers are these sides (n,) and programs (n,)."""
+    reaction, syns = involved.reaction(sides), involved.rows("syns")
+    without = where(each(lambda syns: syns == 0, syns))
+    if not len(without):
+        return reaction
+    its_peers = pick(peers, without)
+    fastest = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
+    return replaced(reaction, without, [fastest[int(peer)] for peer in its_peers])
 
 
 def times_peer_spoke(c: Candidates) -> int:

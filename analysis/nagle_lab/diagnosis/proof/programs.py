@@ -35,6 +35,11 @@ class Reactions:
     handshake_more: list[int] = field(default_factory=list)
     data_more: list[int] = field(default_factory=list)
 
+    @property
+    def fastest(self) -> int:
+        """The fastest of its reactions, ns; 0 not known."""
+        return min([*self.handshake, *self.ack, *self.data], default=0)
+
     def put_in_order(self) -> None:
         """Sort them: percentiles are asked of them again and again, and sorting what is sorted is fast."""
         for samples in vars(self).values():
