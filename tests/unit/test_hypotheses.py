@@ -842,6 +842,20 @@ def test_a_window_of_one_segment_is_not_set_by_turns(diagnose, holding, verdict,
     assert ("nagle_off_elsewhere" in result.quality.unresolved) == (verdict == "INCONCLUSIVE")
 
 
+def test_a_slow_program_behind_a_fast_handshake_is_not_so_far_away(diagnose):
+    """A gateway to a serial line: it acknowledges late, and each part of a file takes 320 ms."""
+    c = Conversation(timestamps=False)
+    c.handshake(after_ns=300 * US)
+    for _ in range(6):
+        c.client_sends(31, after_ns=12 * MS)
+        c.server_acks(after_ns=203 * MS)
+        for number in range(4):
+            c.server_sends(292, after_ns=(320 + number) * MS)
+            c.client_acks(after_ns=199 * MS)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
 @pytest.mark.parametrize(("late", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 3)])
 def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stalls):
     """A client with a near server and one 94 ms away, whose connection began before the capture."""

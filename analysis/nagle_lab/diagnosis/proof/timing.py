@@ -164,7 +164,7 @@ def _own(own: Reactions, c: Candidates) -> int | None:
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
         by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
     if by_itself is None:
-        return min(releases, default=None)
+        return min([*releases, *own.ack, *own.data], default=None)
     if by_itself >= NEAR and own.handshake:
         return by_itself
     if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= SOME:
