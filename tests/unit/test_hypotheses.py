@@ -856,6 +856,25 @@ def test_a_slow_program_behind_a_fast_handshake_is_not_so_far_away(diagnose):
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
 
 
+def test_what_was_held_before_tcp_nodelay_was_set_counts(diagnose):
+    """OpenSSH: its key exchange is held twice, and TCP_NODELAY comes with the session."""
+    c = Conversation()
+    c.handshake()
+    for _ in range(2):
+        c.client_sends(16)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(48, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+    for number in range(12):
+        c.client_sends(36, after_ns=20 * MS)
+        c.client_sends(36, after_ns=(60 + number) * MS)
+        c.server_sends(44, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls, result.summary.grounds) == ("STALL", 2, {"promptness": 2})
+
+
 @pytest.mark.parametrize(("late", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 3)])
 def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stalls):
     """A client with a near server and one 94 ms away, whose connection began before the capture."""

@@ -73,6 +73,7 @@ class Program:
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
+    first_no_wait : by connection, the frame of the first of these
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
@@ -88,6 +89,7 @@ class Program:
     stale_echoes: int = 0
     not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
+    first_no_wait: dict[int, int] = field(default_factory=dict)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -135,6 +137,7 @@ class Programs(dict[int, Program]):
         """
         for program in self.values():
             program.no_waits.clear()
+            program.first_no_wait.clear()
             program.peers_went_on.clear()
         table, connections = self._no_waits, self._connections
         while self._looked_at < len(table):
@@ -212,11 +215,17 @@ class Programs(dict[int, Program]):
         small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
         peer = involved.of_side("program", each(lambda side: 1 - side, side))
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
-        columns = (program, peer, *(pick(column, small) for column in (rows["connection"], echo, since)))
-        for number, its_peer, connection, what, ns in zip(*columns, strict=True):
+        columns = (
+            program,
+            peer,
+            *(pick(column, small) for column in (rows["connection"], echo, since, rows["release_frame"])),
+        )
+        for number, its_peer, connection, what, ns, frame in zip(*columns, strict=True):
             sender = self[int(number)]
             said = int(what) if sender.echoes else Echo.UNKNOWN
             sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
+            if said != Echo.AFTER:
+                sender.first_no_wait.setdefault(int(connection), int(frame))
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
 

@@ -49,6 +49,8 @@ from nagle_lab.diagnosis.proof.timing import (
     MANY,
     MOST_LOOKED_AT,
     NEAR,
+    PAUSE,
+    PAUSES_VARY,
     SOME,
     US,
     Known,
@@ -118,7 +120,7 @@ def _judge_by_timing(
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
-    late = _without_nagle_off(late, no_waits, judged)
+    late, no_waits = _without_nagle_off(late, no_waits, known, judged)
     if not len(late):
         return
     known = replace(known, sent_before=_sent_before(late, known, no_waits))
@@ -157,19 +159,49 @@ def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     return c.only(each(lambda announced: announced == 0, c.announced))
 
 
-def _without_nagle_off(late: Candidates, no_waits: Counter[tuple[int, int]], judged: Judged) -> Candidates:
-    """Without the connections that are seen not to wait for ACKs; the program's other connections are judged."""
+def _without_nagle_off(
+    late: Candidates, no_waits: Counter[tuple[int, int]], known: Known, judged: Judged
+) -> tuple[Candidates, Counter[tuple[int, int]]]:
+    """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
+
+    On these, only what may have been held before TCP_NODELAY was set. What ``no_waits`` says of where that is so is
+    left out.
+    """
     by_connection: Counter[int] = Counter()
     for (_, connection), count in no_waits.items():
         by_connection[connection] += count
     if not by_connection:
-        return late
+        return late, no_waits
     connections = late.connection
     held = {int(connections[group[0]]): len(group) for group in groups(connections)}
     off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
-    others = late.only(each(lambda is_off: is_off < 1, among(connections, off)))
+    is_off = among(connections, off)
+    before = _before_nodelay(late.only(is_off), known)
+    others = late.only(among(late.row, in_order([late.only(each(lambda off: off < 1, is_off)).row, before.row])))
     judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
-    return others
+    set_later = set(map(int, before.connection))
+    return others, Counter({key: count for key, count in no_waits.items() if key[1] not in set_later})
+
+
+def _before_nodelay(off: Candidates, known: Known) -> Candidates:
+    """Those near the sender that came before the first data that did not wait, and right behind the ACK.
+
+    TCP_NODELAY may have been set then: OpenSSH does it when a session begins. But not those as long after the trigger
+    as data that did not wait: that is the program's pause.
+    """
+    if known.is_far:
+        return off.picked([])
+    first, paused = known.program.first_no_wait, {key[3] for key in known.program.no_waits}
+    rows = zip(off.connection, off.release_frame, off.release, off.since, strict=True)
+    return off.picked(
+        [
+            row
+            for row, (connection, frame, release, since) in enumerate(rows)
+            if frame < first.get(int(connection), 0)
+            and release < PAUSE
+            and not any(abs(since - ms * MS) <= PAUSES_VARY * since for ms in paused)
+        ]
+    )
 
 
 def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
