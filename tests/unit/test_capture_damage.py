@@ -177,6 +177,7 @@ def test_random_bytes_behind_each_magic(tmp_path):
         (bytes(1000), "not a capture"),
         (b"\xfd7zXZ\0 and so on", "compressed with xz: decompress it first"),
         (b"snoop\0\0\0 and so on", "a snoop file: convert it with editcap"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "a pointer of Git LFS, not the file itself"),
         (gzip.compress(PCAP, mtime=0)[:15], "its compressed data ends early, before any packet"),
         (gzip.compress(PCAP, mtime=0)[:10] + b"\xff" * 20, "its compressed data is damaged, before any packet"),
         (zstandard.compress(PCAP)[:-1], "its compressed data ends early, before any packet"),

@@ -13,7 +13,7 @@ from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, Position, RecordTaker, StoppedError, Trouble, TroubleKind
 from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable, name_of
-from nagle_lab.capture.window import WINDOW_BYTES, Window
+from nagle_lab.capture.window import SMALLEST, WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
 COMPRESSIONS = {GZIP_MAGIC: "gzip", ZSTD_MAGIC: "zstd"}
@@ -27,6 +27,7 @@ UNREADABLE = {
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"snoop\0\0\0": "a snoop file: convert it with editcap -F pcapng",
     b"GMBU": "a Network Monitor file: convert it with editcap -F pcapng",
+    b"version https://git-lfs.": "a pointer of Git LFS, not the file itself: get that with git lfs pull",
 }
 
 
@@ -303,7 +304,8 @@ class _File:
         if head.startswith(pcapng.MAGIC):
             self.facts.formats["pcapng"] = None
             return PcapngReader(window, self.facts, self.name)
-        known = (what for magic, what in UNREADABLE.items() if head.startswith(magic))
+        begin = bytes(window.raw[: min(window.end, SMALLEST)])
+        known = (what for magic, what in UNREADABLE.items() if begin.startswith(magic))
         raise NagleLabError(f"{self.name}: {next(known, 'not a capture: give a pcap or pcapng file')}")
 
     def _head(self) -> bytes:
