@@ -187,7 +187,7 @@ def case_data(case: cases.Case, folder: str) -> Data:
     }
 
 
-NAGLE_OF = {"linux": "minshall", "smoltcp": "rfc896", "netstack": "rfc896", "lwip": "rfc896", "ns3": "rfc896"}
+NAGLE_OF = {"linux": "minshall"}  # the others: RFC 896
 WORDS = {"w": "write", "r": "read", "p": "pause"}
 
 
@@ -195,8 +195,8 @@ def stack_cannot(case: stack_cases.Case) -> str | None:
     """Why the model cannot run a case with another TCP stack; None: it can."""
     if case.receiver == stack_cases.LWIP:
         return "lwIP acknowledges on a tick of 250 ms, after 0 to 250 ms; the model's timer starts with the data"
-    if case.name == "netstack-full-tail-one-write":
-        return "gVisor applies Nagle's algorithm between writes only; the model's queue does not know them"
+    if case.name in ("netstack-full-tail-one-write", "freebsd-full-tail-one-write"):
+        return "this stack applies Nagle's algorithm between writes only; the model's queue does not know them"
     return None
 
 
@@ -207,13 +207,13 @@ def stack_setup(case: stack_cases.Case) -> Data:
         return ", ".join(f"{WORDS[step[0]]} {step[1:]}" for step in steps)
 
     receiver: Data = {"program": program(case.client_steps)}
-    if case.receiver == stack_cases.SMOLTCP:
-        receiver |= {"delack": case.ack_delay, "quick": 0, "pingpong": 0}
+    if case.receiver in (stack_cases.SMOLTCP, stack_cases.FREEBSD):
+        receiver |= {"delack": case.ack_delay_of(case.receiver), "quick": 0, "pingpong": 0}
     elif case.receiver == stack_cases.NS3:
         receiver |= {"delack": 200, "quick": 0, "pingpong": 0}
     elif case.receiver == stack_cases.NETSTACK:
         receiver |= {"quickack": True}
-    nagle = NAGLE_OF[case.sender.name] if case.nagle else "off"
+    nagle = NAGLE_OF.get(case.sender.name, "rfc896") if case.nagle else "off"
     full = case.sender.full_sent or case.receiver.full_received
     server = {"program": program(case.steps), "nagle": nagle}
     return {"exchanges": stack_cases.EXCHANGES, "mss": full, "client": receiver, "server": server}

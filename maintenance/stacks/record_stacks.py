@@ -1,9 +1,9 @@
 """Record TCP stacks other than Linux, as root: `make -C maintenance stacks`; stack_cases.py is the table of cases.
 
 Each case runs in a network namespace of its own, removed afterwards: a Linux socket (linux_peer.py) at one end of a
-TAP device, a program with its own TCP stack at the other (built before from smoltcp/, netstack/ or lwip/). tcpdump
-runs on that device. Those of ns-3 are simulated, both ends of them (ns3/). Needs iproute2 and tcpdump, and
-../recorder in PYTHONPATH.
+TAP device, a program with its own TCP stack at the other (built before from smoltcp/, netstack/, lwip/ or
+freebsd/). tcpdump runs on that device. Those of ns-3 are simulated, both ends of them (ns3/). Needs iproute2 and
+tcpdump, and ../recorder in PYTHONPATH.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
         linux = [sys.executable, str(HERE / "linux_peer.py")]
         program = linux if stack is LINUX else [str(BUILT / f"{stack.name}-peer")]
         nagle = "nagle" if case.nagle or role == "client" else "nodelay"
-        settings = (nagle, str(case.ack_delay), str(CONNECTIONS), str(EXCHANGES))
+        settings = (nagle, str(case.ack_delay_of(stack)), str(CONNECTIONS), str(EXCHANGES))
         commands[role] = inside(namespace, *program, role, *settings, *steps)
     with running(commands["server"], "ready") as server:
         time.sleep(QUIET_S)  # the device of a stack comes up

@@ -12,18 +12,20 @@ class Stack:
     """A TCP stack, whose program is NAME-peer.
 
     ``full_sent`` is the payload, in bytes, of a full segment that it sends to Linux, ``full_received`` that of one
-    which Linux sends to it.
+    which Linux sends to it; ``ack_delay`` is what it delays ACKs by, in ms, where its program can set that.
     """
 
     name: str
     full_sent: int
     full_received: int
+    ack_delay: int = 0
 
 
 LINUX = Stack("linux", 0, 0)
-SMOLTCP = Stack("smoltcp", 1460, 1460)
+SMOLTCP = Stack("smoltcp", 1460, 1460, 10)
 NETSTACK = Stack("netstack", 1420, 1448)  # gVisor's always leaves room for 40 bytes of options
 LWIP = Stack("lwip", 1460, 1460)
+FREEBSD = Stack("freebsd", 1448, 1448, 100)
 NS3 = Stack("ns3", 1448, 1448)  # a simulator: both ends of a case
 
 
@@ -42,10 +44,14 @@ class Case:
     receiver: Stack  # the client: it asks, and acknowledges; one of the two is Linux, or both are NS3
     steps: tuple[str, ...]  # of the server
     nagle: bool = True  # of the server
-    ack_delay: int = 10  # ms, of smoltcp; its default
+    ack_delay: int | None = None  # of the receiver, ms; None: the stack's own
     held: bool = False
     counted: bool = True
     also_acceptable: tuple[str, ...] = ()
+
+    def ack_delay_of(self, stack: Stack) -> int:
+        """What that one of the two is told to delay ACKs by, ms."""
+        return stack.ack_delay if self.ack_delay is None else self.ack_delay
 
     @property
     def client_steps(self) -> tuple[str, ...]:
@@ -59,6 +65,7 @@ READ = f"r{REQUEST}"
 TWO_WRITES = (READ, f"w{HEADER}", f"w{BODY}")
 PAUSE_20 = (READ, f"w{HEADER}", "p20", f"w{BODY}")
 PAUSE_40 = (READ, f"w{HEADER}", "p40", f"w{BODY}")
+PAUSE_100 = (READ, f"w{HEADER}", "p100", f"w{BODY}")
 PAUSE_200 = (READ, f"w{HEADER}", "p200", f"w{BODY}")
 UNSURE = ("INCONCLUSIVE",)  # the pause ends where the peer's timer does: only what leaves early tells them apart
 
@@ -142,6 +149,19 @@ RECEIVED = [
          LINUX, LWIP, full_tail(LWIP.full_received)),
     Case("linux-to-lwip-pause-40-nodelay", "TCP_NODELAY, 40 ms between the writes, and ACKs on a tick of 250 ms.",
          LINUX, LWIP, PAUSE_40, nagle=False),
+    Case("linux-to-freebsd-two-writes",
+         "Linux writes header and body apart; FreeBSD delays its ACK by 100 ms and up to a tick of 10 ms.",
+         LINUX, FREEBSD, TWO_WRITES, held=True),
+    Case("linux-to-freebsd-two-writes-nodelay", "As linux-to-freebsd-two-writes, with TCP_NODELAY.",
+         LINUX, FREEBSD, TWO_WRITES, nagle=False),
+    Case("linux-to-freebsd-full-tail", "Linux follows Minshall: the tail behind a full segment leaves at once.",
+         LINUX, FREEBSD, full_tail(FREEBSD.full_received)),
+    Case("linux-to-freebsd-pause-40-nodelay",
+         "TCP_NODELAY, and 40 ms between the writes: long before the ACK timer.",
+         LINUX, FREEBSD, PAUSE_40, nagle=False),
+    Case("linux-to-freebsd-pause-100-nodelay",
+         "TCP_NODELAY, and 100 ms between the writes: as long as the ACK timer.",
+         LINUX, FREEBSD, PAUSE_100, nagle=False, also_acceptable=UNSURE),
 ]  # fmt: skip
 
 SIMULATED = [
@@ -163,5 +183,10 @@ SIMULATED = [
          NS3, NS3, full_tail(2 * NS3.full_sent)),
 ]  # fmt: skip
 
-SENT = [*sends(SMOLTCP, splits_hold=True), *sends(NETSTACK, splits_hold=False), *sends(LWIP, splits_hold=True)]
+SENT = [
+    *sends(SMOLTCP, splits_hold=True),
+    *sends(NETSTACK, splits_hold=False),
+    *sends(LWIP, splits_hold=True),
+    *sends(FREEBSD, splits_hold=False),
+]
 CASES = {case.name: case for case in SENT + RECEIVED + SIMULATED}
