@@ -68,6 +68,19 @@ def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
 
 
+def test_a_full_segment_that_answers_did_not_wait_for_the_ack(diagnose):
+    """The next question comes with the ACK of the answer before it, and so does the next answer's full segment."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda _: RELEASE, first=c.full_segment)(c, number)
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=10 * MS).segments)
+    assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
+
+
 def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     """It takes as long as a woken program does, and nothing ever leaves without the ACK: that cannot be told."""
     result = diagnose(talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)).segments)

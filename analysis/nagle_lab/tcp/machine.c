@@ -379,7 +379,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     }
     if (x->full_size && s->length >= x->full_size) {
-        x->full_waits += is_full_segment_waiting(x, y, s, before, &y->pure_ack);
+        x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
     if (y->acked < before->end)

@@ -275,7 +275,8 @@ class Machine:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)
         elif x.full_size and s.length >= x.full_size:
-            x.full_waits += is_full_segment_waiting(x, s, before, y.pure_ack)
+            # What follows the peer's data is an answer to that.
+            x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
         elif y.acked < before.end:
             self._add_no_wait(x, s, before, exchange)
         elif is_acked:
