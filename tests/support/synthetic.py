@@ -48,6 +48,7 @@ class Segment:
     window: int = 502  # unscaled, as on the wire
     mss: int | None = None
     wscale: int | None = None
+    scale_first: bool = False  # of the two before timestamps, as BSD has it in a SYN
     sack_permitted: bool = False
     timestamps: tuple[int, int] | None = None
     sack: tuple[tuple[int, int], ...] = ()
@@ -119,6 +120,7 @@ class Conversation:
         client_isn: int | None = None,
         server_isn: int | None = None,
         vlan: tuple[int, ...] = (),
+        server_is_bsd: bool = False,
     ) -> None:
         self.mss = mss
         self.full_segment = mss - 12 if timestamps else mss  # the payload of one
@@ -126,6 +128,7 @@ class Conversation:
         self.one_way_ns = rtt_ns // 2
         self.timestamps = timestamps
         self.vlan = vlan
+        self.server_is_bsd = server_is_bsd
         self.client = _End(*client, next_seq=_isn(client, server) if client_isn is None else client_isn, now_ns=t0_ns)
         self.server = _End(*server, next_seq=_isn(server, client) if server_isn is None else server_isn, now_ns=t0_ns)
         self._flights: list[_Flight] = []
@@ -136,7 +139,7 @@ class Conversation:
         """SYN at t0, SYN-ACK, ACK."""
         options: dict[str, Any] = {"mss": self.mss, "wscale": wscale, "sack_permitted": True, "window": 64240}
         self._send(self.client, "S", 0, 0, **options)
-        self._send(self.server, "SA", 0, after_ns, **options)
+        self._send(self.server, "SA", 0, after_ns, scale_first=self.server_is_bsd, **options)
         self._send(self.client, "A", 0, after_ns)
 
     def client_sends(self, length: int, after_ns: int = 20 * US, flags: str = "PA", **fields: Any) -> Segment:
@@ -304,13 +307,16 @@ def tcp_bytes(segment: Segment) -> bytes:
     options = b""
     if segment.mss is not None:
         options += struct.pack(">BBH", 2, 4, segment.mss)
+    scale = b"" if segment.wscale is None else struct.pack(">BBBB", 1, 3, 3, segment.wscale)
+    if segment.scale_first:
+        options += scale
     if segment.sack_permitted:
         options += b"\x04\x02" if segment.timestamps else b"\x01\x01\x04\x02"
     if segment.timestamps is not None:
         aligned = len(options) % 4 == 2
         options += (b"" if aligned else b"\x01\x01") + struct.pack(">BBII", 8, 10, *segment.timestamps)
-    if segment.wscale is not None:
-        options += struct.pack(">BBBB", 1, 3, 3, segment.wscale)
+    if not segment.scale_first:
+        options += scale
     if segment.sack:
         options += struct.pack(">BBBB", 1, 1, 5, 2 + 8 * len(segment.sack))
         options += b"".join(struct.pack(">II", *block) for block in segment.sack)

@@ -81,6 +81,43 @@ def test_a_full_segment_that_answers_did_not_wait_for_the_ack(diagnose):
     assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
 
 
+@pytest.mark.parametrize(("is_bsd", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 19)])
+def test_what_bsd_sends_with_an_ack_that_it_owes_may_have_been_held(diagnose, is_bsd, verdict, stalls):
+    """It acknowledges every second segment at once, and whatever waits leaves with that (tcp_output, TF_ACKNOW)."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        server_held(c, number)
+        c.pause(100 * MS)
+        header = c.server_sends(HEADER)
+        for before in (2, 1):  # these leave just before the header arrives
+            c.client_sends(REQUEST, at_ns=header.ts_ns + c.one_way_ns - before * US)
+        c.server_sends(BODY, after_ns=5 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=60 * MS, server_is_bsd=is_bsd).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert (result.quality.rejected["nagle_off"] > 0) is not is_bsd
+
+
+@pytest.mark.parametrize(("is_bsd", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 15)])
+def test_what_left_with_bsd_s_own_late_ack_does_not_clear_its_program(diagnose, is_bsd, verdict, stalls):
+    """Captured at the client: there it passes half a round trip after the client's late ACK."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 4:
+            server_held(c, number)
+            return
+        header = c.server_sends(HEADER)
+        c.client_sends(REQUEST, at_ns=header.ts_ns + US)  # also under way when the header is
+        timer = header.ts_ns + c.one_way_ns + LATE  # both ends have one that begins then
+        c.client_acks(at_ns=timer)
+        c.server_sends(BODY, at_ns=timer + US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=10 * MS, server_is_bsd=is_bsd).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     """It takes as long as a woken program does, and nothing ever leaves without the ACK: that cannot be told."""
     result = diagnose(talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)).segments)

@@ -41,8 +41,8 @@ typedef struct {
     int8_t side;             /* that sent both */
     int8_t echo;             /* see Echo in events.py */
     uint8_t pushed;          /* both have PSH, as the end of a write has */
-    uint8_t unused;
-    int32_t unused_too;
+    uint8_t owed;            /* its sender is a BSD, and owed the ACK in it: what waits leaves with that */
+    int32_t unused;
 } no_wait;
 
 /* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */

@@ -7,6 +7,7 @@
 enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
+enum { BSD = 3 };                                  /* Kernel in segment.py */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
 static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
 
@@ -261,6 +262,11 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     return is_whole && s->length < limit && 0 < tail && tail < limit;
 }
 
+static int is_sooner_than_reactions(const half *x, const segment *s, const acknowledgement *ack)
+{
+    return x->reaction != NEVER && s->ts - ack->ts < x->reaction - x->reaction / 8;
+}
+
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
     return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack == x->snd_nxt && ack->had_room &&
@@ -303,7 +309,7 @@ static uint8_t is_announced(const half *x, const sent *trigger, const segment *s
     return (x->pushes || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
-static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
+static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number, int is_owed)
 {
     const half *y = &f->halves[1 - side];
     int echo = UNKNOWN;
@@ -319,7 +325,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     if (s->ts - before->ts >= PROBE)
         return 0;
     no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
-                  (int8_t)echo, (before->flags & s->flags & PSH) != 0, 0, 0};
+                  (int8_t)echo, (before->flags & s->flags & PSH) != 0, (uint8_t)is_owed, 0};
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 
@@ -355,10 +361,11 @@ static void note_hole(half *x, const half *y, int64_t start)
     }
 }
 
-static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int32_t number)
+static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
+    int is_owed = x->kernel == BSD && ack > x->acked; /* BSD sends what waits with any ACK that it owes */
     x->data_segments++;
     x->swapped += start + s->length <= y->acked;
     learn_full_size_by_data(x, y, s);
@@ -366,7 +373,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside++;
-        x->not_held += is_small_behind_small(f, x, s, before);
+        x->not_held += !is_owed && is_small_behind_small(f, x, s, before);
     }
     if (x->full_size && s->length > x->full_size) /* segmentation offload */
         x->beside += (s->length - 1) / x->full_size;
@@ -383,7 +390,9 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     }
     if (y->acked < before->end)
-        return add_no_wait(m, f, side, s, before, number);
+        return add_no_wait(m, f, side, s, before, number, is_owed);
+    if (is_acked && is_owed && is_sooner_than_reactions(x, s, &y->pure_ack))
+        return 0;
     if (is_acked)
         return add_candidate(m, f, side, s, &y->pure_ack, 1, number);
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + path_of(f))
@@ -483,7 +492,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, s->ts)) == -2)
             return -1;
         note_hole(x, y, start);
-        if (start >= x->snd_nxt && new_data(m, f, side, s, start, number))
+        if (start >= x->snd_nxt && new_data(m, f, side, s, start, ack, number))
             return -1;
     }
     if (flags & ACK && acknowledge(m, f, side, s, ack, idle, start))

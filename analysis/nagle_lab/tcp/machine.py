@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from math import gcd
 
-from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Kernel, Segment
 from nagle_lab.tcp.connection import (
     FIRST_NUMBER,
     LARGEST_SCALE,
@@ -46,6 +46,7 @@ CONTROL = SYN | FIN | RST
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
+BSD = Kernel.BSD
 BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER = EndedBy
 
 # Data that follows the data before it sooner than this says nothing about what it waited for.
@@ -155,7 +156,7 @@ class Machine:
                 exchange = self._exchange_of(x, s.ts)
             note_hole(x, start)
             if start >= x.snd_nxt:
-                self._new_data(x, s, start, exchange)
+                self._new_data(x, s, start, ack, exchange)
         if flags & ACK:
             self._acknowledge(x, s, ack, idle, start)
         if end > start:
@@ -247,7 +248,7 @@ class Machine:
         if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.request_acked:
             connection.request_acked = s.ts
 
-    def _new_data(self, x: Half, s: Segment, start: int, exchange: int) -> None:
+    def _new_data(self, x: Half, s: Segment, start: int, ack: int, exchange: int) -> None:
         """Decide what new data of ``x`` had waited for, and add its row if it may be a candidate.
 
         The trigger is the data segment ``before`` it; the new data was sent
@@ -255,8 +256,11 @@ class Machine:
         - while that was unacknowledged: it waited for nothing (``no_wait``);
         - after a pure ACK that acknowledged all (``candidate``), or data that did (a piggybacked ACK);
         - less than SHORT after the trigger, or as a full segment that waited: only counted.
+
+        Where it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
+        sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).
         """
-        y, before = x.peer, x.data
+        y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.acked
         x.data_segments += 1
         if start + s.length <= y.acked:
             x.swapped += 1
@@ -265,7 +269,7 @@ class Machine:
             return
         if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             x.beside += 1
-            x.not_held += is_small_behind_small(x, s, before)
+            x.not_held += not is_owed and is_small_behind_small(x, s, before)
         if x.full_size and s.length > x.full_size:  # segmentation offload
             x.beside += (s.length - 1) // x.full_size
         if (before.flags | s.flags) & CONTROL:
@@ -278,9 +282,10 @@ class Machine:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
         elif y.acked < before.end:
-            self._add_no_wait(x, s, before, exchange)
+            self._add_no_wait(x, s, before, exchange, is_owed=is_owed)
         elif is_acked:
-            self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
+            if not (is_owed and is_sooner_than_reactions(x, s, y.pure_ack)):
+                self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
         else:
             self._after_data(x, s, before, exchange)
 
@@ -292,7 +297,7 @@ class Machine:
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, FREE, s.ts - y.data.ts)
 
-    def _add_no_wait(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+    def _add_no_wait(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
         """Add a ``no_wait`` row: the data before it is not acknowledged.
 
         But a candidate without its ACK if the timestamp echoes a segment that the capture lacks, or has only later.
@@ -311,7 +316,7 @@ class Machine:
             return
         self.tables.no_wait.add(
             x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo,
-            bool(before.flags & s.flags & PSH), 0, 0,
+            bool(before.flags & s.flags & PSH), is_owed, 0,
         )  # fmt: skip
 
     def _add_candidate(
@@ -502,6 +507,11 @@ def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgem
     """Whether a full segment waited for an ACK: Nagle's algorithm holds none, so the congestion window was full."""
     has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
     return has_waited and is_released_by(x, before, ack, s)
+
+
+def is_sooner_than_reactions(x: Half, s: Segment, ack: Acknowledgement) -> bool:
+    """Whether ``x`` sent ``s`` before ``ack`` arrived: an eighth sooner than it ever reacted, as paths vary."""
+    return x.reaction != NEVER and s.ts - ack.ts < x.reaction - x.reaction // 8
 
 
 def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:

@@ -215,17 +215,15 @@ class Programs(dict[int, Program]):
         small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
         peer = involved.of_side("program", each(lambda side: 1 - side, side))
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
-        columns = (
-            program,
-            peer,
-            *(pick(column, small) for column in (rows["connection"], echo, since, rows["release_frame"])),
-        )
-        for number, its_peer, connection, what, ns, frame in zip(*columns, strict=True):
+        shown = (rows["connection"], echo, since, rows["release_frame"], rows["owed"])
+        columns = (program, peer, *(pick(column, small) for column in shown))
+        for number, its_peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
             sender = self[int(number)]
             said = int(what) if sender.echoes else Echo.UNKNOWN
-            sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
-            if said != Echo.AFTER:
-                sender.first_no_wait.setdefault(int(connection), int(frame))
+            if not owed:  # else it may have waited until then
+                sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
+                if said != Echo.AFTER:
+                    sender.first_no_wait.setdefault(int(connection), int(frame))
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
 
