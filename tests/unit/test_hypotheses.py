@@ -334,6 +334,20 @@ def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
     assert "coarse_clock" in result.quality.unresolved
 
 
+@pytest.mark.parametrize("step", [1, 10])
+def test_timestamps_of_coarse_steps_show_no_pauses(diagnose, step):
+    """In a virtual machine FreeBSD's step by 10 ms: so much later may seem what was not."""
+
+    def coarse(s: Segment) -> Segment:
+        sent, echoed = s.timestamps or (0, 0)
+        by_client = s.sport != 80
+        known = (sent // step * step, echoed) if by_client else (sent, echoed // step * step)
+        return replace(s, ts_ns=s.ts_ns // MS * MS, timestamps=known)
+
+    result = diagnose([coarse(s) for s in talk(server_held, exchanges=40).segments])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"coarse_clock": 39})
+
+
 def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
     result = diagnose(talk(prompt, rtt_ns=10 * MS).segments)
     assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)

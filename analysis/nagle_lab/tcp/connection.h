@@ -71,6 +71,7 @@ typedef struct { /* Half */
     int64_t last_ts;
     int64_t tsval;
     int64_t ahead;
+    int64_t clock_step;
     int32_t reactions[REACTIONS][2 * SAMPLES];
     int64_t reacted[REACTIONS];
     identity recent[RECENT];
@@ -133,6 +134,18 @@ typedef struct { /* Connection */
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int64_t common_divisor(int64_t a, int64_t b)
+{
+    if (b < 0)
+        b = -b;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
 
 static inline int client_of(const flow *f)
 {
@@ -239,6 +252,8 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
 static inline void learn_clock(half *x, const segment *s)
 {
     uint32_t ahead = s->tsecr - s->tsval;
+    if (x->clock_step != 1 && x->tsval >= 0)
+        x->clock_step = common_divisor(x->clock_step, s->tsval - x->tsval);
     x->tsval = s->tsval;
     if ((s->flags & (ACK | SYN)) == ACK && (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead)))
         x->ahead = ahead;

@@ -5,6 +5,8 @@ How large a full segment is, say: :func:`learn_full_size_by_mss` and :func:`lear
 In the words of RFC 9293 and Linux. What a segment means is decided in machine.py; connection.h is the C twin.
 """
 
+from math import gcd
+
 import msgspec
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
@@ -89,7 +91,8 @@ class Half:
     """
 
     __slots__ = (
-        "ack", "acked", "ahead", "beside", "closed", "connection", "consuming", "data", "data_ack", "data_segments",
+        "ack", "acked", "ahead", "beside", "clock_step", "closed", "connection", "consuming", "data", "data_ack",
+        "data_segments",
         "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed",
         "learned_full_size", "lost",
         "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
@@ -118,6 +121,7 @@ class Half:
         # Its timestamps (RFC 7323)
         self.tsval = -1  # the latest; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
+        self.clock_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
         self.mss, self.scale, self.timestamps, self.kernel = 0, -1, False, 0
@@ -384,6 +388,8 @@ def learn_clock(x: Half, s: Segment) -> None:
 
     That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
     """
+    if x.clock_step != 1 and x.tsval >= 0:
+        x.clock_step = gcd(x.clock_step, s.tsval - x.tsval)
     x.tsval = s.tsval
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):

@@ -128,8 +128,8 @@ typedef struct {
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
-    uint16_t unused;
-    int32_t unused_too;
+    uint8_t clock_step[2];   /* of its timestamps: what they differ by has it as a divisor; at most 255, 0 not known */
+    int32_t unused;
 } connection;
 
 /* What an engine has counted so far. */

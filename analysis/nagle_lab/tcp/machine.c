@@ -117,6 +117,7 @@ static int close_connection(machine *m, flow *f)
         .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted, .kernel = {one->kernel, two->kernel},
+        .clock_step = {(uint8_t)least(one->clock_step, UINT8_MAX), (uint8_t)least(two->clock_step, UINT8_MAX)},
     };
     memcpy(row.address, f->address, 32);
     if (f->has_candidates || one->not_held || two->not_held) {
@@ -534,18 +535,6 @@ void machine_free(machine *m)
         counted_free(&m->durations[i]);
     for (int i = 0; i < TABLES; i++)
         free(m->tables[i].bytes);
-}
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    if (b < 0)
-        b = -b;
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* Machine.follow */

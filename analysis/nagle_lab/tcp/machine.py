@@ -60,6 +60,7 @@ PIGGYBACKED_RELEASE = 1 * MS
 SWEEP = 1 << 15
 MANY = 1 << 15
 
+MOST_CLOCK_STEP = 255  # of an end's timestamps, as a row has it
 REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
 
@@ -466,7 +467,8 @@ class Machine:
                 connection.full_size, connection.exchanges, connection.repeat,
                 -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, one.stale_echoes, two.stale_echoes,
                 followed, sport, dport, src + dst,
-                client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel, 0, 0,
+                client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel,
+                min(one.clock_step, MOST_CLOCK_STEP), min(two.clock_step, MOST_CLOCK_STEP), 0,
             ),
         )  # fmt: skip
 

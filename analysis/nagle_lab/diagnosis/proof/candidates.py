@@ -22,6 +22,8 @@ from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.tcp.events import MS
 
+TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
+
 LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
 
@@ -100,7 +102,13 @@ class _Joined(Mapping[str, Column]):
             "peer": involved.of_side("program", peer),
             "full": involved.of_side("full_segment", side),
             "full_waits": involved.of_side("full_waits", side),
-            "pace": each(_pace, involved.of_side("ahead", side), rows["clock"]),
+            "pace": each(
+                _pace,
+                involved.of_side("ahead", side),
+                rows["clock"],
+                involved.of_side("clock_step", side),
+                involved.of_side("clock_step", peer),
+            ),
             "peer_own_accord": _times_spoke(rows, involved, peer),
             "not_held": involved.of_side("not_held", side),
             "beside": involved.of_side("beside", side),
@@ -163,9 +171,10 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     return pick(counted, each(lambda of, side: 2 * of + side, involved.of, sides))
 
 
-def _pace(ahead: Any, clock: Any) -> Any:
-    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323)."""
-    return chosen((ahead >= 0) & (clock >= 0), (ahead - clock) & 0xFFFFFFFF, -1)
+def _pace(ahead: Any, clock: Any, step: Any, peer_step: Any) -> Any:
+    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
+    is_known = (ahead >= 0) & (clock >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
+    return chosen(is_known, (ahead - clock) & 0xFFFFFFFF, -1)
 
 
 @dataclass(frozen=True)

@@ -393,10 +393,13 @@ def _is_blind(pure: Candidates, known: Known) -> bool:
 def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
+    limit = (known.own or 0) + 2 * known.setting.step + MS
+    soon = pure.only(each(lambda release: release <= limit, pure.release))
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
-        unsure = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
+        at_once = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
+        not_known = soon.only(each(lambda pace: pace < 0, soon.pace))
+        unsure = pure.only(among(pure.row, in_order([at_once.row, not_known.row])))
     else:
-        limit = (known.own or 0) + 2 * known.setting.step + MS
-        unsure = pure.only(each(lambda release: release <= limit, pure.release))
+        unsure = soon
     judged.leave_open(unsure, Obstacle.COARSE_CLOCK)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
