@@ -302,6 +302,13 @@ def test_a_capture_without_its_handshake_is_diagnosed(diagnose):
     assert result.quality.handshakes == 0
 
 
+@pytest.mark.parametrize("port", [40_000, 10_854])
+def test_without_a_handshake_the_client_has_the_port_that_its_system_chose(diagnose, port):
+    """Linux gives 32768 and more, FreeBSD 10000 and more; here the server's answer comes first."""
+    result = diagnose(talk(server_held, client=("10.0.0.1", port), server=("10.0.0.2", 7000)).segments[4:])
+    assert (result.verdict, result.summary.held_by) == ("STALL", "server")
+
+
 # The published capture of a message-queue SDK: time, who, bytes, ack. Frame 3 triggers, 4 is late, 5 was held.
 LISTING = (
     (49_736_897, "sdk", 30), (49_737_763, "broker", 19), (49_744_738, "sdk", 12), (49_784_810, "broker", 0),

@@ -7,7 +7,7 @@
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
-enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768 };
+enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE, REACTIONS }; /* Reaction in events.py */
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
@@ -152,6 +152,8 @@ static inline int client_of(const flow *f)
     if (f->halves[0].syn >= 0 || f->halves[1].syn >= 0)
         return 0;
     int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
+    if (one == two)
+        one = f->port[0] >= EPHEMERAL_FREEBSD, two = f->port[1] >= EPHEMERAL_FREEBSD;
     return one != two ? two : f->opener > 0 ? f->opener : 0;
 }
 

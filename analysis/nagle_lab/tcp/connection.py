@@ -31,7 +31,8 @@ RECENT = 4  # segments of a half-connection that the next may be a copy of
 SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
 
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
-EPHEMERAL = 32768  # the lowest port that Linux gives a client by itself (ip_local_port_range)
+# The lowest port that a host gives a client by itself: Linux (ip_local_port_range); else FreeBSD (portrange.first).
+EPHEMERAL = 32768, 10_000
 LONGEST = (1 << 31) - 1  # ns, about two seconds; what a row of 32 bits holds
 NEVER = (1 << 63) - 1
 
@@ -202,11 +203,15 @@ class Connection:
         By the handshake; else by the one port that is ephemeral; else by who sent data first; else side 0.
         """
         one, two = self.halves
-        ephemeral = self.key[1] >= EPHEMERAL, self.key[3] >= EPHEMERAL
         if one.syn >= 0 or two.syn >= 0:
             self.client = 0
-        else:
-            self.client = ephemeral.index(True) if sum(ephemeral) == 1 else max(self.opener, 0)
+            return
+        for lowest in EPHEMERAL:
+            ephemeral = self.key[1] >= lowest, self.key[3] >= lowest
+            if sum(ephemeral) == 1:
+                self.client = ephemeral.index(True)
+                return
+        self.client = max(self.opener, 0)
 
     @property
     def path(self) -> int:
