@@ -12,11 +12,16 @@ from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge_run
 
 
-def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(tmp_path):
+def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(runs_dir):
     """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
     scenario = find_scenario("nginx-static")
-    folder = record(scenario, scenario.variant("nodelay-off"), {}, tmp_path, lambda _: None, stop="naive")
-    judged = judge_run(folder)
+    for _ in range(4):
+        folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, lambda _: None, stop="naive")
+        judged, counted = judge_run(folder), json.loads((folder / "witnesses.json").read_text())["captures"]
+        if any(numbers["captured"] < numbers["received"] for numbers in counted.values()):
+            break
+        # A busy machine took a second to stop it: nothing is missing, and the run says nothing else.
+        assert judged.verdict == "STALL"
     assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
     assert "lossless at the" in judged.reason
     assert (folder / "server.pcap").stat().st_size > 24
