@@ -167,7 +167,7 @@ def test_how_far_delayed_acks_may_be_apart(kernel, early, ok):
     assert delayed_acks_check("client", counters, seen, busy=True).ok is (ok or kernel < 100)
 
 
-@pytest.mark.parametrize(("max_ms", "late", "delays"), [(9.9, False, False), (10, False, True), (20, True, True)])
+@pytest.mark.parametrize(("max_ms", "late", "delays"), [(4.9, False, False), (5, False, True), (20, True, True)])
 def test_a_program_may_read_later_than_the_machine_wakes_a_sleeper(max_ms, late, delays):
     measured = Noise(Timers(80, 300, max_ms * 1e3), None)
     assert (measured.is_late, measured.delays_programs) == (late, delays)
@@ -416,7 +416,8 @@ STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEA
         (went(stalled=9, quick=90), CLEAN, 65, "9 stalls where none is expected, on a machine that was 65 ms late"),
         (went(stalled=9, quick=90), CLEAN, 19, ""),
         # On a machine that was in time the pauses are the programs' own.
-        (went(stalled=50, paused=50), STALLS, 19, ""),
+        (went(stalled=50, paused=50), STALLS, 4.9, ""),
+        (went(stalled=50, paused=50), STALLS, 5, "in 50 exchanges an end paused"),  # programs wait longer than timers
         (went(quick=9, paused=90), STALLS, 19, ""),
         (went(quick=9, slow=90), CLEAN, 19, ""),
         (went(stalled=10, quick=90), CLEAN, 65, ""),
