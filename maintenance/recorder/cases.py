@@ -166,6 +166,7 @@ class Case:
     credit: str = ""  # "udp" or "tcp": the other way
     limited: bool = False  # it is the window that keeps data back, and not Nagle's algorithm
     acks_at_once: bool = False  # no end ever delays an ACK
+    unread: bool = False  # nor here: ACKs are late because the client's program does not read
     counted: bool = True  # False: how many are held is not to be told to a few percent; the verdict is
     by_log: bool = False  # a race with the timer: whether it is a stall is what the log of this recording says
     unsure: tuple[str, ...] = ()  # positions where nobody could honestly say more than INCONCLUSIVE

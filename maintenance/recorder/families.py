@@ -138,6 +138,14 @@ WAITING = (
 READ_LATE = ((Write(REQUEST), Pause(60), Read(12_000)), (Read(REQUEST), Write(12_000)))
 SMALL_WINDOW: Any = {"nodelay": True, "limited": True, "client_buffer": 4096,
                      "client_sysctls": ("net.ipv4.tcp_window_scaling=0",)}  # fmt: skip
+LARGE = (Read(REQUEST), Write(HEADER), Write(4000))
+
+
+def read_late(*pause: float) -> Steps:
+    """A client that pauses before it reads a reply of several full segments; ms."""
+    return (Write(REQUEST), Pause(*pause), Read(HEADER + 4000))
+
+
 NOT_NAGLE = (
     Case("window-late", "A small buffer without window scale, read 60 ms late: the rest of the reply waits for room.",
          *READ_LATE, exchanges=20, **SMALL_WINDOW),
@@ -146,6 +154,14 @@ NOT_NAGLE = (
          (Write(REQUEST), Pause(41), Read(12_000)), (Read(REQUEST), Write(12_000)), exchanges=20, **SMALL_WINDOW),
     Case("window-bulk", "Replies of 12,000 B through the same small buffer, read at once.",
          (Write(REQUEST), Read(12_000)), (Read(REQUEST), Write(12_000)), exchanges=16, **SMALL_WINDOW),
+    Case("read-late-30", "Header and 4,000 B apart, read 30 ms late: Nagle's algorithm holds the end until then.",
+         read_late(30), LARGE, unread=True),
+    Case("read-late-60", "The same, read 60 ms late, after a delayed ACK.", read_late(60), LARGE, unread=True),
+    Case("read-late-60-rtt-10", "The same on a path of 10 ms.", read_late(60), LARGE, unread=True, rtt_ms=10),
+    Case("read-late-at-times", "The same replies, read at once or up to 60 ms late.",
+         read_late(0), LARGE, kinds=((read_late(10, 60), LARGE),), plan=(((0, 0, 1, 0, 0),) * 8,), unread=True),
+    Case("read-late-nodelay", "The same with TCP_NODELAY: the replies are read as late.",
+         read_late(30), LARGE, nodelay=True, unread=True),
     Case("cwnd-1", "A congestion window locked at one segment (route cwnd lock 1).",
          ASK, HEADER_BODY, nodelay=True, limited=True, server_route=("cwnd", "lock", "1"), unsure=BOTH),
     Case("cwnd-1-rtt-10", "The same on a path of 10 ms.",

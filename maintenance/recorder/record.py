@@ -290,7 +290,7 @@ def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, o
         "exchanges": exchanges,
         "rtt_ms": case.rtt_ms,
         "longest_path_ms": case.longest_path_ms,
-        "acks_at_once": case.acks_at_once,
+        "acks_at_once": case.acks_at_once or case.unread,
         **({} if case.counted else {"counted": False}),
         "captures": own,
     }
@@ -307,7 +307,8 @@ def held(case: Case, logs: Logs, ports: tuple[int, ...]) -> dict[str, list[float
     found: dict[str, list[float]] = {}
     path = round(case.longest_path_ms * MS)
     for end, connections in logs.items():
-        writes = [log["writes"] for log in connections if log["server_port"] in ports and not case.acks_at_once]
+        are_delayed = not (case.acks_at_once or case.unread)
+        writes = [log["writes"] for log in connections if log["server_port"] in ports and are_delayed]
         holds = (hold for rows in writes for _, hold in holds_of(rows, path, HELD_MS * MS))
         found[end] = [hold / MS for hold in holds if hold]
     return found

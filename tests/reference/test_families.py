@@ -62,6 +62,13 @@ def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pyt
     assert judgement is not Judgement.WRONG, said
 
 
+@pytest.mark.parametrize("capture", FAMILIES, ids=lambda capture: capture.name)
+def test_no_cause_has_less_than_no_idle_gap(capture: Labelled):
+    """Of the idle gap before a stall another cause was counted first: that one is taken back, whatever ended it."""
+    silences = analyze(capture.path).silences
+    assert {cause: silence for cause, silence in silences.items() if silence.count < 1 or silence.total_ms < 20} == {}
+
+
 def test_the_true_hold_lies_between_the_bounds():
     """The median of what one end held, by its sockets' timestamps, to half a millisecond; from every position."""
     judged, outside = 0, []

@@ -223,6 +223,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "released_bytes": size[::-1],
         "ack_frame": ack,
         "peer_reaction": [number % 3 * MS for number in numbers],
+        "beyond_full": [number % 9 // 8 * 100 for number in numbers],
         "under_way": [number % 5 // 4 * ns for number, ns in zip(numbers, wait, strict=True)],
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
@@ -277,14 +278,22 @@ def test_the_causes_of_random_gaps(rows):
     assert sum(ns for _, ns in said.values()) == sum(row[0] for row in rows)
 
 
-@given(st.lists(st.tuples(st.sampled_from([0, MS, IDLE, 40 * MS, 600 * MS]), SHORT), min_size=1, max_size=30))
+@given(st.lists(GAP.filter(lambda row: row[0] != 200 * MS or row[2] != EndedBy.ANSWER), min_size=1, max_size=30))
 def test_what_a_cause_explains_is_taken_from_another(rows):
-    cause = idle_gaps.Cause.NAGLE_DELAYED_ACK
-    said = both(
-        lambda gaps, fastest: idle_gaps.explained(gaps, fastest, cause), *([row[at] for row in rows] for at in (0, 1))
+    """All of it: nothing is left, and nothing becomes less than nothing."""
+    cause, names = idle_gaps.Cause.NAGLE_DELAYED_ACK, ("gap", "side", "ended_by", "small", "reply", "connection")
+    columns = [*([row[at] for row in rows] for at in range(5)), [0] * len(rows)]
+    ends = [[row[at] for row in rows] for at in (5, 6)]
+    gaps = dict(zip(names, columns, strict=True))
+    totals = idle_gaps.causes(gaps, *ends)
+    more = both(
+        lambda *given: idle_gaps.explained(dict(zip(names, given[:6], strict=True)), *given[6:], cause),
+        *columns,
+        *ends,
     )
-    assert sum(count for count, _ in said.values()) == sum(ns for _, ns in said.values()) == 0
-    assert tuple(said[cause]) == (sum(gap >= IDLE for gap, _ in rows), sum(gap for gap, _ in rows if gap >= IDLE))
+    idle_gaps.add(totals, {name: tuple(change) for name, change in more.items()})
+    assert totals.pop(cause) == (len(rows), sum(row[0] for row in rows))
+    assert set(totals.values()) <= {(0, 0)}
 
 
 @given(

@@ -958,13 +958,47 @@ def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stal
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(
+    ("small", "bsd", "verdict", "stalls"),
+    [(HEADER, False, "CLEAN", 0), (HEADER, True, "STALL", 19), (0, False, "STALL", 19)],
+)
+def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagnose, small, bsd, verdict, stalls):
+    """The end of a write is held until the ACK; macOS delays that of several full segments, too."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        if small:
+            c.client_sends(small)
+        c.client_sends(c.full_segment, after_ns=5 * US)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(BODY, after_ns=RELEASE)
+        c.server_sends(REQUEST, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, server_is_bsd=bsd).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert result.quality.rejected["not_read"] == (19 if verdict == "CLEAN" else 0)
+    cause = "server_think" if verdict == "CLEAN" else "nagle_delayed_ack"
+    assert result.silences[cause].count == 19
+
+
+def test_what_is_acknowledged_late_from_afar_may_have_been_late_on_the_path(diagnose):
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_writes(4000, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+
+    silences = diagnose(talk(exchange, rtt_ns=10 * MS).seen_at("server")).silences
+    assert {cause: silence.count for cause, silence in silences.items()} == {"unknown": 19}
+
+
 @pytest.mark.parametrize(("in_two", "verdict", "stalls"), [(True, "CLEAN", 0), (False, "STALL", 19)])
 def test_what_had_not_arrived_when_its_peer_sent_was_under_way_until_then(diagnose, in_two, verdict, stalls):
     """A busy host or a queue: after 40 ms it acknowledges what came first, and right behind it the rest."""
 
     def exchange(c: Conversation, number: int) -> None:
         c.client_sends(REQUEST)
-        c.server_sends(c.full_segment, after_ns=200 * US)
+        if in_two:
+            c.server_sends(c.full_segment, after_ns=200 * US)
         trigger = c.server_sends(HEADER, after_ns=5 * US)
         c.client_acks(after_ns=LATE + number % 5 * MS, **({"ack": trigger.seq} if in_two else {}))
         if in_two:

@@ -32,7 +32,7 @@ LOOKALIKES = CAPTURES / "lookalikes"
         ("rto", "retransmission timeout", "nstat -az TcpRetransSegs"),
         ("cork", "TCP_CORK", "clear it after the last write"),
         ("nagle-rtt-40", "Nagle's algorithm waiting for a round trip", "set TCP_NODELAY there"),
-        ("nodelay-pause-45", "delayed ACK that nothing waited for", "paused between its writes"),
+        ("nodelay-pause-45", "delayed ACK that nothing waited for", "a program paused, between its writes"),
         ("zero-window", "zero or full receive window", "ss -tim"),
         ("nodelay", "", "on another connection"),
     ],

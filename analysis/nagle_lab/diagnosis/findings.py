@@ -45,7 +45,7 @@ from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
 from nagle_lab.diagnosis.result.result import Role, Roles
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.events import IDLE, MS
 from nagle_lab.tcp.tables import Table, Tables
 
 Name = TypeVar("Name", bound=StrEnum)
@@ -144,13 +144,18 @@ class Findings:
         judged = self._judge(candidates, involved, programs, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
-        peer_reaction = involved.reaction(each(lambda side: 1 - side, candidates["side"]))
+        peer = each(lambda side: 1 - side, candidates["side"])
+        peer_reaction = involved.reaction(peer)
+        of_gaps = {name: candidates[name] for name in ("ended_by", "small", "reply")}
+        gaps = of_gaps | {"gap": candidates["idle"], "side": peer}
         for rows, cause in (
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
         ):
-            gaps = pick(candidates["idle"], rows)
-            idle_gaps.add(self.idle, idle_gaps.explained(gaps, pick(peer_reaction, rows), cause))
+            long = pick(rows, where(each(lambda gap: gap >= IDLE, pick(candidates["idle"], rows))))
+            these = {name: pick(column, long) for name, column in gaps.items()}
+            reaction, client = pick(peer_reaction, long), pick(involved.rows("client"), long)
+            idle_gaps.add(self.idle, idle_gaps.explained(these, reaction, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, stalls)

@@ -193,7 +193,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
     if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
         return ""
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
-    what = "a program that pauses between its writes" if is_pause else CAUSES[cause]
+    what = "a program that pauses" if is_pause else CAUSES[cause]
     times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
     return f"; but most of the idle time has another cause ({times}): {what}"
 

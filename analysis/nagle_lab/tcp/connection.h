@@ -37,9 +37,13 @@ typedef struct { /* Acknowledgement */
     int64_t tsval; /* -1 none */
     int64_t tsval_before;
     int64_t before;
+    int32_t beyond_full;
     uint16_t window;
     uint8_t had_room;
     uint8_t is_echoed;
+    int8_t ended_by;
+    uint8_t small;
+    uint8_t reply;
 } acknowledgement;
 
 typedef struct { /* of a segment, to tell a copy of it */

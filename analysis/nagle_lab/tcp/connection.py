@@ -10,7 +10,7 @@ from math import gcd
 import msgspec
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
-from nagle_lab.tcp.events import MS, Reaction
+from nagle_lab.tcp.events import MS, EndedBy, Reaction
 
 LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
 # Where no handshake was captured, less payload with PSH is no full segment: IPv6 carries 1220 bytes on any path
@@ -69,10 +69,14 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
     window: int  # as on the wire
     before: int  # when its sender sent its packet before it, ns
+    beyond_full: int  # how much more than a full segment it acknowledges, bytes
+    ended_by: EndedBy  # of the idle gap that it ended, as in its row
+    small: bool
+    reply: bool
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
-NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0)
+NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False)
 
 
 class Samples:

@@ -17,17 +17,22 @@ typedef struct {
     int64_t wait;            /* from trigger to ACK, or to release where the capture lacks the ACK */
     int64_t release;         /* from ACK to release */
     int64_t idle;            /* from the connection's packet before the ACK to it */
-    int64_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
-    int64_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int64_t clock;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
+    int32_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
+    int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;
+    int32_t beyond_full;     /* how much more than a full segment the ACK acknowledges; 0 see beyond_full in machine.py */
     int8_t side;             /* that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
     uint8_t announced;       /* the release has no PSH as what ends a write has: its sender announced more (MSG_MORE) */
+    int8_t ended_by;         /* as in the idle_gap that the ACK ended, if it did */
+    uint8_t small;
+    uint8_t reply;
+    uint8_t unused;
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

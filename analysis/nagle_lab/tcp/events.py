@@ -27,6 +27,7 @@ class EndedBy(IntEnum):
     RETRANSMISSION = 3
     WINDOW = 4  # a window that was closed or full opened
     OTHER = 5
+    READING = 6  # a pure ACK of more than a full segment: sent at once when the program reads that much
 
 
 class Reaction(IntEnum):

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
-enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER }; /* EndedBy */
+enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { BSD = 3 };                                  /* Kernel in segment.py */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
@@ -236,14 +236,26 @@ static int echoes_older(const half *x, const segment *s, const sent *answered)
     return is_one && is_after((uint32_t)answered->tsval, s->tsecr);
 }
 
+static int32_t beyond_full(const half *x, const half *y, int64_t ack)
+{
+    int64_t full = most(y->full_size, y->learned_full_size);
+    return full && x->ack >= 0 && x->kernel != BSD ? (int32_t)most(ack - x->acked - full, 0) : 0;
+}
+
+static int ended_without_data(const half *x, const half *y, const segment *s, int64_t ack)
+{
+    if (x->ack >= 0 && x->window == 0)
+        return WINDOW;
+    if (!(s->flags & ACK && ack > x->acked))
+        return OTHER;
+    return beyond_full(x, y, ack) ? READING : ACKNOWLEDGEMENT;
+}
+
 static int ended_by(const flow *f, int side, const segment *s, int64_t start, int64_t ack, int64_t idle)
 {
     const half *x = &f->halves[side], *y = &f->halves[1 - side];
-    if (!s->length) {
-        if (x->ack >= 0 && x->window == 0)
-            return WINDOW;
-        return s->flags & ACK && ack > x->acked ? ACKNOWLEDGEMENT : OTHER;
-    }
+    if (!s->length)
+        return ended_without_data(x, y, s, ack);
     if (y->ack >= 0 && x->data.number >= 0 && x->snd_nxt >= y->ack + y->window)
         return WINDOW;
     if (start < x->snd_nxt)
@@ -281,14 +293,14 @@ static int is_full_segment_waiting(const half *x, const half *y, const segment *
     return has_waited && is_released_by(x, y, before, ack, s);
 }
 
-static int64_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
+static int32_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
 {
     for (uint64_t i = m->n_passed; i && m->n_passed - i < REMEMBERED; i--) {
         const passed *p = &m->latest[(i - 1) % REMEMBERED];
         if (p->ts <= ts)
             break;
         if (p->has_data && p->connection != number && !memcmp(p->hosts + 16, host, 16))
-            return p->connection;
+            return (int32_t)p->connection;
     }
     return -1;
 }
@@ -318,8 +330,8 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (echoes_uncaptured(y, s)) {
-            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, 0, -1, -1, 0, number,
-                             before->length, s->length, (int8_t)side, 1, AFTER, is_announced(&f->halves[side], before, s)};
+            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, -1, 0, 0, -1, number,
+                             before->length, s->length, 0, (int8_t)side, 1, AFTER, is_announced(&f->halves[side], before, s), 0, 0, 0, 0};
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
     }
@@ -343,10 +355,12 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     int64_t under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0));
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
-                     ack->idle, s->ts - busy_since(m, ack->ts, s->src), arrived_since(m, ack->ts, s->src, f->number),
-                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
-                     under_way, number, trigger->length, s->length,
-                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s)};
+                     ack->idle,
+                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1), under_way,
+                     (int32_t)least(s->ts - busy_since(m, ack->ts, s->src), INT32_MAX),
+                     arrived_since(m, ack->ts, s->src, f->number), number, trigger->length, s->length, ack->beyond_full,
+                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s), ack->ended_by, ack->small,
+                     ack->reply, 0};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 
@@ -428,7 +442,8 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     return 0;
 }
 
-static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle, int64_t start)
+static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle, const idle_gap *gap,
+                       int64_t start)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
@@ -442,7 +457,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (acknowledgement){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
-                           x->tsval, x->last_ts, s->window, had_room, start <= y->acked};
+                           x->tsval, x->last_ts, beyond_full(x, y, ack), s->window, had_room, start <= y->acked,
+                           gap->ended_by, gap->small, gap->reply};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
@@ -452,13 +468,6 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
     x->window = s->flags & SYN ? s->window : (int64_t)s->window << x->shift;
     x->acked = most(x->acked, ack);
     return 0;
-}
-
-static int add_idle_gap(machine *m, const flow *f, int side, const segment *s, int64_t idle, int ended_by)
-{
-    idle_gap row = {idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by, s->length % f->full_size != 0,
-                    f->sender != side};
-    return table_add(&m->tables[IDLE_GAP], &row, sizeof row);
 }
 
 static void send_segment(flow *f, int side, const segment *s, int64_t start, int64_t end, int32_t number)
@@ -485,9 +494,13 @@ static int take(machine *m, flow *f, int side, const segment *s)
     int64_t end = start + length + !!(flags & SYN) + !!(flags & FIN);
     int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
     int64_t idle = s->ts - f->last_ts;
-    if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL)) &&
-        add_idle_gap(m, f, side, s, idle, ended_by(f, side, s, start, ack, idle)))
-        return -1;
+    idle_gap gap = {.ended_by = ACKNOWLEDGEMENT};
+    if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
+        gap = (idle_gap){idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack, idle),
+                         length % f->full_size != 0, f->sender != side};
+        if (table_add(&m->tables[IDLE_GAP], &gap, sizeof gap))
+            return -1;
+    }
     int32_t number = -1;
     if (length) {
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, s->ts)) == -2)
@@ -496,7 +509,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
         if (start >= x->snd_nxt && new_data(m, f, side, s, start, ack, number))
             return -1;
     }
-    if (flags & ACK && acknowledge(m, f, side, s, ack, idle, start))
+    if (flags & ACK && acknowledge(m, f, side, s, ack, idle, &gap, start))
         return -1;
     if (end > start)
         send_segment(f, side, s, start, end, number);

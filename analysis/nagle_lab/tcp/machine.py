@@ -47,7 +47,9 @@ CONTROL = SYN | FIN | RST
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 BSD = Kernel.BSD
-BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER = EndedBy
+BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER, BY_READING = EndedBy
+
+NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # what a row has that ended none
 
 # Data that follows the data before it sooner than this says nothing about what it waited for.
 SHORT = 1 * MS
@@ -85,9 +87,8 @@ class Machine:
         self.last_ts = self.step = 0
         self.durations = {name: Durations() for name in ("to_ack", "to_response", "total")}
         self._list_exchanges = exchanges
-        self._halves: dict[
-            tuple[bytes, int, bytes, int], Half
-        ] = {}  # of live connections, by the addresses they send from and to
+        # Of live connections, by the addresses they send from and to.
+        self._halves: dict[tuple[bytes, int, bytes, int], Half] = {}
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
         self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
@@ -149,8 +150,11 @@ class Machine:
             end += bool(flags & SYN) + bool(flags & FIN)
         ack = acknowledged(x, s) if flags & ACK else -1
         idle = s.ts - connection.last_ts
+        gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
-            self._idle_gap(x, s, idle, ended_by(x, s, start, ack, idle))
+            is_small, is_reply = length % connection.full_size != 0, connection.sender is not x
+            gap = ended_by(x, s, start, ack, idle), is_small, is_reply
+            self.tables.idle_gap.add(idle, connection.number, x.side, *gap)
         exchange = -1
         if length:
             if end > x.snd_nxt:
@@ -159,7 +163,7 @@ class Machine:
             if start >= x.snd_nxt:
                 self._new_data(x, s, start, ack, exchange)
         if flags & ACK:
-            self._acknowledge(x, s, ack, idle, start)
+            self._acknowledge(x, s, ack, idle, gap, start)
         if end > start:
             self._send(x, s, start, end, exchange)
         x.seq = start
@@ -176,14 +180,13 @@ class Machine:
         connection.last_ts = s.ts
         connection.sender = x
 
-    def _idle_gap(self, x: Half, s: Segment, idle: int, ended_by: EndedBy) -> None:
-        """Add the row of an idle gap, ns long, that a segment of ``x`` ended."""
-        connection = x.connection
-        is_small, is_reply = s.length % connection.full_size != 0, connection.sender is not x
-        self.tables.idle_gap.add(idle, connection.number, x.side, ended_by, is_small, is_reply)
+    def _acknowledge(
+        self, x: Half, s: Segment, ack: int, idle: int, gap: tuple[EndedBy, bool, bool], start: int
+    ) -> None:
+        """Note that ``x`` acknowledges up to ``ack``, a number without wrap, ``idle`` ns after the last packet.
 
-    def _acknowledge(self, x: Half, s: Segment, ack: int, idle: int, start: int) -> None:
-        """Note that ``x`` acknowledges up to ``ack``, a number without wrap, ``idle`` ns after the last packet."""
+        ``gap`` is what ended it, whether that was small, and whether it is a reply, where it is an idle gap.
+        """
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
         is_new = ack > x.acked
@@ -197,7 +200,7 @@ class Machine:
             is_echoed = start <= y.acked
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window,
-                x.last_ts,
+                x.last_ts, beyond_full(x, ack), *gap,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
@@ -309,8 +312,9 @@ class Machine:
             echo = ECHO_BEFORE
             if echoes_uncaptured(y, s):
                 self.tables.candidate.add(
-                    x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, 0, -1, -1,
-                    0, exchange, before.length, s.length, x.side, True, ECHO_AFTER, is_announced(x, before, s),
+                    x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, -1, 0, 0,
+                    -1, exchange, before.length, s.length, 0, x.side, True, ECHO_AFTER, is_announced(x, before, s),
+                    *NO_GAP, 0,
                 )  # fmt: skip
                 return
         if s.ts - before.ts >= PROBE:
@@ -335,9 +339,10 @@ class Machine:
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
-            ack.idle, s.ts - self._busy_since(ack.ts, s.src), self._arrived_since(ack.ts, s.src, x.connection.number),
-            clock, under_way, exchange, trigger.length, s.length, x.side, is_pure, echo,
-            is_announced(x, trigger, s),
+            ack.idle, clock, under_way, min(s.ts - self._busy_since(ack.ts, s.src), LONGEST),
+            self._arrived_since(ack.ts, s.src, x.connection.number), exchange, trigger.length, s.length,
+            ack.beyond_full, x.side, is_pure, echo, is_announced(x, trigger, s), ack.ended_by,
+            ack.small, ack.reply, 0,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -505,6 +510,15 @@ def duration(begin: int, end: int) -> int:
     return end - begin if end >= begin else -1
 
 
+def beyond_full(x: Half, ack: int) -> int:
+    """How much more than a full segment of its peer ``x`` newly acknowledges, up to ``ack``, bytes.
+
+    0 also where that is not known, and for a BSD: macOS delays ACKs of several full segments, too.
+    """
+    full = max(x.peer.full_size, x.peer.learned_full_size)
+    return max(ack - x.acked - full, 0) if full and x.ack >= 0 and x.kernel != BSD else 0
+
+
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
     """Whether a full segment waited for an ACK: Nagle's algorithm holds none, so the congestion window was full."""
     has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
@@ -579,9 +593,7 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
     """
     y = x.peer
     if not s.length:
-        if x.ack >= 0 and x.window == 0:
-            return BY_WINDOW  # a window update, or the answer to a probe
-        return BY_ACKNOWLEDGEMENT if s.flags & ACK and ack > x.acked else BY_OTHER
+        return ended_without_data(x, s, ack)
     if y.ack >= 0 and x.data.number >= 0 and x.snd_nxt >= y.ack + y.window:
         return BY_WINDOW  # there was no room for one more byte
     if start < x.snd_nxt:
@@ -590,3 +602,12 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
         return BY_ANSWER
     is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_uncaptured(y, s)
     return BY_RETRANSMISSION if is_probe else BY_CONTINUATION
+
+
+def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
+    """The same of a segment without data."""
+    if x.ack >= 0 and x.window == 0:
+        return BY_WINDOW  # a window update, or the answer to a probe
+    if not (s.flags & ACK and ack > x.acked):
+        return BY_OTHER
+    return BY_READING if beyond_full(x, ack) else BY_ACKNOWLEDGEMENT

@@ -20,13 +20,15 @@ from nagle_lab.tcp import connection, durations, events, machine
 from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Samples, Sent
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.events import EndedBy
 from nagle_lab.tcp.layout import HEADERS
 from nagle_lab.tcp.machine import Machine
 
 SOURCES = (machine, connection, events, durations, segment, headers, ip, kinds, link, take, pcap, pcapng, clock)
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
 _TYPES = (
-    Clock, Connection, Counter, Durations, Half, Acknowledgement, Kernel, Samples, Segment, Sent, Watched, deque,
+    Acknowledgement, Clock, Connection, Counter, Durations, EndedBy, Half, Kernel, Samples, Segment, Sent, Watched,
+    deque,
 )  # fmt: skip
 MADE_OF = {made.__name__: made for made in _TYPES}
 

@@ -38,8 +38,8 @@ class Candidates:
     wait : from trigger to ACK
     release : from ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, trigger_frame, ack_frame,
-        release_frame, pure, echo, announced : see ``candidate`` in tcp/engine.h
+    connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, beyond_full, trigger_frame,
+        ack_frame, release_frame, pure, echo, announced : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of that peer

@@ -5,7 +5,7 @@ first data on and without its closing. What ended it tells its cause; where an a
 whole capture does (:func:`explained`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -22,8 +22,8 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.proof.timing import LONGEST_TIMER, is_late
-from nagle_lab.tcp.events import IDLE, LATE, MS, EndedBy
+from nagle_lab.diagnosis.proof.timing import LONGEST_TIMER, NEAR
+from nagle_lab.tcp.events import LATE, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
 # (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
@@ -69,13 +69,14 @@ CAUSES = {
 CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
 
 
-def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) -> Cause:
+def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_client: int) -> Cause:
     """The cause of an idle gap.
 
     Parameters
     ----------
     ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
     slow : how much longer it took than the fastest reaction of the end that ended it: a :class:`Pace`
+    far : 1 if that end is far from the capture point, else 0: then the path may vary, too
     reply : 1 if the packet before it came from the other side, else 0
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
         end's late answers did; else 0
@@ -83,14 +84,14 @@ def cause_of(ended_by: int, slow: int, reply: int, corked: int, by_client: int) 
     """
     if ended_by in _BY_THEMSELVES:
         return _BY_THEMSELVES[EndedBy(ended_by)]
-    if ended_by == EndedBy.CONTINUATION and corked:
-        return Cause.CORK
-    if corked == ALL_CORKED:
-        return Cause.LIKELY_CORK
-    if slow == Pace.QUICK and (reply or ended_by == EndedBy.ACKNOWLEDGEMENT):
+    if corked == ALL_CORKED or (ended_by == EndedBy.CONTINUATION and corked):
+        return Cause.LIKELY_CORK if corked == ALL_CORKED else Cause.CORK
+    if slow == Pace.QUICK and (reply or ended_by in (EndedBy.ACKNOWLEDGEMENT, EndedBy.READING)):
         return Cause.ROUND_TRIP
-    if ended_by == EndedBy.ACKNOWLEDGEMENT:
-        return Cause.DELAYED_ACK if slow == Pace.AS_A_TIMER else Cause.UNKNOWN
+    if ended_by == EndedBy.ACKNOWLEDGEMENT and slow == Pace.AS_A_TIMER:
+        return Cause.DELAYED_ACK
+    if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far):
+        return Cause.UNKNOWN
     return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
 
 
@@ -112,7 +113,7 @@ class Pace(IntEnum):
 
 # How many values each argument of cause_of has but the first, which may have any: they become one number, so that
 # many gaps are counted at once.
-_VALUES = (len(Pace), 2, 1 + ALL_CORKED, 2)
+_VALUES = (len(Pace), 2, 2, 1 + ALL_CORKED, 2)
 
 
 def _in_one_number(ended_by: Any, *others: Any) -> Any:
@@ -140,7 +141,7 @@ def _number(
     slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
-    return _in_one_number(ended_by, slow, reply, corked, (client == side) * 1)
+    return _in_one_number(ended_by, slow, (reaction >= NEAR) * 1, reply, corked, (client == side) * 1)
 
 
 def _all_corked(gaps: Columns) -> Column:
@@ -178,9 +179,15 @@ def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
     reaction : the fastest reaction of the side that ended each, ns, (n,)
     client : the side, 0 or 1, that is the client of its connection, (n,)
     """
+    return _counted(gaps, reaction, client, _all_corked(gaps))
+
+
+def _counted(
+    gaps: Columns | Mapping[str, Column], reaction: Column, client: Column, all_corked: Column
+) -> CauseTotals:
     gap = gaps["gap"]
     of_each = (gaps[name] for name in ("ended_by", "small", "reply", "side"))
-    numbers = each(_number, gap, reaction, *of_each, client, _all_corked(gaps))
+    numbers = each(_number, gap, reaction, *of_each, client, all_corked)
     totals: CauseTotals = {}
     for number, (count, ns) in tally(numbers, gap).items():
         add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
@@ -194,16 +201,13 @@ def add(totals: CauseTotals, more: CauseTotals) -> None:
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def explained(idle: Column, reaction: Column, cause: Cause) -> CauseTotals:
+def explained(gaps: Mapping[str, Column], reaction: Column, client: Column, cause: Cause) -> CauseTotals:
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
-    ``idle`` (n,) is how long they were and ``reaction`` (n,) the fastest of the side that acknowledged, ns.
+    The arguments are as for :func:`causes`; none of these gaps is taken to be one of TCP_CORK's.
     """
-    long = where(each(lambda gap: gap >= IDLE, idle))
-    gaps, fastest = pick(idle, long), pick(reaction, long)
-    totals: CauseTotals = {cause: (len(gaps), total(gaps))}
-    late = each(is_late, gaps, fastest)
-    for is_so, before in ((1, Cause.DELAYED_ACK), (0, Cause.ROUND_TRIP)):
-        these = pick(gaps, where(each(lambda late: late == is_so, late)))  # noqa: B023 - applied at once
-        add(totals, {before: (-len(these), -total(these))})
+    gap = gaps["gap"]
+    totals: CauseTotals = {cause: (len(gap), total(gap))}
+    before = _counted(gaps, reaction, client, each(lambda gap: gap < 0, gap))
+    add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals

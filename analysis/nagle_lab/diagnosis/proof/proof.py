@@ -91,7 +91,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     c = _without_corked(c, judged)
     known = know(program, setting, c)
     _find_round_trips(known, judged)
-    late = late_candidates(c, known, judged)
+    late = _without_unread(late_candidates(c, known, judged), judged)
     if not len(late):
         judged.leave_open(
             without_ack.only(each(lambda wait: wait >= LATE_NEAR, without_ack.wait)), Obstacle.CAPTURE_INCOMPLETE
@@ -157,6 +157,17 @@ def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
     judged.reject(total(late), Rejected.CORKED)
     return c.only(each(lambda announced: announced == 0, c.announced))
+
+
+def _without_unread(late: Candidates, judged: Judged) -> Candidates:
+    """Without those whose pure ACK acknowledges more than a full segment.
+
+    No timer delays that (RFC 1122 §4.2.3.2). Linux does while the program does not read (__tcp_ack_snd_check), and
+    acknowledges when it does (tcp_cleanup_rbuf): so that program is what the exchange waits for.
+    """
+    unread = each(lambda beyond, pure: (beyond > 0) & (pure > 0), late.beyond_full, late.pure)
+    judged.reject(total(unread), Rejected.NOT_READ)
+    return late.only(each(lambda unread: unread < 1, unread))
 
 
 def _without_nagle_off(

@@ -17,14 +17,16 @@ _STEPS = {
         "the sender holds small segments for a round trip: set TCP_NODELAY there, or send in one write"
     ),
     Cause.DELAYED_ACK: (
-        "the program paused between its writes; the ACK of the first came late during that pause, but TCP held "
-        "nothing. Look at what the program does between the two writes"
+        "a program paused, between its writes or before its next request; an ACK came late during that pause, but "
+        "TCP held nothing. Look at what the program does then"
     ),
     Cause.SERVER_THINK: (
         "the server replies late, and not because of TCP: profile it, or capture its own connections "
         "(database, upstream) with -i any"
     ),
-    Cause.CLIENT_THINK: "the client pauses between a reply and its next request: look there, not at the server",
+    Cause.CLIENT_THINK: (
+        "the client pauses before it reads a reply, or before its next request: look there, not at the server"
+    ),
     Cause.CORK: (
         "the program that sends sets TCP_CORK and leaves it set: it has to clear it after the last write (nginx: "
         "tcp_nopush off)"
