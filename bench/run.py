@@ -112,7 +112,7 @@ def in_plain_python() -> Tool:
 @cache
 def compiled() -> bool:
     """Whether the engine is; asked in a process of its own, for what this one holds is counted to those it starts."""
-    program = "from nagle_lab.tcp import PlainEngine, make_engine; print(isinstance(make_engine(), PlainEngine))"
+    program = "from nagle_lab.tcp.compiled import LIBRARY; print(LIBRARY is None)"
     return subprocess.check_output([sys.executable, "-c", program]).strip() == b"False"
 
 

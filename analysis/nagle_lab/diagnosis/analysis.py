@@ -3,21 +3,24 @@
 from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.diagnosis.findings import Findings, Wanted
+from nagle_lab.diagnosis.proof.columns import is_large
 from nagle_lab.diagnosis.record_tap import RecordSink, RecordTap
-from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine
+
+if TYPE_CHECKING:
+    from nagle_lab.diagnosis.findings import Wanted
+    from nagle_lab.diagnosis.result.result import Result
 
 Paths = str | Path | Sequence[str | Path]
 
 MOSTLY_COPIED = 1 / 3  # of the segments: the capture is of several interfaces that all packets pass, or of both ends
 
 
-def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: Wanted | None = None) -> Result:
+def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: "Wanted | None" = None) -> "Result":
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
 
     Parameters
@@ -60,7 +63,7 @@ class Analysis:
         *,
         exchanges: bool = True,
         sha256: bool = True,
-        only: Wanted | None = None,
+        only: "Wanted | None" = None,
         seen: RecordSink | None = None,
     ) -> None:
         self._only, self._exchanges = only, exchanges
@@ -98,6 +101,11 @@ class Analysis:
         return self._records.engine.tables.rows
 
     @property
+    def is_large(self) -> bool:
+        """Whether there is so much of one kind in this period that NumPy will be needed."""
+        return any(is_large(len(table)) for _, table in self._records.engine.tables.by_name())
+
+    @property
     def kernel_answers(self) -> int:
         """How often the kernel said so far in this period whether data waits in a socket."""
         return len(self._capture.facts.waiting)
@@ -106,7 +114,7 @@ class Analysis:
         """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
         self._capture.note_interrupted()
 
-    def end_period(self) -> Result:
+    def end_period(self) -> "Result":
         """What the packets since the last call show; the analysis goes on with the next one, as if it were the first.
 
         So what it takes stays bounded, however long the input. A connection that goes on begins anew, without its
@@ -120,14 +128,18 @@ class Analysis:
         self._passed_on = 0
         return result
 
-    def result(self) -> Result:
+    def result(self) -> "Result":
         """What the packets so far show, or those since the last period; none are taken after it."""
         if self._result is None:
             with self._capture, self._records.engine as engine:
                 self._result = self._summarize(engine)
         return self._result
 
-    def _summarize(self, engine: Engine) -> Result:
+    def _summarize(self, engine: Engine) -> "Result":
+        # Imported now, so that who reads a large capture can do it beside the reading.
+        from nagle_lab.diagnosis.findings import Findings  # noqa: PLC0415
+        from nagle_lab.diagnosis.summary import summarize  # noqa: PLC0415
+
         engine.finish()
         self._capture.end_period()
         listed = engine.tables.exchange if engine.lists_exchanges else None

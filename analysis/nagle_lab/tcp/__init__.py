@@ -2,7 +2,6 @@
 
 from nagle_lab.tcp.compiled import LIBRARY, CompiledEngine
 from nagle_lab.tcp.engine import Engine
-from nagle_lab.tcp.plain import PlainEngine
 
 
 def make_engine(*, exchanges: bool = True, in_place: bool = True) -> Engine:
@@ -12,4 +11,6 @@ def make_engine(*, exchanges: bool = True, in_place: bool = True) -> Engine:
     """
     if LIBRARY is not None:
         return CompiledEngine(LIBRARY, exchanges=exchanges, in_place=in_place)
+    from nagle_lab.tcp.plain import PlainEngine  # noqa: PLC0415 - its import takes longer than a small capture
+
     return PlainEngine(exchanges=exchanges, in_place=in_place)

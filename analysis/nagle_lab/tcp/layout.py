@@ -15,7 +15,6 @@ HEADERS = tuple(PACKAGE / name for name in ("tcp/engine.h", "packet/segment.h", 
 _CODES = {
     "int64_t": "q", "int32_t": "i", "uint32_t": "I", "uint16_t": "H", "int8_t": "b", "uint8_t": "B",
 }  # fmt: skip
-_STRUCT = r"typedef struct \{{\n((?:(?!typedef).)*)\n\}} {};"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _FIELD = re.compile(r"^ +(\w+) (\w+)(?:\[(\d+)\])?;", re.MULTILINE)
 
@@ -80,8 +79,8 @@ def read_layout(name: str, headers: str) -> Layout:
     ValueError
         There is no such struct, a field of it is not of that form, or it needs padding.
     """
-    struct = re.search(_STRUCT.format(name), headers, re.DOTALL)
-    body = struct.group(1) if struct else ""
+    before, is_there, _ = headers.partition(f"\n}} {name};")
+    body = before.rpartition("typedef struct {\n")[2] if is_there else ""
     fields = tuple((field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
     if not fields or len(fields) != _COMMENT.sub("", body).count(";"):
         raise ValueError(f"struct {name} is not declared as those of engine.h are")

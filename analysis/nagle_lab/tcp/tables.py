@@ -6,13 +6,14 @@ memory does not.
 
 import mmap
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from struct import pack_into
 from typing import Any
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp.layout import LAYOUTS, Layout
+
+# ruff: noqa: PLC0415  (tempfile is imported where a file is made: that of a small capture fits into memory)
 
 IN_MEMORY = 8 << 20  # bytes of one table
 GROWTH = 8 << 20  # bytes of a file, at least
@@ -143,6 +144,8 @@ class Table:
 
     def _to_disk(self) -> None:
         if self._file is None:
+            import tempfile
+
             self._file = tempfile.TemporaryFile(prefix="nagle-lab-", buffering=0)  # noqa: SIM115 - lives as long as we
             old, self._memory = self._memory, bytearray()
             self._write(0, old)
@@ -158,6 +161,8 @@ class Table:
             else:  # macOS
                 os.ftruncate(self._file.fileno(), need)
         except OSError as error:
+            import tempfile
+
             raise NagleLabError(
                 f"no room for temporary files in {tempfile.gettempdir()} ({error.strerror}): "
                 "make some, or name another folder with TMPDIR"

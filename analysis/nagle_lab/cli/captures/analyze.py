@@ -1,27 +1,24 @@
 """nagle-lab analyze: the diagnosis of any capture."""
 
 import ctypes
-import dataclasses
 import gc
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-
-from msgspec.structs import replace
+from threading import Thread
 
 from nagle_lab.capture.stored import STDIN
 from nagle_lab.cli.shared.ctrl_c import CtrlC
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
-from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
-from nagle_lab.evidence.examples import examples, written_ladder
-from nagle_lab.evidence.process_comments import processes_of
-from nagle_lab.reports.screens.terminal import console, show_capture, show_pair
 from nagle_lab.reports.words.file_names import distinct_names
-from nagle_lab.reports.words.next_steps import commands, ends
+from nagle_lab.tcp.arrays import numpy
 
-# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need)
+# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need, and of a
+# large one the rest is imported while it is read)
 
 
 def command(
@@ -76,6 +73,7 @@ def _keep_freed_memory() -> None:
 
 def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
     from nagle_lab.evidence.pair import match
+    from nagle_lab.reports.screens.terminal import console, show_pair
 
     pair = match(*(analyze(path, sha256=False) for path in paths))
     if as_json:
@@ -124,32 +122,36 @@ def _analyze(
     """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
     sha256 = as_json or bool(exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
-    for _ in analysis:
-        pass
+    _take_all(analysis)
     if ctrl_c.pressed:
         analysis.note_interrupted()
-    result = analysis.result()
-    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
-    if readable and (processes := processes_of(paths, result)):
-        result = replace(result, processes=processes)
-    if strace:
-        from nagle_lab.experiments.writes.recorded import with_recorded
+    from nagle_lab.cli.captures.outcome import tell_outcome
 
-        result = with_recorded(paths, result, strace)
-    shown = replace(result, source=replace(result.source, file=name))
-    to_draw = paths if readable and (exports.with_packets or not as_json) else []
-    packets = examples(to_draw, result, typical_only=exports.typical_only)
-    if to_draw and result.writes:
-        packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
-    if as_json:
-        for part in result.json_parts():
-            sys.stdout.write(part)
-    else:
-        ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
-        about = ends(result, packets.software)
-        show_capture(shown, ladder, console(), about=about, to_paste=to_paste, writes=result.writes)
-    code = exit_code(result.verdict, expected)
-    exports.capture(shown, packets, code, expected, result.writes, below=Path.cwd() if strace else None)
-    if code is Exit.CONTRADICTED and not as_json:
-        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
-    return code
+    return tell_outcome(paths, name, analysis.result(), expected, as_json, exports, strace)
+
+
+_SHORTLY = 0.0001  # s
+
+
+def _take_all(analysis: Analysis) -> None:
+    """Have the analysis take the whole capture; of a large one, what judges and prints is imported beside that."""
+    importing = Thread(target=_import_the_rest)
+    for _ in analysis:
+        if importing.ident is None and analysis.is_large:
+            importing.start()
+    if importing.ident is not None:
+        importing.join()
+
+
+def _import_the_rest() -> None:
+    """The compiled engine leaves Python to this thread until its window of the capture is through: then it must not
+    wait for long.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SHORTLY)
+    try:
+        numpy()
+        for name in ("diagnosis.findings", "diagnosis.summary", "cli.captures.outcome"):
+            import_module(f"nagle_lab.{name}")
+    finally:
+        sys.setswitchinterval(interval)
