@@ -29,6 +29,7 @@ from nagle_lab.diagnosis.proof.columns import (
     groups,
     highest,
     in_order,
+    listed,
     lowest,
     pick,
     replaced,
@@ -383,7 +384,8 @@ def mark_seen_again(connections: Table) -> set[int]:
     """
     found = array("q")
     for rows, _ in _chunks(connections):
-        found.extend(syns for syns in map(int, each(_syns, rows["syn", 0], rows["syn", 1])) if syns >= 0)
+        syns = each(_syns, rows["syn", 0], rows["syn", 1])
+        found.extend(listed(pick(syns, where(each(lambda syns: syns >= 0, syns)))))
     views: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
         return views

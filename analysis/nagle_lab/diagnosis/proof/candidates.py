@@ -1,19 +1,23 @@
 """Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nagle_lab.diagnosis.proof.columns import (
     Column,
     Columns,
     among,
+    are_all,
     chosen,
     counts,
     distinct,
     each,
     groups,
     most,
+    only_in,
+    percentile,
     pick,
     replaced,
     where,
@@ -61,20 +65,24 @@ class Candidates:
         return len(self.row)
 
     def __getattr__(self, name: str) -> Column:
-        column = pick(self._columns[name], self.row)
+        column = only_in(self._columns[name], self.row)
         setattr(self, name, column)
         return column
 
     def only(self, condition: Column) -> "Candidates":
         """Those for which the condition (n,) is true."""
-        rows = where(condition)
-        return self if len(rows) == len(self) else self.picked(rows)
+        return self if are_all(condition) else self.picked(where(condition))
 
     def picked(self, rows: Column) -> "Candidates":
-        """Those at these places (m,), from 0, among the n."""
+        """Those at these places (m,), from 0 and ascending, among the n."""
         return Candidates(self._columns, pick(self.row, rows))
 
-    @property
+    @cached_property
+    def usual_wait(self) -> float:
+        """The median wait, ns."""
+        return percentile(self.wait, 50)
+
+    @cached_property
     def since(self) -> Column:
         """From trigger to release, ns."""
         return each(lambda wait, release: wait + release, self.wait, self.release)
@@ -85,49 +93,51 @@ class Candidates:
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
         """
-        soonest = each(most, self.peer_reaction, self.under_way)
-        return each(lambda wait, own: wait - most(own, fastest), self.wait, soonest)
+        return each(lambda wait, soonest: wait - most(soonest, fastest), self.wait, self._soonest)
+
+    @cached_property
+    def _soonest(self) -> Column:
+        return each(most, self.peer_reaction, self.under_way)
 
 
-class _Joined(Mapping[str, Column]):
-    """The columns of ``candidate`` rows, and those that are looked up for them in their connections."""
+class _Joined(dict[str, Column]):
+    """The columns of ``candidate`` rows, and those that are looked up for them in their connections.
+
+    Each is made when it is first asked for: hardly any program needs all of them.
+    """
 
     def __init__(self, rows: Columns, involved: Involved, programs: Programs) -> None:
+        super().__init__()
         side = rows["side"]
         peer = each(lambda side: 1 - side, side)
         self._rows = rows
-        self._joined = {
-            "program": involved.of_side("program", side),
-            "left_out": involved.rows("left_out"),
-            "peer": involved.of_side("program", peer),
-            "full": involved.of_side("full_segment", side),
-            "full_waits": involved.of_side("full_waits", side),
-            "pace": each(
+        self._joined: dict[str, Callable[[], Column]] = {
+            "program": lambda: involved.of_side("program", side),
+            "left_out": lambda: involved.rows("left_out"),
+            "peer": lambda: involved.of_side("program", peer),
+            "full": lambda: involved.of_side("full_segment", side),
+            "full_waits": lambda: involved.of_side("full_waits", side),
+            "pace": lambda: each(
                 _pace,
                 involved.of_side("ahead", side),
                 rows["clock"],
                 involved.of_side("clock_step", side),
                 involved.of_side("clock_step", peer),
             ),
-            "peer_own_accord": _times_spoke(rows, involved, peer),
-            "not_held": involved.of_side("not_held", side),
-            "beside": involved.of_side("beside", side),
-            "began": involved.rows("first_ts"),
+            "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
+            "not_held": lambda: involved.of_side("not_held", side),
+            "beside": lambda: involved.of_side("beside", side),
+            "began": lambda: involved.rows("first_ts"),
+            "peer_reaction": lambda: _peer_reaction(involved, peer, programs),
         }
-        self._joined["peer_reaction"] = _peer_reaction(involved, peer, self["peer"], programs)
         if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
             for name in ("echo", "pace"):
-                self._joined[name] = each(lambda unknown, value: chosen(unknown, -1, value), says_nothing, self[name])
+                self[name] = each(lambda unknown, value: chosen(unknown, -1, value), says_nothing, self[name])
 
-    def __getitem__(self, name: str) -> Column:
-        return self._joined[name] if name in self._joined else self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._joined)
-
-    def __len__(self) -> int:
-        return len(self._joined)
+    def __missing__(self, name: str) -> Column:
+        self[name] = self._joined[name]() if name in self._joined else self._rows[name]
+        return self[name]
 
 
 def by_program(
@@ -144,13 +154,13 @@ def by_program(
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
 
 
-def _peer_reaction(involved: Involved, sides: Column, peers: Column, programs: Programs) -> Column:
-    """See ``peer_reaction``; the peers are these sides (n,) and programs (n,)."""
+def _peer_reaction(involved: Involved, sides: Column, programs: Programs) -> Column:
+    """See ``peer_reaction``; the peers are these sides (n,)."""
     reaction, syns = involved.reaction(sides), involved.rows("syns")
     without = where(each(lambda syns: syns == 0, syns))
     if not len(without):
         return reaction
-    its_peers = pick(peers, without)
+    its_peers = pick(involved.of_side("program", sides), without)
     fastest = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
     return replaced(reaction, without, [fastest[int(peer)] for peer in its_peers])
 

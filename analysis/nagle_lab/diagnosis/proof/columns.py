@@ -90,6 +90,16 @@ def pick(column: Column, rows: Column) -> Column:
     return column.take(rows) if is_array(column) else [column[row] for row in rows]
 
 
+def only_in(column: Column, rows: Column) -> Column:
+    """The column's values in those rows, which are distinct and ascending: of all rows, the column itself."""
+    return column if len(rows) == len(column) else pick(column, rows)
+
+
+def are_all(condition: Column) -> bool:
+    """Whether the condition (n,) is true for every row."""
+    return bool(condition.all()) if is_array(condition) else all(condition)
+
+
 def total(column: Column) -> int:
     """The sum of the column; of a condition, in how many rows it is true."""
     return int(column.sum()) if is_array(column) else sum(column)
@@ -106,7 +116,11 @@ def least(one: Any, other: Any) -> Any:
 
 def most(one: Any, other: Any) -> Any:
     """The greater of two numbers, or row by row of two arrays."""
-    return -least(-one, -other)
+    if is_number(one):
+        return max(one, other)
+    np = numpy()
+
+    return np.maximum(one, other)
 
 
 def chosen(condition: Any, this: Any, that: Any) -> Any:

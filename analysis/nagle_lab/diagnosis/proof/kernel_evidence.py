@@ -45,7 +45,7 @@ def split_by_kernel(late: Candidates, known: Known, judged: Judged) -> KernelSpl
     the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
     said that data waited, however late in the wait it was asked, none did.
     """
-    kernel, just_before = known.setting.kernel, percentile(late.wait, 50) / 8
+    kernel, just_before = known.setting.kernel, late.usual_wait / 8
     nothing = late.picked([])
     if not kernel.waited and not kernel.unwritten:
         return KernelSplit(nothing, 0, late)

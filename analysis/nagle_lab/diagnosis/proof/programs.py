@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import Column, Columns, chosen, each, groups, pick, total, where
+from nagle_lab.diagnosis.proof.columns import Column, Columns, chosen, each, groups, listed, pick, total, where
 from nagle_lab.diagnosis.proof.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
@@ -49,7 +49,7 @@ class Reactions:
         """Keep how much longer they took than the fastest on their connection (n,), ns, up to MOST_SAMPLES."""
         kept = {Reaction.HANDSHAKE: self.handshake_more, Reaction.DATA: self.data_more}.get(kind)
         if kept is not None:
-            kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+            kept += listed(samples[: MOST_SAMPLES - len(kept)])
 
     def keep(self, kind: Reaction, samples: Column) -> None:
         """Keep reaction times (n,), ns, up to MOST_SAMPLES of each kind."""
@@ -60,7 +60,7 @@ class Reactions:
             Reaction.RELEASE: self.release,
             Reaction.FREE: self.free,
         }[kind]
-        kept += map(int, samples[: MOST_SAMPLES - len(kept)])
+        kept += listed(samples[: MOST_SAMPLES - len(kept)])
 
 
 @dataclass

@@ -97,7 +97,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
             without_ack.only(each(lambda wait: wait >= LATE_NEAR, without_ack.wait)), Obstacle.CAPTURE_INCOMPLETE
         )
         return
-    usual = percentile(late.wait, 50)
+    usual = late.usual_wait
     waiting, at_least, rest = split_by_kernel(late, known, judged)
     if len(waiting):
         hold = _hold(waiting, late.only(among(late.row, in_order([waiting.row, rest.row]))), known)
@@ -115,7 +115,7 @@ def _judge_by_timing(
 
     ``shown`` are those that it proved, ``c`` all of the program, ``without_ack`` those whose ACK is not captured.
     """
-    program, usual = known.program, percentile(late.wait, 50)
+    program, usual = known.program, late.usual_wait
     if known.setting.swapped > MOST_SWAPPED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return

@@ -5,6 +5,7 @@ whether a program pauses, what chance explains.
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -97,7 +98,7 @@ class Known:
         """Whether a release is captured where its host sends it: there, or on loopback."""
         return self.place == "sender" or self.program.is_on_loopback
 
-    @property
+    @cached_property
     def place(self) -> str | None:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer >= NEAR:
