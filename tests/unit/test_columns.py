@@ -215,6 +215,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "pure": pure,
         "echo": echo,
         "announced": [number % 7 == 3 for number in numbers],
+        "unheld": [number % 5 == 2 for number in numbers],
         "trigger_frame": [2 * number for number in numbers],
         "release_frame": [2 * number + 2 for number in numbers],
         "alone": [ns % 100_000 for ns in release],

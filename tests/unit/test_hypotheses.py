@@ -1268,3 +1268,89 @@ def test_a_pause_a_tick_behind_the_ack_is_none_of_those_that_were_held(diagnose)
     held = talk(server_held, exchanges=30, client=("10.0.0.1", 1)).segments
     result = diagnose(merge(held, talk(pauses, exchanges=6, client=("10.0.0.1", 2)).segments))
     assert [(c.client.port, c.stalls) for c in result.connections] == [(1, 29), (2, 0)]
+
+
+@pytest.mark.parametrize(("position", "flushed"), [("client", True), ("server", True), ("client", False)])
+def test_behind_what_did_not_wait_itself_nothing_is_held_by_nagle(diagnose, position, flushed):
+    """A send buffer has room for five small pieces, with TCP_NODELAY: the sixth waits for the ACK of these.
+
+    Of two pieces, the second has waited: there it is Nagle's algorithm, though the kernel is as quick in both.
+    """
+
+    def pieces(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        for number in range(5 if flushed else 1):
+            c.server_sends((80, 120)[number % 2], after_ns=5 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(120, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(pieces, exchanges=30, rtt_ns=5 * MS).seen_at(position))
+    assert result.verdict == ("INCONCLUSIVE" if flushed else "STALL")
+    assert result.quality.unresolved == ({"own_pace": 29} if flushed else {})
+
+
+@pytest.mark.parametrize(("slow_answers", "verdict"), [(0, "INCONCLUSIVE"), (2, "STALL")])
+def test_away_from_a_program_that_polls_and_is_interrupted_its_answers_are_not_late(diagnose, slow_answers, verdict):
+    """Two of five releases come up to 8 ms late, though it writes at once behind early ACKs: no kernel does that.
+
+    Where as many answers come late, the path is why, and the others count.
+    """
+
+    def polls(c: Conversation, number: int) -> None:
+        early = number % 8 == 1
+        late = number % 5 in (2, 4) and not early
+        c.client_sends(REQUEST, after_ns=MS)
+        c.server_sends(HEADER, after_ns=200 * US + (number % 5 < slow_answers) * 7 * MS)
+        c.client_acks(after_ns=10 * US if early else LATE + number % 3 * MS)
+        c.server_sends(BODY, after_ns=RELEASE + late * (4 + number % 4) * MS)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(polls, exchanges=60, rtt_ns=5 * MS).seen_at("client")).verdict == verdict
+
+
+def test_sums_of_pieces_behind_late_acks_only_were_merged(diagnose):
+    """A stream of two writes in turn: behind early ACKs one by one, behind late ones together."""
+
+    def stream(c: Conversation, number: int) -> None:
+        early = number % 4 == 1
+        for _ in range(2):
+            c.server_sends(50, after_ns=20 * MS)
+            c.client_acks(after_ns=10 * US if early else LATE)
+            c.server_sends(100, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US if early else LATE)
+            if not early:
+                c.server_sends(150, after_ns=RELEASE)
+                c.client_acks(after_ns=LATE)
+                c.server_sends(150, after_ns=RELEASE)
+                c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(stream, exchanges=24, rtt_ns=5 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls > 60) == ("STALL", True)
+
+
+def test_one_ack_a_little_late_does_not_make_a_path_that_varies(diagnose):
+    """Nine ACKs are as late as Linux's timer; of 26 others one is 6 ms late, one 15 and one 20, by the path."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        late = number % 4 == 1
+        wait = LATE if late else {10: 6 * MS, 20: 15 * MS, 30: 20 * MS}.get(number, 20 * US)
+        reply_in_two(wait, lambda _: RELEASE)(c, number if late else 0)
+
+    result = diagnose(talk(exchange, exchanges=36, rtt_ns=20 * MS).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 11)
+
+
+def test_what_was_written_before_the_late_ack_came_is_no_pause_as_long(diagnose):
+    """A slow stack: behind early ACKs its data comes 36 ms after the trigger; behind late ones never before 43."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        early = number % 8 == 1
+        wait = 10 * US if early else LATE + 1 * MS
+        reply_in_two(wait, lambda n: 36 * MS if early else (150 + n % 7 * 10) * US)(c, 0 if early else number)
+
+    result = diagnose(talk(exchange, exchanges=40).segments)
+    assert (result.verdict, result.quality.unresolved) == (
+        "INCONCLUSIVE",
+        {"like_a_program": 34},
+    )

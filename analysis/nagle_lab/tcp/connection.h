@@ -61,6 +61,7 @@ typedef struct { /* Half */
     int64_t seq;
     int64_t snd_nxt;
     int64_t hole;
+    int64_t unheld;
     int64_t ack;
     int64_t acked;
     int64_t window;

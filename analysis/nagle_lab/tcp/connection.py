@@ -102,7 +102,7 @@ class Half:
         "learned_full_size", "lost",
         "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
         "recent", "scale", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
-        "timestamps", "tsval", "window", "wire",
+        "timestamps", "tsval", "unheld", "window", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -116,6 +116,7 @@ class Half:
         self.ack = -1  # its latest acknowledgement, in the peer's numbers; -1 none
         self.acked = 0  # the highest
         self.window = 0  # that it offered last, bytes
+        self.unheld = -1  # the end of its latest small segment sent behind an unacknowledged small one; -1 none
         # What it sent last
         self.last_ts = first_ts  # time of its latest segment; of the connection's first one before that
         self.data = NO_SEGMENT

@@ -32,7 +32,7 @@ typedef struct {
     int8_t ended_by;         /* as in the idle_gap that the ACK ended, if it did */
     uint8_t small;
     uint8_t reply;
-    uint8_t unused;
+    uint8_t unheld;          /* the trigger was a small segment sent behind an unacknowledged small one */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

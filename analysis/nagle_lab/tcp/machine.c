@@ -159,7 +159,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->latest_data = f->opener = f->sender = -1;
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
-        x->seq = x->hole = x->ack = x->syn = x->syn_window = -1;
+        x->seq = x->hole = x->unheld = x->ack = x->syn = x->syn_window = -1;
         x->reaction = NEVER;
         x->last_ts = s->ts;
         x->tsval = x->ahead = -1;
@@ -360,7 +360,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
                      (int32_t)least(s->ts - busy_since(m, ack->ts, s->src), INT32_MAX),
                      arrived_since(m, ack->ts, s->src, f->number), number, trigger->length, s->length, ack->beyond_full,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s), ack->ended_by, ack->small,
-                     ack->reply, 0};
+                     ack->reply, trigger->end == x->unheld};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 
@@ -388,7 +388,10 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside++;
-        x->not_held += !is_owed && is_small_behind_small(f, x, s, before);
+        if (!is_owed && is_small_behind_small(f, x, s, before)) {
+            x->not_held++;
+            x->unheld = before->end + s->length;
+        }
     }
     if (x->full_size && s->length > x->full_size) /* segmentation offload */
         x->beside += (s->length - 1) / x->full_size;

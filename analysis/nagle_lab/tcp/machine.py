@@ -272,8 +272,7 @@ class Machine:
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
         if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
-            x.beside += 1
-            x.not_held += not is_owed and is_small_behind_small(x, s, before)
+            note_beside(x, s, before, is_owed=is_owed)
         if x.full_size and s.length > x.full_size:  # segmentation offload
             x.beside += (s.length - 1) // x.full_size
         if (before.flags | s.flags) & CONTROL:
@@ -342,7 +341,7 @@ class Machine:
             ack.idle, clock, under_way, min(s.ts - self._busy_since(ack.ts, s.src), LONGEST),
             self._arrived_since(ack.ts, s.src, x.connection.number), exchange, trigger.length, s.length,
             ack.beyond_full, x.side, is_pure, echo, is_announced(x, trigger, s), ack.ended_by,
-            ack.small, ack.reply, 0,
+            ack.small, ack.reply, trigger.end == x.unheld,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -544,6 +543,14 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
         and (trigger.edge < 0 or trigger.edge >= trigger.end + s.length)  # so the window was not what held it
         and (window_is_known or ack.window != trigger.length)
     )
+
+
+def note_beside(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
+    """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged; ``is_owed`` shows nothing."""
+    x.beside += 1
+    if not is_owed and is_small_behind_small(x, s, before):
+        x.not_held += 1
+        x.unheld = before.end + s.length
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:

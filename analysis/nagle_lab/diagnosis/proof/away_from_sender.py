@@ -6,6 +6,7 @@ docs/proof.md, rule 3.
 
 from collections import Counter
 from dataclasses import replace
+from math import sqrt
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.columns import among, each, highest, in_order, lowest, percentile, total
@@ -95,9 +96,11 @@ def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
-    after = soon_enough.only(each(lambda echo: echo == Echo.AFTER, soon_enough.echo))
-    late = after.only(each(lambda release: release > latest, after.release))
-    return _with_those_held_up(prompt, late, pure, known, judged)
+    behind = soon_enough.only(each(lambda echo: echo != Echo.BEFORE, soon_enough.echo))
+    late = behind.only(each(lambda release: release > latest, behind.release))
+    by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
+    most_late = len(prompt) if by_path else FEW_LATE * len(prompt)
+    return _with_those_held_up(prompt, late, pure, known, judged, most_late)
 
 
 def _held_elsewhere(pure: Candidates, known: Known) -> Candidates:
@@ -114,17 +117,29 @@ def _held_elsewhere(pure: Candidates, known: Known) -> Candidates:
     return seem_held if len(seem_held) >= FEW and are_in_time else pure.picked([])
 
 
+def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: float) -> bool:
+    """Whether the path may be what makes so many releases ``late``: that end's answers are, too, as often.
+
+    That is, after ``latest``, ns; three standard deviations of chance are allowed. A few answers cannot tell.
+    """
+    if len(answers) < MANY:
+        return True
+    by_path = sum(ns > latest for ns in answers) / len(answers) * (late + prompt)
+    return late <= by_path + 3 * sqrt(by_path)
+
+
 def _with_those_held_up(
-    prompt: Candidates, late: Candidates, pure: Candidates, known: Known, judged: Judged
-) -> Candidates:  # fmt: skip
+    prompt: Candidates, late: Candidates, pure: Candidates, known: Known, judged: Judged, most_late: float
+) -> Candidates:
     """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once.
 
-    None if the program writes at once and most are late: no path delays only those.
+    None if the program writes at once and more than ``most_late`` are late: no path delays only those.
     """
     if comes_early_too(pure, known):
         if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
+            late = late.only(each(lambda echo: echo == Echo.AFTER, late.echo))
             prompt = pure.only(among(pure.row, in_order([prompt.row, late.row])))
-        elif len(known.early) >= FEW and len(late) > len(prompt):
+        elif len(known.early) >= FEW and len(late) > most_late:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
             return prompt.picked([])
@@ -145,7 +160,18 @@ def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
-    return len(soon) >= FEW and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT) and 2 * follow > len(prompt)
+    is_same = len(soon) >= FEW and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT)
+    return is_same and 2 * follow > len(prompt) and not _are_sums_only_late(prompt, early)
+
+
+def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
+    """Whether most releases are as large as two pieces behind early ACKs together, and none of these pieces is.
+
+    Then Nagle's algorithm has merged them.
+    """
+    pieces = Counter(map(int, early.released_bytes[:MOST_LOOKED_AT]))
+    sums = [one + other for one in pieces for other in pieces if one + other not in pieces]
+    return len(pieces) <= PIECES and 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
 
 
 def _are_merged(pure: Candidates, known: Known) -> bool:

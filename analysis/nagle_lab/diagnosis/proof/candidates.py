@@ -43,7 +43,7 @@ class Candidates:
     release : from ACK to the data that followed, which it may have released
     at : time of that data
     connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, beyond_full, trigger_frame,
-        ack_frame, release_frame, pure, echo, announced : see ``candidate`` in tcp/engine.h
+        ack_frame, release_frame, pure, echo, announced, unheld : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_reaction : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of that peer

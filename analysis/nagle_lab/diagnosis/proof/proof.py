@@ -131,7 +131,7 @@ def _judge_by_timing(
         judge_piggybacked(piggybacked, pure.picked([]), c, known, judged)
         return
     held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
-    held = _without_window_of_one(_without_pauses(held, pure), c, known, judged)
+    held = _without_window_of_one(_without_unheld_triggers(_without_pauses(held, pure), judged), c, known, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
@@ -302,6 +302,19 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
             some = its_own.only(is_held)
             dropped |= {int(row) for row, since in zip(some.row, some.since, strict=True) if since >= earliest}
     return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
+
+
+def _without_unheld_triggers(held: Candidates, judged: Judged) -> Candidates:
+    """Without connections on which most triggers had not waited themselves, small ones behind small ones.
+
+    Nagle's algorithm was off when these left. So what follows them waits for something else: room in the send buffer,
+    or the program.
+    """
+    unheld = held.unheld
+    off = [group for group in groups(held.connection) if 2 * total(pick(unheld, group)) > len(group)]
+    unsure = held.picked(in_order(off) if off else [])
+    judged.leave_open(unsure, Obstacle.OWN_PACE)
+    return held.only(each(lambda out: out < 1, among(held.row, unsure.row)))
 
 
 def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged: Judged) -> Candidates:

@@ -43,6 +43,7 @@ PAUSE = 1 * MS
 
 # A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
 PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
+SOONER = 5 * MS  # near the program: a pause so much shorter than the wait for the ACK would have ended before that
 
 # From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
 AWAY = 150 * US
@@ -307,7 +308,7 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
     if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
         return False
     others = c.only(each(lambda late: late < _margin(peer), c.late_by(peer)))
-    return len(others) >= MANY and percentile(others.late_by(peer), 99) <= LATE_FAR / 2
+    return len(others) >= MANY and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
 
 def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
@@ -330,10 +331,13 @@ def pauses_anyway(c: Candidates, known: Known) -> bool:
     """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
     After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
-    early, are slow as well.
+    early, are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was
+    held.
     """
     usual, own, early = percentile(c.since, 50), known.own or 0, known.early
     least, longest = usual * (1 - PAUSES_VARY), usual * (1 + PAUSES_VARY)
+    if not known.is_far:  # away from it, a path that varies makes some earlier
+        least = max(least, usual - SOONER)
     is_pause = each(
         lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
         early.release,
