@@ -128,10 +128,10 @@ class Findings:
     def _prove_all(self, tables: Tables, setting: Setting, of_kernel: Answers) -> None:
         programs, count, done = Programs(tables), len(tables.candidate), 0
         for candidates, packed in _chunks(tables.candidate):
-            done += len(candidates)
+            begin, done = done, done + len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
             of_these = replace(setting, part=len(candidates) / count, kernel=of_kernel.of(candidates))
-            self._prove(candidates, packed, programs, of_these)
+            self._prove(candidates, packed, begin, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
@@ -140,7 +140,9 @@ class Findings:
         involved = Involved(self.connections, gaps["connection"])
         idle_gaps.add(self.idle, idle_gaps.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
 
-    def _prove(self, candidates: Columns, packed: bytes, programs: Programs, setting: Setting) -> None:
+    def _prove(
+        self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting
+    ) -> None:  # fmt: skip
         involved = Involved(self.connections, candidates["connection"])
         judged = self._judge(candidates, involved, programs, setting)
         self._count_judged(judged, candidates, involved)
@@ -159,7 +161,7 @@ class Findings:
             idle_gaps.add(self.idle, idle_gaps.explained(these, reaction, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
-            self._keep(packed, stalls)
+            self._keep(packed, begin, stalls)
             self._count_stalls(stalls, candidates, involved, peer_reaction)
 
     def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
@@ -204,9 +206,13 @@ class Findings:
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
-    def _keep(self, packed: bytes, rows: Column) -> None:
+    def _keep(self, packed: bytes, begin: int, rows: Column) -> None:
+        """Keep these of the rows in the table from ``begin`` on, which are read already."""
         size, last = self.stalls.layout.struct.size, len(rows) - 1
-        if rows[last] == last:  # all of them so far
+        if rows[last] == last and self._kept == begin:  # they are where they belong
+            self._kept += len(rows)
+            return
+        if rows[last] == last:
             self._kept = self.stalls.keep(self._kept, memoryview(packed)[: (last + 1) * size])
             return
         chosen_rows = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))

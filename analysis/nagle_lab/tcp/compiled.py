@@ -35,6 +35,9 @@ COMPILED = "NAGLE_LAB_COMPILED"  # environment variable: 0 asks for plain Python
 DURATIONS = ("to_ack", "to_response", "total")
 NOT_DECODED = len(DURATIONS)
 SNAPSHOT = len(TABLES)
+_READ = 0x100  # PyBUF_READ
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.restype, _view.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 _COUNTERS = LAYOUTS["counters"].columns
 
 
@@ -175,7 +178,7 @@ class CompiledEngine:
         """Move the finished rows into the tables."""
         for which, name in enumerate(TABLES):
             rows = self._rows(which)
-            if not rows:
+            if not len(rows):
                 continue
             if name == "connection" and self.tables.in_place:
                 self._place(rows)
@@ -188,22 +191,23 @@ class CompiledEngine:
         self._taken(self._library.nagle_lab_finish(self._engine))
         self.drain()
 
-    def _rows(self, which: int) -> bytes:
+    def _rows(self, which: int) -> memoryview:
+        """The packed rows of a table where they are: until they are taken, or the engine goes on."""
         size = ctypes.c_int64()
         rows = self._library.nagle_lab_rows(self._engine, which, ctypes.byref(size))
-        return ctypes.string_at(rows, size.value) if size.value else b""
+        return _view(rows, size.value, _READ) if size.value else memoryview(b"")
 
-    def _place(self, rows: bytes) -> None:
+    def _place(self, rows: memoryview) -> None:
         """Put rows of connections, which are over in any order, where their numbers say."""
         layout = LAYOUTS["connection"]
         size, count = layout.struct.size, len(rows) // layout.struct.size
-        numbers = memoryview(rows).cast("q")[layout.place("number")[1] // 8 :: size // 8]
+        numbers = rows.cast("q")[layout.place("number")[1] // 8 :: size // 8]
         first, last = min(numbers), max(numbers)
         table = self.tables.connection
         table.reach(last + 1)
         part = table.part(first, last)
         target = (ctypes.c_char * len(part)).from_buffer(part)
-        self._taken(self._library.nagle_lab_place(rows, count, target, first, last))
+        self._taken(self._library.nagle_lab_place(bytes(rows), count, target, first, last))
 
     def counter(self, name: str) -> int:
         """The value of one field of ``counters`` in engine.h."""
@@ -246,7 +250,7 @@ class CompiledEngine:
         """All that is known between two files but the rows, which are in the tables then."""
         self.drain()
         self._taken(self._library.nagle_lab_save(self._engine))
-        saved = self._rows(SNAPSHOT)
+        saved = bytes(self._rows(SNAPSHOT))
         self._library.nagle_lab_taken(self._engine, SNAPSHOT)
         return saved
 
