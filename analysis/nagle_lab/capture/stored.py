@@ -6,7 +6,9 @@ A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec.
 import io
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from nagle_lab.errors import NagleLabError
@@ -14,12 +16,19 @@ from nagle_lab.errors import NagleLabError
 STDIN, STDIN_NAME = "-", "standard input"
 
 
+MUCH = 1 << 19  # bytes that take longer to add to a SHA-256 than a thread takes to begin
+
+
 class Checksum:
-    """The SHA-256 of what is read, where it is asked for, and how many bytes that was."""
+    """The SHA-256 of what is read, where it is asked for, and how many bytes that was.
+
+    Much is added beside whatever comes next: hashlib leaves Python to others meanwhile.
+    """
 
     def __init__(self, sha256: bool = True) -> None:
         self.byte_count = 0
         self._sha256: Any = None
+        self._adding: Thread | None = None
         if sha256:
             import hashlib  # noqa: PLC0415 - this loads OpenSSL: a small capture is read in that time
 
@@ -28,12 +37,24 @@ class Checksum:
     def update(self, chunk: memoryview) -> None:
         """Add bytes."""
         self.byte_count += len(chunk)
-        if self._sha256:
-            self._sha256.update(chunk)
+        if not self._sha256:
+            return
+        self._wait()
+        if len(chunk) >= MUCH:
+            with suppress(RuntimeError):  # there are no threads: in a browser, or no more
+                self._adding = Thread(target=self._sha256.update, args=(bytes(chunk),))
+                self._adding.start()
+                return
+        self._sha256.update(chunk)
 
     def hexdigest(self) -> str:
         """The checksum of everything so far, hexadecimal; "" where it is not asked for."""
+        self._wait()
         return self._sha256.hexdigest() if self._sha256 else ""
+
+    def _wait(self) -> None:
+        if self._adding and self._adding.ident:
+            self._adding.join()
 
 
 class Stored:

@@ -122,15 +122,15 @@ class StallRows(_Rows[Stall], Stalls):
     def _read(self, begin: int, end: int) -> Iterator[Stall]:
         rows = Columns(self._table.layout, self._table.read(begin, end))
         connection = listed(rows["connection"])
-        ends = [self._ends(number, side) for number, side in zip(connection, listed(rows["side"]), strict=True)]
+        held_by, delayed_by = zip(*map(self._ends, connection, listed(rows["side"])), strict=True)
         return map(
             Stall,
             connection,
             listed(each(lambda number: number + 1, rows["exchange"])),
-            (held_by for held_by, _ in ends),
-            (delayed_by for _, delayed_by in ends),
+            held_by,
+            delayed_by,
             listed(rows["trigger_frame"]),
-            (ack or None for ack in listed(rows["ack_frame"])),
+            [ack or None for ack in listed(rows["ack_frame"])],
             listed(rows["release_frame"]),
             listed(each(_ms, rows["wait"])),
             listed(each(lambda release: release / 1e3, rows["release"])),
