@@ -4,6 +4,7 @@ import ctypes
 import gc
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -138,7 +139,8 @@ def _take_all(analysis: Analysis) -> None:
     importing = Thread(target=_import_the_rest)
     for _ in analysis:
         if importing.ident is None and analysis.is_large:
-            importing.start()
+            with suppress(RuntimeError):  # there are no threads, as in a browser: then it is imported afterwards
+                importing.start()
     if importing.ident is not None:
         importing.join()
 
