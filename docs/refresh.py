@@ -20,13 +20,20 @@ from functools import cache
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import json_schema as result_schema
-from nagle_lab.live.watch.news import json_schema as watch_schema
-from nagle_lab.reports.experiments.nodelay import json_schema as nodelay_schema
-from nagle_lab.reports.screens.sockets import json_schema as sockets_schema
-from nagle_lab.runs.result import json_schema as run_schema
+from nagle_lab.diagnosis.result.schema import schema_of, schema_text
+from nagle_lab.live.watch.news import Event
+from nagle_lab.reports.experiments.nodelay import NodelayReport
+from nagle_lab.reports.screens.sockets import Sockets
+from nagle_lab.runs.result import RunResult
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SCHEMAS = REPOSITORY / "analysis" / "nagle_lab" / "schema"
+TYPES = {  # what a schema's file follows from, and its title
+    "run": (RunResult, "nagle-lab: what one run of the lab shows"),
+    "sockets": (Sockets, "nagle-lab: the TCP sockets of a host"),
+    "nodelay": (NodelayReport, "nagle-lab: TCP_NODELAY tried on running sockets"),
+    "watch": (Event, "nagle-lab watch --json: one line"),
+}
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
 BLOCK = re.compile(r"^(<!-- output: (.+?) -->\n+```\w*\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -84,14 +91,15 @@ def outdated() -> Iterator[tuple[Path, str]]:
         wanted = refreshed(text)
         if wanted != text:
             yield page, wanted
-    generated = {
-        "result": result_schema(), "run": run_schema(), "sockets": sockets_schema(), "nodelay": nodelay_schema(),
-        "watch": watch_schema(),
-    }  # fmt: skip
-    for name, schema in generated.items():
-        file = SCHEMAS / f"{name}.schema.json"
+    for file, schema in schemas().items():
         if file.read_text(encoding="utf-8") != schema:
             yield file, schema
+
+
+def schemas() -> dict[Path, str]:
+    """The file of each JSON Schema that follows from types, and what it should be."""
+    generated = {name: schema_text(schema_of(of, title)) for name, (of, title) in TYPES.items()}
+    return {SCHEMAS / f"{name}.schema.json": text for name, text in (generated | {"result": result_schema()}).items()}
 
 
 def main() -> int:

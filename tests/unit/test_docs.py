@@ -55,6 +55,11 @@ def test_the_output_on_a_page_is_what_its_command_prints(page: Path):
     assert refresh.refreshed(text) == text, "out of date: make docs"
 
 
+@pytest.mark.parametrize(("file", "schema"), refresh.schemas().items(), ids=lambda of: getattr(of, "name", ""))
+def test_a_schema_is_that_of_its_types(file: Path, schema: str):
+    assert file.read_text() == schema, "out of date: make docs"
+
+
 def test_no_ladder_in_the_docs_is_typed_by_hand():
     for page in PAGES:
         if page.parent in (REPOSITORY / "docs", REPOSITORY / "docs" / "workshop"):

@@ -163,7 +163,7 @@ def test_an_executor_that_takes_nothing_any_more_ends_the_run_with_every_series_
             return super().submit(*arguments, **named)
 
     out = Folder(str(tmp_path / "out"))
-    judged = run(series_of([str(captures)]), out, Workers(Refusing, 1, "refusing"), Seen(), size=1)
+    judged = run(series_of([str(captures)]), out, Workers(Refusing, 1), Seen(), size=1)
     assert {each.verdict for each in judged} == {None}
     assert all(str(error).partition("\n")[0] in each.reason for each in judged)
     assert len(out.names("work")) == 8  # of the four stretches, to go on from
@@ -175,7 +175,7 @@ def test_an_executor_need_not_know_how_to_cancel(captures, tmp_path, expected):
             super().shutdown(wait)
 
     out = Folder(str(tmp_path / "out"))
-    run(series_of([str(captures)]), out, Workers(Plain, 1, "plain"), Seen(), size=1)
+    run(series_of([str(captures)]), out, Workers(Plain, 1), Seen(), size=1)
     assert rows(out) == expected
 
 

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from nagle_lab.runs import run as runs
 from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.runs.manifest import CaptureRecord, Expected, Manifest, NamespaceRecord
 from nagle_lab.runs.noise import Handshakes, Noise, Timers
-from nagle_lab.runs.result import json_schema
 from nagle_lab.runs.run import Run, judge_run, store
 from nagle_lab.runs.under_test import RunCapture, part, totals_of
 from nagle_lab.runs.witnesses import Counters, Untraced
@@ -45,11 +43,6 @@ def stalled(tmp_path):
 def test_all_is_well_with_the_reference(stalled):
     run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.STALL, Exit.OK)
-
-
-def test_the_schema_of_a_run_is_that_of_its_types():
-    """`make docs` writes it."""
-    assert (files("nagle_lab") / "schema" / "run.schema.json").read_text() == json_schema()
 
 
 def test_storing_writes_what_analysis_gives(stalled):

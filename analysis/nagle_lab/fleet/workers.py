@@ -23,7 +23,6 @@ class Workers:
 
     make: Callable[[], Executor]
     count: int
-    name: str
 
 
 def workers_of(on: str | None, count: int | None) -> Workers:
@@ -33,7 +32,7 @@ def workers_of(on: str | None, count: int | None) -> Workers:
     """
     if on is None:
         here = count or _processors()
-        return Workers(lambda: _processes(here), here, f"{here} process{'es' * (here > 1)} here")
+        return Workers(lambda: _processes(here), here)
     if on.startswith("dask://"):
         return _dask(on, count)
     module, _, name = on.partition(":")
@@ -47,7 +46,7 @@ def workers_of(on: str | None, count: int | None) -> Workers:
         raise NagleLabError(f"{on}: it gave {type(executor).__name__}, not a concurrent.futures.Executor")
     made = [executor]
     count = count or getattr(executor, "_max_workers", None) or _processors()
-    return Workers(lambda: made.pop() if made else make(), count, on)
+    return Workers(lambda: made.pop() if made else make(), count)
 
 
 def _processors() -> int:
@@ -76,11 +75,7 @@ def _dask(on: str, count: int | None) -> Workers:
         raise NagleLabError(
             f"{on}: the scheduler has no workers: start some (dask worker {on.removeprefix('dask://')})"
         )
-
-    def make() -> Any:
-        return _Closing(client)
-
-    return Workers(make, count or threads, on)
+    return Workers(lambda: _Closing(client), count or threads)
 
 
 class _Closing(Executor):

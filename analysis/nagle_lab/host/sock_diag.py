@@ -89,16 +89,14 @@ class Listed(msgspec.Struct, frozen=True):
         return self.unsent > 0 and self.waits_for_small
 
 
-def tcp_sockets(most: int | None = None, states: int = ALL_STATES) -> list[Listed]:
+def tcp_sockets(most: int | None = None) -> list[Listed]:
     """The TCP sockets of the calling thread's network namespace; ``most`` of each family, listening ones first.
-
-    ``states`` are bits, by the numbers of STATES.
 
     Raises OSError, NagleLabError.
     """
     found: list[Listed] = []
     for family in (socket.AF_INET, socket.AF_INET6):
-        messages = chain.from_iterable(_messages(family, states))
+        messages = chain.from_iterable(_messages(family, ALL_STATES))
         found += map(read_socket, islice(messages, most))
     return found
 

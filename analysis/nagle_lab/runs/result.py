@@ -6,7 +6,6 @@ import msgspec
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Quality, Source, Summary
-from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.runs.checks import Check
@@ -65,8 +64,3 @@ class RunResult(StrictRecord):
         if self.writes is None:
             del fields["writes"]
         return json_text(fields) + "\n"
-
-
-def json_schema() -> str:
-    """The JSON Schema of a run's result: ``schema/run.schema.json``."""
-    return schema_text(schema_of(RunResult, "nagle-lab: what one run of the lab shows"))

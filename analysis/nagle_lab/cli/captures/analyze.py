@@ -1,7 +1,6 @@
 """nagle-lab analyze: the diagnosis of any capture."""
 
 import ctypes
-import gc
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +32,6 @@ def command(
 ) -> Exit:
     """Diagnose captures, print each, and write the files asked for; the worst of them decides the exit code."""
     _keep_freed_memory()
-    gc.set_threshold(_MANY_OBJECTS)
     if strace and (same_traffic or (len(paths) > 1 and not rotated) or any(map(_is_no_file, paths))):
         raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
     expected = Verdict(expect.upper()) if expect else None
@@ -58,11 +56,6 @@ def _is_no_file(path: Path) -> bool:
 
 # Parameters of mallopt(3), and values.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31) - 1, 16 << 20
-
-
-# Hardly anything but connections that are over, some 20 objects each, is left to the garbage collector: looking for
-# them after each 700 new objects, as it does by itself, takes a twentieth of the time in plain Python.
-_MANY_OBJECTS = 50_000
 
 
 def _keep_freed_memory() -> None:

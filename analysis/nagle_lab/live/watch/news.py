@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import Role
-from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.watch.view import Row, View
 
@@ -69,11 +68,6 @@ Event = Finding | Report | Note
 def now() -> str:
     """The present time as text: UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def json_schema() -> str:
-    """The JSON Schema of a line of ``watch --json``: ``schema/watch.schema.json``."""
-    return schema_text(schema_of(Event, "nagle-lab watch --json: one line"))
 
 
 class _Going:

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Count, NamedEnd
-from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
@@ -91,11 +90,6 @@ def nodelay_json(done: Done, code: Exit) -> str:
         exit_code=int(code),
     )
     return json_text(report) + "\n"
-
-
-def json_schema() -> str:
-    """Its JSON Schema: ``schema/nodelay.schema.json``."""
-    return schema_text(schema_of(NodelayReport, "nagle-lab: TCP_NODELAY tried on running sockets"))
 
 
 def _changed(one: Found) -> Changed:

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.errors import printable
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import Found, Inventory
@@ -71,11 +70,6 @@ class Sockets(msgspec.Struct, frozen=True):
 def sockets_json(inventory: Inventory) -> str:
     """An inventory as JSON, on one line."""
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
-
-
-def json_schema() -> str:
-    """Its JSON Schema: ``schema/sockets.schema.json``."""
-    return schema_text(schema_of(Sockets, "nagle-lab: the TCP sockets of a host"))
 
 
 def _socket(one: Found) -> Socket:
