@@ -7,18 +7,16 @@ import time
 import tty
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
 from nagle_lab.live.watch.evidence import write_packets
+from nagle_lab.live.watch.news import Finding
+from nagle_lab.live.watch.view import View
+from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.watch import ORDERS, Screen, counted, final, identity, render
-
-if TYPE_CHECKING:
-    from nagle_lab.live.watch.news import Finding
-    from nagle_lab.live.watch.view import View
-    from nagle_lab.live.watch.watching import Watcher
 
 _UP, _DOWN, _ESCAPE, _ENTER = b"\x1b[A", b"\x1b[B", b"\x1b", b"\r"
 _SAME = {b"\n": _ENTER, b"k": _UP, b"j": _DOWN, b"\x1bOA": _UP, b"\x1bOB": _DOWN, b" ": b"f"}
@@ -26,8 +24,8 @@ _KEY = re.compile(rb"\x1b(?:[\[O][A-Z])?|[\x80-\xff]+|.", re.DOTALL)
 _MESSAGE_S = 10.0
 
 
-class Terminal:
-    """A context manager; a :class:`nagle_lab.live.watch.watching.Spectator`."""
+class Terminal(Spectator):
+    """A terminal that shows the live view; a context manager."""
 
     def __init__(self, screen: Screen, console: Console) -> None:
         self._screen, self._console = screen, console
@@ -55,7 +53,7 @@ class Terminal:
         """The file descriptor that keys come from."""
         return self._tty
 
-    def show(self, view: "View | None", said: "list[Finding]", watcher: "Watcher") -> None:
+    def show(self, view: View | None, said: list[Finding], watcher: Watcher) -> None:
         """Show a new view, unless the screen is frozen."""
         del said  # it is on the screen
         screen = self._screen
@@ -81,7 +79,7 @@ class Terminal:
         width, height = self._console.size = ConsoleDimensions(*os.get_terminal_size(1))  # whatever COLUMNS says
         self._live.update(render(self._screen, width, height), refresh=True)
 
-    def keys(self, watcher: "Watcher") -> None:
+    def keys(self, watcher: Watcher) -> None:
         """Act on the keys that were pressed."""
         for key in _KEY.findall(os.read(self._tty, 64)):
             if self._screen.typing:
@@ -105,7 +103,7 @@ class Terminal:
         else:
             screen.filter += "".join(c for c in key.decode(errors="ignore") if c.isprintable())
 
-    def _do(self, key: bytes, watcher: "Watcher") -> None:
+    def _do(self, key: bytes, watcher: Watcher) -> None:
         screen, rows = self._screen, self._screen.rows()
         if key == b"q":
             watcher.end()

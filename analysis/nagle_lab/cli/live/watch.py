@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import msgspec
@@ -52,7 +52,8 @@ def command(
     name = "standard input" if source else f"pod {pod}" if pod else str(target)
     only = _to_ports(frozenset(ports)) if ports else None
     packets = _pod(pod, image, target.ports, seconds) if pod else _source(source, target)
-    with _metrics(prometheus) as metrics, packets as (opened, names):
+    counting = closing(Metrics(prometheus)) if prometheus else nullcontext()
+    with counting as metrics, packets as (opened, names):
         with _spectator(name, window_s, as_json) as spectator:
             watcher = Watcher(
                 opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
@@ -123,12 +124,11 @@ def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | in
     if source:
         yield 0, Names()
         return
-    recording = Recording(target)
-    try:
-        with Names(recording.pid, looks_elsewhere=not target.interface) as names:
-            yield recording, names
-    finally:
-        recording.close()
+    with (
+        closing(Recording(target)) as recording,
+        Names(recording.pid, looks_elsewhere=not target.interface) as names,
+    ):
+        yield recording, names
 
 
 @contextmanager
@@ -140,16 +140,6 @@ def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> I
 
 
 @contextmanager
-def _metrics(address: str | None) -> Iterator[Metrics | None]:
-    metrics = Metrics(address) if address else None
-    try:
-        yield metrics
-    finally:
-        if metrics:
-            metrics.close()
-
-
-@contextmanager
 def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]:
     if sys.stdout.isatty() and not as_json:
         with Terminal(Screen(name, window_s), Console(highlight=False, markup=False)) as terminal:
@@ -158,7 +148,7 @@ def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]
         yield _Lines(as_json)
 
 
-class _Lines:
+class _Lines(Spectator):
     """A line for each finding, where there is no terminal."""
 
     def __init__(self, as_json: bool) -> None:
@@ -181,16 +171,6 @@ class _Lines:
             _say(Note(SCHEMA, now(), text), True, "")
         else:
             tell(text)
-
-    def redraw(self) -> None:
-        """Draw nothing: there is no screen."""
-
-    def key_fd(self) -> int:
-        """None: there are no keys."""
-        return -1
-
-    def keys(self, watcher: Watcher) -> None:
-        """Do nothing: there are no keys."""
 
 
 def _say(event: Event, as_json: bool, text: str) -> None:

@@ -7,10 +7,11 @@ import os
 import selectors
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
@@ -30,22 +31,25 @@ LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-class Spectator(Protocol):
-    """What shows each view and takes keys: a terminal, or lines of text."""
+class Spectator(ABC):
+    """What shows each view: a terminal, which also takes keys, or lines of text."""
 
+    @abstractmethod
     def show(self, view: View | None, said: list[Finding], watcher: "Watcher") -> None:
         """The last seconds have been judged again; ``said`` is what is to be said of that."""
 
+    @abstractmethod
     def note(self, text: str) -> None:
         """Tell the user something that they should know."""
 
-    def redraw(self) -> None:
+    def redraw(self) -> None:  # noqa: B027 - without a terminal there is nothing to draw
         """Draw again: the terminal may have another size."""
 
     def key_fd(self) -> int:
         """The file descriptor that keys come from; negative: there are none."""
+        return -1
 
-    def keys(self, watcher: "Watcher") -> None:
+    def keys(self, watcher: "Watcher") -> None:  # noqa: B027 - nor a key
         """Take the keys that were pressed."""
 
 
