@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from nagle_lab.cli.shared.exports import write_whole
+from nagle_lab.cli.shared.progress import progress_bar
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
@@ -30,7 +31,6 @@ from nagle_lab.reports.screens.fleet import (
 from nagle_lab.reports.screens.terminal import console
 
 PAGE = "overview.html"
-_FOREVER = 1e9  # the time left follows from all stretches so far
 
 
 def command(
@@ -113,18 +113,8 @@ class _Progress:
     """How far it is, on a terminal: see :class:`nagle_lab.fleet.schedule.Watch`."""
 
     def __init__(self) -> None:
-        screen = console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=screen,
-            speed_estimate_period=_FOREVER,
-            transient=True,
-            disable=not screen.is_terminal,
-        )
+        figures = TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn()
+        self._bar = progress_bar(console(stderr=True), *figures)
         self._task = self._bar.add_task("", total=None)
         self._series = self._done = self._packets = self._size = 0
 

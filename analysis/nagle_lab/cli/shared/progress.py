@@ -4,10 +4,23 @@ from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-_FOREVER = 1e9  # the time left follows from all runs so far, not from those of the last half minute
+_FOREVER = 1e9  # the time left follows from all that is done so far, not from the last half minute
+
+
+def progress_bar(screen: Console, *figures: ProgressColumn) -> Progress:
+    """A task's description, a bar and ``figures``, while it lasts; nothing where ``screen`` is no terminal."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        *figures,
+        console=screen,
+        speed_estimate_period=_FOREVER,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
 
 
 class RunsProgress:
@@ -15,16 +28,7 @@ class RunsProgress:
 
     def __init__(self, screen: Console, planned: int) -> None:
         self._screen, self._planned, self._done, self._what = screen, planned, 0, ""
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=screen,
-            speed_estimate_period=_FOREVER,
-            transient=True,
-            disable=not screen.is_terminal,
-        )
+        self._bar = progress_bar(screen, MofNCompleteColumn(), TimeRemainingColumn())
         self._task = self._bar.add_task("", total=planned)
 
     def __enter__(self) -> Self:

@@ -71,13 +71,13 @@ def list_exhibits(every: Sequence[Exhibit], to: Console) -> None:
 
 def museum_page(shown: Sequence[ExhibitRun]) -> str:
     """The page: a table for each ecosystem, and what its users can do."""
-    return "\n".join(_page(shown)) + "\n"
+    return "\n\n".join(_parts(shown)) + "\n"
 
 
-def _page(shown: Sequence[ExhibitRun]) -> Iterator[str]:
+def _parts(shown: Sequence[ExhibitRun]) -> Iterator[str]:
+    """Headings, paragraphs, tables and lists, between which are empty lines."""
     latest = sum(one.exhibit.latest for one in shown)
     yield "# The museum"
-    yield ""
     yield (
         f"Released software that stalls, and the release or setting of it that does not: {len(shown)} pairs from "
         f"{len({one.exhibit.ecosystem for one in shown})} ecosystems; in {latest} of them today's release stalls. "
@@ -85,25 +85,18 @@ def _page(shown: Sequence[ExhibitRun]) -> Iterator[str]:
         "from its segments. `make museum` runs all of it and writes this page; this one is of "
         f"{datetime.now(UTC):%Y-%m-%d}, on Linux {platform.release().split('-')[0]}: {summary_line(shown)}."
     )
-    yield ""
     yield (
         "*Stalled* is the share of the exchanges of the bad half. *Held by* is the end of the connection whose "
         "Nagle's algorithm waited for the other's delayed ACK. *Since* names the first release known to stall, "
         "*or earlier* where no older one could be tried; it was run, or, where that is said, its source was read. "
         "[How to add an exhibit](../museum/README.md)."
     )
+    headings = ("exhibit", "kind", "bad", "stalled", "held by", "wait", "good", "latest stalls")
     for ecosystem in ECOSYSTEMS:
-        ones = [one for one in shown if one.exhibit.ecosystem == ecosystem]
-        if not ones:
-            continue
-        yield ""
-        yield f"## {NAMES[ecosystem]}"
-        yield ""
-        headings = ("exhibit", "kind", "bad", "stalled", "held by", "wait", "good", "latest stalls")
-        yield from table(headings, map(_row, ones))
-        yield ""
-        for one in ones:
-            yield from _about(one)
+        if ones := [one for one in shown if one.exhibit.ecosystem == ecosystem]:
+            yield f"## {NAMES[ecosystem]}"
+            yield "\n".join(table(headings, map(_row, ones)))
+            yield "\n".join(map(_about, ones))
 
 
 def _row(one: ExhibitRun) -> list[str]:
@@ -125,9 +118,9 @@ def _half(half: ExhibitHalf) -> str:
     return f"{half.version}, {half.setting}" if half.setting else half.version
 
 
-def _about(one: ExhibitRun) -> Iterator[str]:
+def _about(one: ExhibitRun) -> str:
     e = one.exhibit
     by = " (by its source)" if e.since_by == "source" else ""
     since = f" Since {escaped(e.since)}{by}." if e.since else ""
     thread = f" [Thread]({e.thread})." if e.thread else ""
-    yield f"- **{escaped(e.what)}**: {escaped(e.why)}{since}{thread} *What its users can do:* {escaped(e.remedy)}"
+    return f"- **{escaped(e.what)}**: {escaped(e.why)}{since}{thread} *What its users can do:* {escaped(e.remedy)}"

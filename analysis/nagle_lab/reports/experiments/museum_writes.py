@@ -42,12 +42,12 @@ def traced_page(traced: Sequence[TracedExhibit], left_out: Sequence[str] = ()) -
 
     ``left_out``: names of the exhibits that do not say where their writes are.
     """
-    return "\n".join(_page(traced, left_out)) + "\n"
+    return "\n\n".join(_parts(traced, left_out)) + "\n"
 
 
-def _page(traced: Sequence[TracedExhibit], left_out: Sequence[str]) -> Iterator[str]:
+def _parts(traced: Sequence[TracedExhibit], left_out: Sequence[str]) -> Iterator[str]:
+    """Headings, paragraphs, tables and lists, between which are empty lines."""
     yield "# The two writes of the museum"
-    yield ""
     yield (
         "The bad half of each exhibit of [the museum](museum.md) under [`nagle-lab guard --trace`]"
         "(guard.md#which-two-writes). An exhibit's file says where the source of that release makes the two writes, "
@@ -55,32 +55,21 @@ def _page(traced: Sequence[TracedExhibit], left_out: Sequence[str]) -> Iterator[
         f"`make museum TRACE=1` runs all of it and writes this page; this one is of {datetime.now(UTC):%Y-%m-%d}, on "
         f"Linux {platform.release().split('-')[0]}: {traced_line(traced)}."
     )
-    yield ""
-    yield from table(("language", "bad halves", "both right"), _by_language(traced), {0})
-    ran = [one for one in traced if one.writes and one.writes.groups]
-    if ran:
-        yield ""
-        yield from _weight(ran)
-    yield ""
+    yield "\n".join(table(("language", "bad halves", "both right"), _by_language(traced), {0}))
+    if ran := [one for one in traced if one.writes and one.writes.groups]:
+        yield _weight(ran)
     yield "## Each pair"
-    yield ""
     yield (
         "*Stalled* is the share of the exchanges without tracing and with it. *True hold* is the median from the "
         "held write to its release. *Time* is the traced run's over that of the run without."
     )
-    yield ""
     headings = ("exhibit", "trigger", "held", "right", "stalled", "true hold", "time")
-    yield from table(headings, map(_row, traced), {0, 1, 2, 3})
-    wrong = [one for one in traced if one.code is not Exit.OK]
-    if wrong:
-        yield ""
+    yield "\n".join(table(headings, map(_row, traced), {0, 1, 2, 3}))
+    if wrong := [one for one in traced if one.code is not Exit.OK]:
         yield "## Not right"
-        yield ""
-        yield from (f"- **{escaped(one.exhibit.name)}**: {escaped(_why_not(one))}" for one in wrong)
+        yield "\n".join(f"- **{escaped(one.exhibit.name)}**: {escaped(_why_not(one))}" for one in wrong)
     if left_out:
-        yield ""
         yield "## Left out"
-        yield ""
         yield f"The files of {len(left_out)} exhibits do not say yet where their writes are: {', '.join(left_out)}."
 
 
@@ -90,11 +79,11 @@ def _by_language(traced: Sequence[TracedExhibit]) -> Iterator[list[str]]:
         yield [language, str(len(ones)), str(sum(one.code is Exit.OK for one in ones))]
 
 
-def _weight(ran: Sequence[TracedExhibit]) -> Iterator[str]:
+def _weight(ran: Sequence[TracedExhibit]) -> str:
     """What tracing does to the share of stalled exchanges, and to the time."""
     points = sorted(abs(_shares(one)[1] - _shares(one)[0]) * 100 for one in ran)
     times = sorted(one.traced_s / one.untraced_s for one in ran if one.untraced_s)
-    yield (
+    return (
         f"Tracing changed the share of stalled exchanges by more than five points in {sum(p > 5 for p in points)} of "
         f"{len(points)}, at most by {points[-1]:.0f}. The traced run took {median(times):.1f} times as long as the "
         f"one without (median; at most {times[-1]:.1f} times); the run with native stacks, which Rust, Go and C need "
