@@ -56,6 +56,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def last_line(text: str, otherwise: str = "") -> str:
+    """The last line of what a program printed that is not blank, without blanks around it; else ``otherwise``."""
+    return next(filter(None, map(str.strip, reversed(text.splitlines()))), otherwise)
+
+
 def tell(message: str) -> None:
     """One line on stderr, whatever is in it."""
     with suppress(OSError):  # nowhere to say it: the exit code does

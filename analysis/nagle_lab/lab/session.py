@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.lab import tracer
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import Container, engine_version
@@ -205,8 +205,7 @@ class _Session:
         counters = {name: Counters(before[name], after[name]) for name in before}
         write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late, self._untraced))
         if load.exit_code != 0:
-            lines = [line.strip() for line in (folder / "load.txt").read_text(encoding="utf-8").splitlines()]
-            last = next(filter(None, reversed(lines)), "no message")
+            last = last_line((folder / "load.txt").read_text(encoding="utf-8"), "no message")
             raise NagleLabError(f"{shlex.split(load.command)[0]} ended with exit code {load.exit_code}: {last}")
 
     @contextmanager

@@ -8,14 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 from nagle_lab.experiments.writes.traced import NamedWrites, no_writes, writes_of_traced
 from nagle_lab.guard.tracing import hooking
@@ -89,19 +88,13 @@ class Again:
                 )  # fmt: skip
             captures = [path for path in folder.glob("*.pcapng") if not path.name.startswith("session")]
             if len(captures) != 1:
-                raise NagleLabError(f"it recorded nothing ({_last_line(folder / _OUTPUT)})")
+                said = last_line((folder / _OUTPUT).read_text(errors="replace"), "it said nothing")
+                raise NagleLabError(f"it recorded nothing ({said})")
             return captures[0], read_trace(folder / _FILE)
         except subprocess.TimeoutExpired:
             raise NagleLabError(f"it did not end in {order.limit_s:.0f} s") from None
         except OSError as error:
             raise NagleLabError(f"{error.filename or folder}: {error.strerror}") from None
-
-
-def _last_line(file: Path) -> str:
-    with suppress(OSError):
-        lines = file.read_text(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else "it said nothing"
-    return "it said nothing"
 
 
 def _command_line(config: pytest.Config) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from nagle_lab.cli.pytest_plugin.expected import options_of
 from nagle_lab.cli.pytest_plugin.session_summary import SessionSummary
 from nagle_lab.cli.pytest_plugin.start import PREFIX, forget, require_linux
-from nagle_lab.errors import Exit, NagleLabError, printable, tell
+from nagle_lab.errors import Exit, NagleLabError, last_line, printable, tell
 
 
 def prepare(config: pytest.Config) -> int | None:
@@ -25,11 +25,11 @@ def prepare(config: pytest.Config) -> int | None:
         return error.exit_code
     options_of(config)  # raises pytest.UsageError once, and not in each worker
     base = Path(tempfile.mkdtemp(prefix=PREFIX))
-    stand_in = program("worker", base)
+    stand_in = program("worker", str(base))
     done = subprocess.run([*stand_in, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
         forget(base)
-        said = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        said = last_line(done.stderr, f"it ended with {done.returncode}")
         print(f"nagle-lab: --nagle: {printable(said.removeprefix('nagle-lab: '))}", file=sys.stderr)
         return Exit.UNUSABLE
     config.pluginmanager.register(ControllerPlugin(stand_in, base), "nagle-lab-workers")

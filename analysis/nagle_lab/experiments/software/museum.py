@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import Result, Role
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, guard
-from nagle_lab.experiments.software.installs import install
+from nagle_lab.experiments.software.installs import Installed, install
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.toml import Text, convert, read_toml
 
@@ -153,11 +153,16 @@ def run_exhibit(exhibit: Exhibit, cache: Path = CACHE) -> ExhibitRun:
     return ExhibitRun(exhibit, _try(exhibit, exhibit.bad, cache), _try(exhibit, exhibit.good, cache))
 
 
-def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
+def install_half(exhibit: Exhibit, half: ExhibitHalf, cache: Path = CACHE) -> Installed:
+    """Install a half. Raises NagleLabError where that cannot be done here."""
     if lacks := missing(exhibit.needs):
-        return HalfOutcome(half, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
+        raise NagleLabError(f"it needs {lacks}: apt-get install {lacks}")
+    return install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
+
+
+def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
     try:
-        installed = install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
+        installed = install_half(exhibit, half, cache)
     except NagleLabError as error:
         return HalfOutcome(half, None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
@@ -179,9 +184,8 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
 def against(exhibit: Exhibit, half: ExhibitHalf, result: Result, status: int | None, folder: Path) -> str:
     """How it differs from what was expected of it; empty where it does not."""
     if status:
-        lines = (folder / "output.txt").read_text(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f"its program ended with {status}{': ' + said[-1][:200] if said else ''}"
+        said = last_line((folder / "output.txt").read_text(errors="replace"))
+        return f"its program ended with {status}{': ' + said[:200] if said else ''}"
     expected = Verdict.STALL if half is exhibit.bad else Verdict.CLEAN
     if result.verdict is not expected:
         return f"expected {expected}, found {result.verdict}: {result.reason}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.software.installs import install_release, releases
 
@@ -82,9 +82,8 @@ def try_each(
 
 
 def _failed(status: int | None, output: Path) -> str:
-    text = output.read_text(errors="replace") if output.exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"the command ended with {status}{': ' + lines[-1][:160] if lines else ''}"
+    said = last_line(output.read_text(errors="replace")) if output.exists() else ""
+    return f"the command ended with {status}{': ' + said[:160] if said else ''}"
 
 
 def flips(tried: Sequence[Tried]) -> list[tuple[Tried, Tried]]:

@@ -10,8 +10,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software.guarded import Selection, guard
-from nagle_lab.experiments.software.installs import install
-from nagle_lab.experiments.software.museum import CACHE, LIMIT_S, Exhibit, ExpectedWrites, against, missing
+from nagle_lab.experiments.software.museum import LIMIT_S, Exhibit, ExpectedWrites, against, install_half
 from nagle_lab.experiments.writes.traced import with_writes
 
 _EXPECTED = re.compile(r"(?P<file>\S+?)(?::(?P<line>\d+))?(?: (?P<function>\S.*))?")
@@ -80,10 +79,8 @@ def _is(expected: re.Match[str], place: Place) -> bool:
 
 def trace(exhibit: Exhibit) -> TracedExhibit:
     """Install the bad half of an exhibit that says where its writes are, guard it, and trace it."""
-    if lacks := missing(exhibit.needs):
-        return TracedExhibit(exhibit, None, None, f"it needs {lacks}: apt-get install {lacks}", could_run=False)
     try:
-        installed = install(exhibit.ecosystem, Path(exhibit.folder), exhibit.bad.install, CACHE, exhibit.shared_files)
+        installed = install_half(exhibit, exhibit.bad)
     except NagleLabError as error:
         return TracedExhibit(exhibit, None, None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.command import job as jobs
 from nagle_lab.guard.command.job import OUTCOME, Outcome
 from nagle_lab.guard.recording import inside_attached
@@ -72,7 +72,7 @@ def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
 
 
 def _run(way: Way, folder: Path) -> Outcome:
-    command = [*way.before, *program("inside_attached", folder)]
+    command = [*way.before, *program("inside_attached", str(folder))]
     child = children.Child(command, os.environ, str(Path.cwd()), children.leave_terminal)
     try:
         child.start()
@@ -118,7 +118,5 @@ def docker(*arguments: str) -> str:
     except FileNotFoundError:
         raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
     if done.returncode:
-        raise NagleLabError(
-            f"{(done.stderr.strip() or 'docker failed').splitlines()[-1]}: docker ps lists the running containers"
-        )
+        raise NagleLabError(f"{last_line(done.stderr, 'docker failed')}: docker ps lists the running containers")
     return done.stdout.strip()

@@ -111,7 +111,7 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
     (folder / JOB).chmod(0o600)  # the environment may hold secrets
     children.adopt_orphans()
     before = children.descendants(os.getpid())
-    child = children.Child([*way.before, *program("inside_command", folder)], os.environ, job.cwd, lambda: None)
+    child = children.Child([*way.before, *program("inside_command", str(folder))], os.environ, job.cwd, lambda: None)
     try:
         child.start()
         ended = child.wait()

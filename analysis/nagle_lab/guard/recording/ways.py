@@ -45,20 +45,11 @@ def ways() -> Iterator[Way]:
         yield docker
 
 
-def program(module: str, folder: Path) -> list[str]:
-    """A program of this package, with its work in that folder; it finds the package whoever starts it."""
-    return _started(f"from nagle_lab.guard.recording.{module} import main; main({str(folder)!r})")
-
-
-def streaming(request: str) -> list[str]:
-    """The program that streams what a request says (nagle_lab.guard.recording.inside_streamed), likewise."""
-    return _started(f"from nagle_lab.guard.recording.inside_streamed import main; main({request!r})")
-
-
-def _started(start: str) -> list[str]:
+def program(module: str, argument: str) -> list[str]:
+    """The program that calls ``main`` of a module beside this one; it finds the package whoever starts it."""
     paths = [path for path in sys.path if path]
-    code = f"{_AT_ONCE}; import sys; sys.path[:0] = {paths!r}; {start}"
-    return [sys.executable, "-P", "-c", code]
+    start = f"from nagle_lab.guard.recording.{module} import main; main({argument!r})"
+    return [sys.executable, "-P", "-c", f"{_AT_ONCE}; import sys; sys.path[:0] = {paths!r}; {start}"]
 
 
 # Ctrl-C before it waits: no traceback; what is ignored (nohup, a shell's background) stays so for the command

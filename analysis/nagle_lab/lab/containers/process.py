@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nagle_lab.errors import last_line
 from nagle_lab.lab.containers.interrupts import interruptible
 
 
@@ -25,8 +26,7 @@ class Finished:
 
     def last_line(self) -> str:
         """Return the last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
-        lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
-        return lines[-1] if lines else f"exit code {self.exit_code}"
+        return last_line(self.stdout + "\n" + self.stderr, f"exit code {self.exit_code}")
 
 
 class Child:

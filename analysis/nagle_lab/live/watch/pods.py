@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
-from nagle_lab.errors import NagleLabError, tell
+from nagle_lab.errors import NagleLabError, last_line, tell
 
 RIGHTS = {
     "securityContext": {
@@ -56,7 +55,8 @@ def pod_stream(pod: str, image: str, ports: Sequence[int], seconds: float | None
             child.stdout.close()
             if failed:
                 said.seek(0)
-                tell(f"pod {pod}: tcpdump in container {container} ended: {_last_line(said)}")
+                why = last_line(said.read().decode(errors="replace"), "without a word")
+                tell(f"pod {pod}: tcpdump in container {container} ended: {why}")
 
 
 def _add_container(kubectl: Sequence[str], pod: str, container: str, image: str, seconds: int) -> None:
@@ -67,7 +67,7 @@ def _add_container(kubectl: Sequence[str], pod: str, container: str, image: str,
         options = [f"--image={image}", "--profile=general", f"--custom={custom}", "-c", container]
         done = _run([*kubectl, "debug", pod, *options, "--", "sleep", str(seconds)])
     if done.returncode:
-        raise NagleLabError(f"pod {pod}: kubectl debug refused: {_said(done)}")
+        raise NagleLabError(f"pod {pod}: kubectl debug refused: {_why(done)}")
 
 
 def _wait_until_it_runs(probe: Sequence[str], pod: str, container: str) -> None:
@@ -75,7 +75,7 @@ def _wait_until_it_runs(probe: Sequence[str], pod: str, container: str) -> None:
     while (done := _run(probe)).returncode:
         if time.monotonic() >= until:
             raise NagleLabError(
-                f"pod {pod}: container {container} did not start in {STARTS_S:.0f} s ({_said(done)}): "
+                f"pod {pod}: container {container} did not start in {STARTS_S:.0f} s ({_why(done)}): "
                 "kubectl describe pod says why"
             )
         time.sleep(1)
@@ -89,11 +89,5 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise NagleLabError(f"kubectl: {why}: --pod needs it, with access to the cluster") from None
 
 
-def _said(done: subprocess.CompletedProcess[str]) -> str:
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
-
-
-def _last_line(said: IO[bytes]) -> str:
-    lines = said.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "without a word"
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    return last_line(done.stderr, f"exit code {done.returncode}")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.recording.attach import container_of_service, docker, way_to
 from nagle_lab.guard.recording.inside_attached import Request
 from nagle_lab.guard.recording.inside_streamed import GONE, NEEDS
-from nagle_lab.guard.recording.ways import streaming
+from nagle_lab.guard.recording.ways import program
 
 AGAIN_S = 2.0  # between two looks for what has gone
 END_S = 5.0  # that a recorder has to end
@@ -105,7 +105,7 @@ class Recording:
         inside = None if "docker" in way.before else self.pid
         request = Request(pid=inside, interface=target.interface, ports=target.ports)
         said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
-        command = [*way.before, *streaming(msgspec.json.encode(request).decode())]
+        command = [*way.before, *program("inside_streamed", msgspec.json.encode(request).decode())]
         self._child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, process_group=0
         )
@@ -126,8 +126,7 @@ class Recording:
 
     def _problem(self) -> str:
         self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        return last_line(self._said.read().decode(errors="replace"))
 
     def _lost(self, how: str) -> str:
         if self._target.container or self._target.service or self._target.interface:
