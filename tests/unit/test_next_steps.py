@@ -12,10 +12,10 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.idle_gaps import CAUSES
 from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
+from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.screens.guard import language
 from nagle_lab.reports.screens.terminal import show_commands
-from nagle_lab.reports.words.file_names import distinct_names
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
 from support.stories import thinks_then_one_write as thinks

@@ -8,7 +8,8 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write, Writes
-from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts, file_names, packets_of
+from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts, packets_of
+from nagle_lab.evidence.file_names import file_names
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 from nagle_lab.evidence.software import NodelaySetting, software_seen

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.evidence.file_names import file_names
 from nagle_lab.evidence.segments import Ends, segments
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, packed_address
 from nagle_lab.tcp.connection import RECENT, is_same
@@ -66,11 +67,6 @@ def excerpts(files: Sequence[Path | str], windows: Sequence[PacketWindow]) -> li
         if all(reader.done for reader in readers):
             break
     return [reader.excerpt(file_names(files)) for reader in readers]
-
-
-def file_names(files: Sequence[Path | str]) -> str:
-    """The name of a capture's file; of rotated ones the first and the last."""
-    return " … ".join(dict.fromkeys(Path(file).name for file in (files[0], files[-1])))
 
 
 def packets_of(files: Path | Sequence[Path | str], connection: Connection) -> Iterator[Step]:

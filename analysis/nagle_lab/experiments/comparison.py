@@ -11,6 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
+from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.manifest import Image
 from nagle_lab.runs.run import Run
@@ -120,19 +121,11 @@ def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comp
     if len(sources) < 2:
         raise NagleLabError("compare needs two or more run folders or capture files")
     subjects = [subject_of_run(s) if isinstance(s, Run) else subject_of_capture(s) for s in sources]
-    return comparison(_told_apart(subjects, paths) if paths else subjects)
-
-
-def _told_apart(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[Subject]:
-    """Captures whose names are the same, named by the last parts of their paths."""
     names = [subject.name for subject in subjects]
-    alike = {i for i, each in enumerate(subjects) if not each.is_run and names.count(each.name) > 1}
-    parts = max((len(paths[i].parts) for i in alike), default=0)
-    for last in range(2, parts + 1):
-        tails = {i: str(Path(*paths[i].parts[-last:])) for i in alike}
-        if len(set(tails.values())) == len(alike):
-            return [replace(each, name=tails.get(i, each.name)) for i, each in enumerate(subjects)]
-    return list(subjects)
+    alike = {path: i for i, path in enumerate(paths) if not subjects[i].is_run and names.count(names[i]) > 1}
+    for path, name in distinct_names(list(alike)).items():
+        subjects[alike[path]] = replace(subjects[alike[path]], name=name)
+    return comparison(subjects)
 
 
 def comparison(subjects: Sequence[Subject]) -> Comparison:

@@ -4,6 +4,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -14,7 +15,7 @@ from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
-from nagle_lab.reports.words.file_names import distinct_names
+from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.tcp.arrays import numpy
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need, and of a
@@ -42,11 +43,19 @@ def command(
         _show_pair(paths, as_json)
     with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
         names = distinct_names([path for capture in captures for path in capture])
-        codes = []
-        for capture in captures:
-            name = " ".join(names[path] for path in capture)
-            codes.append(_analyze_or_tell(capture, name, expected, as_json, exports, ctrl_c, strace))
-        return worst(codes)
+        asked = _Asked(expected, as_json, strace, exports, ctrl_c)
+        return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of every capture, and where it goes."""
+
+    expected: Verdict | None
+    as_json: bool
+    strace: Path | None
+    exports: Exports
+    ctrl_c: CtrlC
 
 
 def _is_no_file(path: Path) -> bool:
@@ -76,15 +85,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
         show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
 
 
-def _analyze_or_tell(
-    paths: Sequence[Path],
-    name: str,
-    expected: Verdict | None,
-    as_json: bool,
-    exports: Exports,
-    ctrl_c: CtrlC,
-    strace: Path | None,
-) -> Exit:
+def _analyze_or_tell(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
     """Of several captures, one that is unusable costs only itself."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
@@ -93,35 +94,27 @@ def _analyze_or_tell(
             from nagle_lab.runs.run import is_run
 
             if is_run(paths[0]):
-                return report(judged(paths[0]), as_json, exports, expected)
-        return _analyze(paths, name, expected, as_json, exports, ctrl_c, strace)
+                return report(judged(paths[0]), asked.as_json, asked.exports, asked.expected)
+        return _analyze(paths, name, asked)
     except PermissionError as refused:
         error = os_problem(refused)
     except NagleLabError as unusable:
         error = unusable
     tell(str(error))
-    exports.unusable(name, error)
+    asked.exports.unusable(name, error)
     return error.exit_code
 
 
-def _analyze(
-    paths: Sequence[Path],
-    name: str,
-    expected: Verdict | None,
-    as_json: bool,
-    exports: Exports,
-    ctrl_c: CtrlC,
-    strace: Path | None,
-) -> Exit:
+def _analyze(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
     """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
-    sha256 = as_json or bool(exports.files)
-    analysis = Analysis([str(path) for path in paths], exchanges=exports.with_exchanges, sha256=sha256)
+    sha256 = asked.as_json or bool(asked.exports.files)
+    analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)
     _take_all(analysis)
-    if ctrl_c.pressed:
+    if asked.ctrl_c.pressed:
         analysis.note_interrupted()
     from nagle_lab.cli.captures.outcome import tell_outcome
 
-    return tell_outcome(paths, name, analysis.result(), expected, as_json, exports, strace)
+    return tell_outcome(paths, name, analysis.result(), asked.expected, asked.as_json, asked.exports, asked.strace)
 
 
 _SHORTLY = 0.0001  # s

@@ -16,8 +16,7 @@ from nagle_lab.live.sockets.inventory import Found, Inventory
 from nagle_lab.live.sockets.waits import Waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.screens.terminal import ruled_table
-from nagle_lab.reports.words.file_names import shortened
-from nagle_lab.reports.words.numbers import NONE
+from nagle_lab.reports.words.numbers import NONE, shortened
 
 SCHEMA: Literal["nagle-lab-sockets/1"] = "nagle-lab-sockets/1"
 MOST = 40  # rows, unless all are asked for

@@ -18,8 +18,8 @@ from nagle_lab.live.watch.news import Finding
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.view import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
-from nagle_lab.reports.words.file_names import shortened
 from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.numbers import shortened
 from nagle_lab.reports.words.phrases import how_sure
 
 ORDERS = {

@@ -87,3 +87,11 @@ def delayed_acks(figures: "Figures") -> str:
     """How many delayed ACKs the capture shows, and how many the kernels counted."""
     kernel = NONE if figures.kernel_delayed_acks is None else f"{figures.kernel_delayed_acks:.0f}"
     return f"{figures.delayed_acks:.0f}/{kernel}"
+
+
+def shortened(name: str, width: int) -> str:
+    """A name in ``width`` columns; of a longer one both ends stay, as containers of a project differ in the last."""
+    if len(name) <= width:
+        return name
+    last = width // 2
+    return f"{name[: width - 1 - last]}…{name[-last:]}"

@@ -1,10 +1,15 @@
-"""What captures are called where several are shown: file names, with as many folders as tell them apart."""
+"""What captures are called: by their file's name, with as many folders as tell several apart."""
 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from nagle_lab.capture.stored import STDIN
+
+
+def file_names(files: Sequence[Path | str]) -> str:
+    """The name of a capture's file; of rotated ones the first and the last."""
+    return " … ".join(dict.fromkeys(Path(file).name for file in (files[0], files[-1])))
 
 
 def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
@@ -20,11 +25,3 @@ def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
         parts = {path: own for path, own in parts.items() if path not in told_apart}
         length += 1
     return names
-
-
-def shortened(name: str, width: int) -> str:
-    """A name in ``width`` columns; of a longer one both ends stay, as containers of a project differ in the last."""
-    if len(name) <= width:
-        return name
-    last = width // 2
-    return f"{name[: width - 1 - last]}…{name[-last:]}"
