@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.interrupts import interruptible, pause
+from nagle_lab.lab.containers.process import end, pipe
 from nagle_lab.lab.folder import disk_problem
 from nagle_lab.lab.witnesses import parse_capture_numbers, parse_lateness
 from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
@@ -197,18 +198,4 @@ class Recorder:
 
     def abandon(self) -> None:
         """End the capture, whatever its state; what was written stays written."""
-        with contextlib.suppress(OSError):
-            pipe(self._process.stdin).close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pump in self._pumps:
-            pump.join(timeout=2)
-
-
-def pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    """A stream of a process all of whose streams are pipes."""
-    assert stream is not None
-    return stream
+        end(self._process, self._pumps, within_s=2)

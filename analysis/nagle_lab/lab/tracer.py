@@ -19,7 +19,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.tracing import hooking
 from nagle_lab.guard.tracing.strace import MOST_BYTES
 from nagle_lab.lab.containers.interrupts import pause
-from nagle_lab.lab.recorder import pipe
+from nagle_lab.lab.containers.process import end, pipe
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant
 from nagle_lab.runs.manifest import THREADS, TRACE
 
@@ -140,13 +140,4 @@ class Tracer:
 
     def abandon(self) -> None:
         """Detach, whatever its state."""
-        stdin = pipe(self._process.stdin)
-        if not stdin.closed:
-            stdin.close()
-        try:
-            self._process.wait(timeout=_ENDED_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pump in self._pumps:
-            pump.join(_ENDED_S)
+        end(self._process, self._pumps, within_s=_ENDED_S)

@@ -11,6 +11,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.evidence.ladder import Ladder, LadderRow, ladder
+from nagle_lab.reports.words.ladder_text import STYLES, arrow
 from nagle_lab.runs.run import Run
 
 _INSIDE = 27  # columns between the two ends
@@ -20,7 +21,6 @@ _MOST_ROWS = 6  # of the fixed run in one step: the others are left out
 _MS = 1_000_000  # ns
 _MORE = "⋮"
 _Line = LadderRow | str | None  # an arrow, "more", or nothing
-_STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
 def before_and_after(before: Run, after: Run, ends: tuple[str, str]) -> Text | None:
@@ -136,6 +136,5 @@ def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
 
 def _arrow(row: LadderRow) -> Text:
     said = row.part if row.part == "late ACK" else f"{row.label} {row.part}".rstrip()
-    label, width = f" {said} ", _INSIDE - 1
-    line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
-    return Text.assemble(f"{row.ns / _MS:>{_TIME - 1}.3f} │", (line, _STYLES[row.part]), "│")
+    line = arrow(said, _INSIDE, from_client=row.from_client)
+    return Text.assemble(f"{row.ns / _MS:>{_TIME - 1}.3f} │", (line, STYLES[row.part]), "│")

@@ -8,8 +8,10 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import IO
 
 from nagle_lab.errors import last_line
 from nagle_lab.lab.containers.interrupts import interruptible
@@ -96,3 +98,22 @@ def run(
         child.kill()
         child.wait()
         raise
+
+
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    """A stream of a process all of whose streams are pipes."""
+    assert stream is not None
+    return stream
+
+
+def end(process: subprocess.Popen[bytes], readers: Iterable[threading.Thread], *, within_s: float) -> None:
+    """End a process that ends with its standard input, and what reads the rest; killed after ``within_s``."""
+    with contextlib.suppress(OSError):
+        pipe(process.stdin).close()
+    try:
+        process.wait(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for reader in readers:
+        reader.join(within_s)

@@ -16,7 +16,7 @@ _INSIDE = 38  # columns between the two ends
 _LEFT = 20  # columns of frame number and time
 _LONG = 10**6  # ns: so long after the one above, a segment says so
 _PARTS = {"trigger": "trigger", "held": "release"}  # of the stall, that a call wrote
-_STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
+STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
 def ladder_text(ladder: Ladder) -> Text:
@@ -39,7 +39,7 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
         if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
             for words in (f"{wait}: {holds},", *ladder.hold, delays):
-                yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), _STYLES[row.part]), "┊")
+                yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), STYLES[row.part]), "┊")
             later = 0  # the wait has been said
         yield _arrow(row, later, dim=ladder.stall is not None and not row.part)
         before = row
@@ -47,17 +47,23 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
 
 def _call(of: Written, *, from_client: bool) -> Text:
     """A call that wrote; behind it what it was, and how much it wrote."""
-    style, place = _STYLES["trigger" if of.part == "both" else _PARTS[of.part]], place_of(of.write, _INSIDE - 3)
+    style, place = STYLES["trigger" if of.part == "both" else _PARTS[of.part]], place_of(of.write, _INSIDE - 3)
     inside = f"■ {place}".ljust(_INSIDE + 1) + "│" if from_client else "│" + f"{place} ■".rjust(_INSIDE + 1)
     text = Text(f"{'':8} {of.ns / 1e6:>9.3f}  ", style="dim")
     return text.append(inside, style=style).append("  ").append(call_of(of.write), style=style)
 
 
 def _arrow(row: LadderRow, later: int, *, dim: bool) -> Text:
-    style, label, width = _STYLES[row.part], f" {row.label} ", _INSIDE - 1
-    line = f"──{label}".ljust(width, "─") + "▶" if row.from_client else "◀" + f"{label}──".rjust(width, "─")
+    style = STYLES[row.part]
     text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")
-    text.append(line, style=style).append("│  ")
+    text.append(arrow(row.label, _INSIDE, from_client=row.from_client), style=style).append("│  ")
     if later >= _LONG:
         text.append(f"+{later / 1e6:.1f} ms " if later < 10**9 else f"+{later / 1e9:.1f} s ", style="dim")
     return text.append("seen again", style="dim") if row.again else text.append(row.part, style=style)
+
+
+def arrow(label: str, columns: int, *, from_client: bool) -> str:
+    """An arrow in so many columns, from the left where it is the client's, with its label near its beginning."""
+    if from_client:
+        return f"── {label} ".ljust(columns - 1, "─") + "▶"
+    return "◀" + f" {label} ──".rjust(columns - 1, "─")
