@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.live.sockets import rights
+from nagle_lab.guard.tracing.trace import ptrace_scope
 from nagle_lab.live.sockets.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.namespaces import is_recorded
@@ -190,7 +190,7 @@ def test_of_another_user_it_says_which_right(program):
 
 def test_a_user_may_change_his_own_programs():
     """Without any right he may not record, and is told how to do without. What he changed is written down for him."""
-    if rights.yama():
+    if ptrace_scope():
         pytest.skip("kernel.yama.ptrace_scope keeps users from that here")
     with stalling(before=NOBODY) as program:
         there = ["nsenter", f"--net=/proc/{program.pid}/ns/net", *NOBODY]

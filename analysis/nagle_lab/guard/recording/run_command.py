@@ -49,49 +49,43 @@ def working_folder() -> Path:
         raise NagleLabError("the working directory was deleted: cd to one that exists, and run it again") from None
 
 
-def make_job(command: Sequence[str], folder: Path, *, limit_s: float | None = None, **more: object) -> Job:
-    """A job for whoever runs this, where it is run."""
+class HowToRun(Surroundings, total=False):
+    """What else is asked of a run."""
+
+    limit_s: float | None  # after which the command is ended
+    without_nodelay: bool  # whether TCP_NODELAY is taken away from it
+    parts: bool  # whether what runs there may have the capture cut (parts.Cuts)
+
+
+def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:
+    """A job for whoever runs this, where it is run; an environment variable tells its folder to what has it cut."""
+    environment = {**os.environ, **how.get("environment", {})}
+    parts = how.get("parts", False)
     return Job(
         command=list(command),
         folder=str(folder),
-        cwd=str(working_folder()),
-        environment=dict(os.environ),
+        cwd=str(how.get("cwd") or working_folder()),
+        environment=environment | ({PARTS: str(folder)} if parts else {}),
         uid=os.geteuid(),
         gid=os.getegid(),
         groups=os.getgroups(),
-        limit_s=limit_s,
-        **more,  # type: ignore[arg-type]
+        limit_s=how.get("limit_s"),
+        without_nodelay=how.get("without_nodelay", False),
+        output=str(how.get("output", "")),
+        parts=parts,
     )
 
 
-def run(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    limit_s: float | None = None,
-    network: bool = False,
-    without_nodelay: bool = False,
-    parts: bool = False,
-    **surroundings: Unpack[Surroundings],
-) -> Guarded:
+def run(command: Sequence[str], folder: Path, *, network: bool = False, **how: Unpack[HowToRun]) -> Guarded:
     """Run a command in a network namespace of its own, and record it to an existing, empty ``folder``.
 
-    With ``parts`` what runs there may have the capture cut (parts.Cuts); an environment variable tells it the folder.
-    Raises NagleLabError where no way leads to such a namespace. A command that cannot be started is an outcome.
+    With ``network`` it reaches that of this machine, through pasta. Raises NagleLabError where no way leads to such a
+    namespace. A command that cannot be started is an outcome.
     """
-    job = make_job(command, folder, limit_s=limit_s, without_nodelay=without_nodelay, parts=parts)
-    job = msgspec.structs.replace(
-        job,
-        cwd=str(surroundings.get("cwd", job.cwd)),
-        environment={**job.environment, **surroundings.get("environment", {})},
-        output=str(surroundings.get("output", "")),
-    )
-    if parts:
-        job = msgspec.structs.replace(job, environment={**job.environment, PARTS: str(folder)})
+    job = make_job(command, folder, **how)
     if network:
-        return _through(
-            [Way("a user namespace with a way out by pasta", _pasta(), NamespaceState.PASTA)], job, folder
-        )
+        pasta = Way("a user namespace with a way out by pasta", _pasta(), NamespaceState.PASTA)
+        return _through([pasta], job, folder)
     return _through(ways(), job, folder)
 
 

@@ -72,16 +72,22 @@ def why_none() -> str:
         found = re.search(r"version (\d+)\.(\d+)", _about_strace())
         if found and (int(found[1]), int(found[2])) < OLDEST:
             return f"strace {found[1]}.{found[2]} is too old: install {OLDEST[0]}.{OLDEST[1]} or later"
-    with suppress(OSError):
-        if YAMA.read_text().strip() == "3":
-            return "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
+    if ptrace_scope() == 3:
+        return "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
     return ""
 
 
+def ptrace_scope() -> int:
+    """How far the kernel keeps a user's own processes from each other (Yama): 0, or not at all, to 3."""
+    try:
+        return int(YAMA.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
 def _permission() -> str:
-    with suppress(OSError):
-        if (scope := YAMA.read_text().strip()) != "0":
-            return f"kernel.yama.ptrace_scope is {scope}; sudo sysctl kernel.yama.ptrace_scope=1 allows it"
+    if scope := ptrace_scope():
+        return f"kernel.yama.ptrace_scope is {scope}; sudo sysctl kernel.yama.ptrace_scope=1 allows it"
     return "in a container, start that with --cap-add SYS_PTRACE"
 
 

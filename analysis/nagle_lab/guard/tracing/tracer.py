@@ -10,13 +10,13 @@ from pathlib import Path
 
 from nagle_lab.guard.tracing import trace as tracing
 from nagle_lab.host import children
+from nagle_lab.host.namespace import CAP_SYS_PTRACE, has_capability
 
 STACKS, CALLS, THREADS = "strace-stacks.txt", "strace.txt", "strace-threads.txt"
 UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
 UNTRACED_S = 5.0  # how long that is, at most
 STACKS_S = 2.0  # how long stacks are written: each takes milliseconds, in which a hold passes
 _ATTACHED_S = 10.0
-_SYS_PTRACE = 1 << 19
 
 
 class NotTracedError(Exception):
@@ -119,20 +119,15 @@ def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
     if not status:
         return f"process {refused} has ended: ss -tlnp lists those that listen"
     why = next((line for line in said if "ptrace" in line), said[0] if said else "it gave no reason")
-    may = bool(int(_status("self").get("CapEff", "0"), 16) & _SYS_PTRACE)
     owner = status.get("Uid", "?").split()[0]
-    if may:
+    if has_capability(CAP_SYS_PTRACE):
         todo = "a security policy forbids it (AppArmor, SELinux, seccomp): trace it from the host, as root"
     elif owner != str(os.geteuid()):
         todo = f"it belongs to user {owner}: run this as root, in a container with --cap-add SYS_PTRACE"
+    elif scope := tracing.ptrace_scope():
+        todo = f"kernel.yama.ptrace_scope is {scope}: run this as root, or sudo sysctl kernel.yama.ptrace_scope=0"
     else:
-        scope = ""
-        with suppress(OSError):
-            scope = tracing.YAMA.read_text().strip()
-        if scope not in ("", "0"):
-            todo = f"kernel.yama.ptrace_scope is {scope}: run this as root, or sudo sysctl kernel.yama.ptrace_scope=0"
-        else:
-            todo = "run this as root, in a container with --cap-add SYS_PTRACE"
+        todo = "run this as root, in a container with --cap-add SYS_PTRACE"
     return f"strace cannot attach to process {refused} ({why}): {todo}"
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from nagle_lab.guard.tracing.trace import YAMA
+from nagle_lab.guard.tracing.trace import ptrace_scope
 from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
@@ -17,16 +17,8 @@ def needs(capability: int, error: OSError | None = None) -> str:
         return "needs Linux 5.6 or newer"
     if has_capability(capability):
         return f"refused in spite of {NAMES[capability]}: by seccomp or a security module, perhaps"
-    why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and yama() else ""
+    why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and ptrace_scope() else ""
     return f"needs {NAMES[capability]}{why}"
-
-
-def yama() -> bool:
-    """Whether a user's own processes are kept from each other, too."""
-    try:
-        return int(YAMA.read_text()) > 0
-    except (OSError, ValueError):
-        return False
 
 
 def missing(
