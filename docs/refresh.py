@@ -21,7 +21,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import json_schema as result_schema
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
-from nagle_lab.live.watch.news import Event
+from nagle_lab.live.watch.live_findings import Event
 from nagle_lab.reports.experiments.nodelay import NodelayReport
 from nagle_lab.reports.screens.sockets import Sockets
 from nagle_lab.runs.result import RunResult

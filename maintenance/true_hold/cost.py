@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from nagle_lab.guard.tracing import hooking, trace
+from nagle_lab.guard.tracing import hooking
+from nagle_lab.guard.tracing.strace_command import traced
 
 C = """
 #include <arpa/inet.h>
@@ -111,8 +112,8 @@ def main(exchanges: int = 3000, runs: int = 5) -> None:
             ways = {
                 "alone": (command, {}, exchanges),
                 "with hooks": (command, hooks, exchanges),
-                "under strace": (trace.traced(command, file), hooks, exchanges),
-                "under strace with stacks": (trace.traced(command, file, stacks=True), native, exchanges // 10),
+                "under strace": (traced(command, file), hooks, exchanges),
+                "under strace with stacks": (traced(command, file, stacks=True), native, exchanges // 10),
             }
             for way, (words, environment, count) in ways.items():
                 each = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.recording import attach
+from nagle_lab.guard.recording import record_running
 from support.guarded import GUARD
 from support.namespaces import is_recorded, sent
 from support.rights import mount_refused
@@ -176,6 +176,6 @@ def test_a_signal_that_is_lost_is_sent_again():
 
 def test_a_recorder_that_a_signal_ended_before_it_began_was_interrupted(tmp_path, monkeypatch):
     """Ctrl-C at once: the recorder takes no SIGTERM yet."""
-    monkeypatch.setattr(attach, "program", lambda *_: ["sh", "-c", "kill -TERM $$"])
+    monkeypatch.setattr(record_running, "program", lambda *_: ["sh", "-c", "kill -TERM $$"])
     with pytest.raises(KeyboardInterrupt):
-        attach.attach(tmp_path, interface="lo")
+        record_running.record_running(tmp_path, interface="lo")

@@ -14,12 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nagle_lab.guard.tracing import hooking, tracer
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import hooking, strace_attached, strace_command
 from support.guarded import GUARD
 from support.rights import mount_refused
 
-WHY_NOT = tracing.why_not() or mount_refused() or ""
+WHY_NOT = strace_command.why_not() or mount_refused() or ""
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.long]
 
 # Prints a dot for each 20 answers, so that one can see whether it goes on.
@@ -147,7 +146,7 @@ def recorded(
     kept = report.with_name("kept")
     command = [*GUARD, f"--pid={pid}", "--trace", f"--keep={kept}", f"--json={report}", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        calls = kept / tracer.CALLS
+        calls = kept / strace_attached.CALLS
         while then and process.poll() is None and not (calls.exists() and calls.stat().st_size > 30_000):
             time.sleep(0.05)
         if then:
@@ -193,7 +192,7 @@ def test_the_lines_of_a_python_program_that_was_started_with_the_hook(tmp_path):
 
 
 def test_the_lines_of_a_c_program_that_runs(tmp_path):
-    if not shutil.which("cc") or not tracing.has_stacks():
+    if not shutil.which("cc") or not strace_command.has_stacks():
         pytest.skip("there is no C compiler, or this strace prints no stacks")
     source = tmp_path / "server.c"
     source.write_text(textwrap.dedent(C))
@@ -242,11 +241,11 @@ def test_a_guard_that_is_killed_leaves_the_program_unharmed(tmp_path):
     with running(*python(tmp_path)) as process:
         with subprocess.Popen([*GUARD, f"--pid={process.pid}", "--trace"], stderr=subprocess.PIPE) as guard:
             until = time.monotonic() + 30
-            while not tracer.why_traced_already(process.pid) and time.monotonic() < until:
+            while not strace_attached.why_traced_already(process.pid) and time.monotonic() < until:
                 time.sleep(0.05)
-            assert tracer.why_traced_already(process.pid)
+            assert strace_attached.why_traced_already(process.pid)
             guard.kill()
-        while tracer.why_traced_already(process.pid) and time.monotonic() < until:
+        while strace_attached.why_traced_already(process.pid) and time.monotonic() < until:
             time.sleep(0.05)
 
 
@@ -261,7 +260,7 @@ def test_a_process_that_is_traced_already(tmp_path):
     with running(*python(tmp_path)) as process:
         strace = ["strace", "-f", "-o", "/dev/null", "-e", "trace=none", "-p", str(process.pid)]
         with subprocess.Popen(strace, stderr=subprocess.DEVNULL) as other:
-            while not tracer.why_traced_already(process.pid):
+            while not strace_attached.why_traced_already(process.pid):
                 time.sleep(0.05)
             says = refused(process.pid)
             other.terminate()
@@ -309,20 +308,20 @@ def test_rights_that_are_missing(tmp_path, monkeypatch, capabilities, owner, sco
     yama = tmp_path / "ptrace_scope"
     if scope is not None:
         yama.write_text(f"{scope}\n")
-    monkeypatch.setattr(tracing, "YAMA", yama)
-    monkeypatch.setattr(tracer, "has_capability", lambda number: bool(capabilities >> number & 1))
+    monkeypatch.setattr(strace_command, "YAMA", yama)
+    monkeypatch.setattr(strace_attached, "has_capability", lambda number: bool(capabilities >> number & 1))
     status = {"Uid": f"{owner}\t{owner}", "State": "S (sleeping)"}
-    monkeypatch.setattr(tracer, "_status", lambda _: status)
-    why = tracer.why_not_attached([7], NOT_PERMITTED)
+    monkeypatch.setattr(strace_attached, "_status", lambda _: status)
+    why = strace_attached.why_not_attached([7], NOT_PERMITTED)
     assert why.startswith(f"strace cannot attach to process 7 ({NOT_PERMITTED[0]}): {todo}")
     assert "\n" not in why
 
 
 def test_a_machine_that_forbids_all_tracing(tmp_path, monkeypatch):
     (tmp_path / "ptrace_scope").write_text("3\n")
-    monkeypatch.setattr(tracing, "YAMA", tmp_path / "ptrace_scope")
-    assert tracing.why_none() == "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
+    monkeypatch.setattr(strace_command, "YAMA", tmp_path / "ptrace_scope")
+    assert strace_command.why_none() == "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
 
 
 def test_a_process_that_ended_while_strace_attached():
-    assert tracer.why_not_attached([4_194_300], []).startswith("process 4194300 has ended: ")
+    assert strace_attached.why_not_attached([4_194_300], []).startswith("process 4194300 has ended: ")

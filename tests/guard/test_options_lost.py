@@ -11,10 +11,10 @@ from nagle_lab.diagnosis.result.result import Range
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.stall_writes import Writes
 from nagle_lab.experiments.writes.traced import with_writes
-from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.reports.words.writes import remedy
+from nagle_lab.guard.tracing import strace_command
+from nagle_lab.reports.words.writes_text import remedy
 
-pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
 # A server and its client are two processes, so that what one sets is not the other's.
 PROGRAM = """

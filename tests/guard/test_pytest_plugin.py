@@ -15,7 +15,7 @@ import pytest
 import nagle_lab
 from nagle_lab.cli.pytest_plugin.expected import expected_of
 from nagle_lab.experiments.software.guarded import Selection
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
 from support.suites import Suite
 from support.traced import C, line, program
@@ -561,7 +561,7 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
     verdicts = {name: case.verdict for name, case in ended.cases.items()}
     assert (ended.code, verdicts) == (1, {"test_it": "STALL"}), ended.out + ended.err
     assert "a user namespace, without root; " in ended.out
-    if "--nagle-trace" in options and not tracing.why_not():
+    if "--nagle-trace" in options and not strace_command.why_not():
         assert re.match(r"\d+ stalls: net.py:\d+ answer  sendall 200 B,\nthen net.py:", ended.cases["test_it"].said)
     assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)
 
@@ -576,7 +576,7 @@ TRACED = """
     def test_hides():
         talk("one-write" if "hooks" in os.environ.get("PYTHONPATH", "") else "two-writes")
 """
-needs_strace = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+needs_strace = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
 
 @needs_strace
@@ -610,7 +610,7 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite):
 
 
 @needs_strace
-@pytest.mark.skipif(not tracing.has_stacks(), reason="this strace prints no stacks")
+@pytest.mark.skipif(not strace_command.has_stacks(), reason="this strace prints no stacks")
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
 def test_native_code_in_a_test_gets_the_hook_that_guard_trace_gives_it(suite):
     """The run with native stacks loads the hook that follows what strace's unwinder cannot."""

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 from support.rights import mount_refused
 
 
@@ -20,13 +20,13 @@ def test_strace_is_there():
 
 
 def test_where_strace_works_nothing_is_said_against_it():
-    assert bool(tracing.why_not()) is not works("strace", "-f", "-o", "/dev/null", "true")
+    assert bool(strace_command.why_not()) is not works("strace", "-f", "-o", "/dev/null", "true")
 
 
 def test_where_strace_prints_stacks_it_is_known_to():
     if not works("strace", "-f", "-o", "/dev/null", "true"):
         pytest.skip("strace may not trace here")
-    assert tracing.has_stacks() is works("strace", "-k", "-o", "/dev/null", "true")
+    assert strace_command.has_stacks() is works("strace", "-k", "-o", "/dev/null", "true")
 
 
 def test_where_root_may_mount_it_is_known_to():

@@ -10,13 +10,13 @@ from statistics import median
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.strace import read_trace
+from nagle_lab.guard.tracing import strace_command
+from nagle_lab.guard.tracing.strace_output import read_trace
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
 from support.traced import C, line, lines, program, traced, writes_of
 
-pytestmark = [pytest.mark.skipif(bool(why := tracing.why_not()), reason=why), pytest.mark.long]
+pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why), pytest.mark.long]
 
 # What asks: the answers of a server in another language.
 NODE = """
@@ -171,7 +171,7 @@ def test_the_two_lines_of_a_node_program(tmp_path, how):
 
 @pytest.mark.parametrize("second", ["write", "sendfile"])
 def test_the_two_lines_of_a_c_program(tmp_path, second):
-    if not tracing.has_stacks():
+    if not strace_command.has_stacks():
         pytest.skip("this strace prints no stacks")
     command = compiled(tmp_path, "-g", "-O2", *(["-DSENDFILE"] if second == "sendfile" else []))
     path = tmp_path / "server.c"
@@ -185,7 +185,7 @@ def test_the_two_lines_of_a_c_program(tmp_path, second):
 
 
 def test_a_c_program_without_debug_information(tmp_path):
-    if not tracing.has_stacks():
+    if not strace_command.has_stacks():
         pytest.skip("this strace prints no stacks")
     writes = writes_of(tmp_path, compiled(tmp_path, "-O0"))
     held = writes.groups[0].held
@@ -194,7 +194,7 @@ def test_a_c_program_without_debug_information(tmp_path):
 
 
 def test_a_stripped_c_program_whose_debug_information_is_in_another_file(tmp_path):
-    if not tracing.has_stacks():
+    if not strace_command.has_stacks():
         pytest.skip("this strace prints no stacks")
     command = compiled(tmp_path, "-g", "-O2")
     debug, path = tmp_path / "server.debug", tmp_path / "server.c"
@@ -283,7 +283,7 @@ def test_where_ptrace_is_forbidden(tmp_path, monkeypatch, says, expected):
     strace = program(tmp_path, "strace", f'#!/bin/sh\n[ "$1" = -V ] || {{ echo "{says}" >&2; exit 1; }}\n')
     strace.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    why = tracing.why_not()
+    why = strace_command.why_not()
     assert why.startswith(expected) and "\n" not in why
 
 
@@ -291,7 +291,7 @@ def test_where_ptrace_is_forbidden(tmp_path, monkeypatch, says, expected):
 def test_a_strace_that_is_too_old(tmp_path, monkeypatch, version):
     program(tmp_path, "strace", f"#!/bin/sh\necho strace -- version {version}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert tracing.why_not() == f"strace {version} is too old: install 5.16 or later"
+    assert strace_command.why_not() == f"strace {version} is too old: install 5.16 or later"
 
 
 @pytest.mark.parametrize("most_bytes", [1, 5000, 10_000_000])
@@ -299,7 +299,8 @@ def test_a_trace_has_a_bound(tmp_path, most_bytes):
     """What is behind it is dropped, and neither strace nor the program waits, fails, or is ended for it."""
     file = tmp_path / "a trace"
     text = "import os\nfor _ in range(2000): os.close(os.dup(0))\nprint('done')"
-    command = ["strace", "-e", "trace=dup,close", "-o", tracing.bounded(file, most_bytes), sys.executable, "-c", text]
+    to = strace_command.bounded(file, most_bytes)
+    command = ["strace", "-e", "trace=dup,close", "-o", to, sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     size = file.stat().st_size
@@ -308,7 +309,7 @@ def test_a_trace_has_a_bound(tmp_path, most_bytes):
 
 
 def test_what_is_not_kept_of_a_trace_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(tracing.bounded, "__defaults__", (20_000,))
+    monkeypatch.setattr(strace_command.bounded, "__defaults__", (20_000,))
     monkeypatch.setitem(read_trace.__kwdefaults__, "most_bytes", 20_000)
     path = program(tmp_path, "server.py", SERVER)
     writes = traced(tmp_path, [sys.executable, str(path), "two-writes"]).writes

@@ -14,9 +14,9 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.traced import with_writes
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 
-pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
 # Asks whatever listens; what listens is put in by each test, or is a program that is given the listening socket.
 CLIENT = """
@@ -281,7 +281,7 @@ def test_tls_in_python(tmp_path, certificate):
 
 
 def test_tls_by_openssl_in_c(tmp_path, certificate):
-    if not Path("/usr/include/openssl/ssl.h").exists() or not tracing.has_stacks():
+    if not Path("/usr/include/openssl/ssl.h").exists() or not strace_command.has_stacks():
         pytest.skip("there are no headers of OpenSSL, or this strace prints no stacks")
     found = writes_of_c(
         tmp_path,

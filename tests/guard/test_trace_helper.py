@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 from support.guarded import SERVER
 from support.traced import line, lines, program, writes_of
 
-pytestmark = pytest.mark.skipif(bool(why := tracing.why_not()), reason=why)
+pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
 PYTHON = "def send(peer, size):\n    peer.sendall(b'x' * size)\n" + SERVER.replace(
     'peer.sendall(b"h" * 200)', "send(peer, 200)"
@@ -98,7 +98,7 @@ def test_of_a_node_program(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="there is no Go")
-@pytest.mark.skipif(not tracing.has_stacks(), reason="this strace prints no stacks")
+@pytest.mark.skipif(not strace_command.has_stacks(), reason="this strace prints no stacks")
 def test_of_a_go_program(tmp_path):
     path = program(tmp_path, "server.go", GO)
     subprocess.run(["go", "build", "-o", tmp_path / "server", path], check=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import hooking, trace
+from nagle_lab.guard.tracing import hooking, strace_command
 from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(bool(why := trace.why_not()), reason=why),
+    pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why),
     pytest.mark.skipif(not shutil.which("javac"), reason="there is no JDK"),
 ]
 SERVER = """
@@ -251,12 +251,12 @@ def test_where_the_hook_was_not_compiled(tmp_path, project, monkeypatch):
     monkeypatch.setattr(hooking, "agent_in", lambda _: None)
     group = writes_of(tmp_path, command(project, "streams")).groups[0]
     assert (group.held.call, group.held.bytes, group.held.program) == ("write", 600, None)
-    if trace.has_stacks():
+    if strace_command.has_stacks():
         assert group.held.why_no_line.startswith("Java's hook was not compiled: install a C compiler")
 
 
 def test_a_java_that_takes_no_hook(tmp_path, project):
     group = writes_of(tmp_path, ["env", "-u", "JAVA_TOOL_OPTIONS", *command(project, "streams")]).groups[0]
     assert group.held.program is None
-    if trace.has_stacks():
+    if strace_command.has_stacks():
         assert "JAVA_TOOL_OPTIONS was unset" in group.held.why_no_line

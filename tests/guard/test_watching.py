@@ -166,7 +166,7 @@ def stream(pair: Asked, ring_bytes: int, to: int) -> subprocess.Popen:
     code = f"""
 import nagle_lab.guard.recording.recorder as recorder
 recorder.RING_BYTES = {ring_bytes}
-from nagle_lab.guard.recording.inside_streamed import main
+from nagle_lab.guard.recording.inside_stream import main
 main('{{"pid": {pair.pid}}}')
 """
     return subprocess.Popen([sys.executable, "-c", code], stdout=to)

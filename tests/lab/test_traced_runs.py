@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab.recording import NAGLE_LAB, REPOSITORY, docker, left_on_engine, traced
 
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host.namespace import CAP_SYS_PTRACE
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.tracer import traced_service
@@ -120,5 +120,5 @@ def test_the_sidecar_traces_the_calls_that_the_guard_traces():
     script = (REPOSITORY / "scenarios/shared/tracer/trace").read_text()
     asked = {word.strip("?,'\"") for line in script.splitlines() if line.startswith("calls=")
              for word in line.partition("=")[2].replace("$calls", "").split(",")}  # fmt: skip
-    (option,) = [word for word in tracing.attaching([1], Path("x"), stacks=False) if word.startswith("trace=")]
+    (option,) = [word for word in strace_command.attaching([1], Path("x"), stacks=False) if word.startswith("trace=")]
     assert asked - {""} == {name.strip("?") for name in option.removeprefix("trace=").split(",")}

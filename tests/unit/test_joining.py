@@ -8,7 +8,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.experiments.writes import joining
 from nagle_lab.experiments.writes.joining import Joined, join
-from nagle_lab.guard.tracing.strace import read_trace
+from nagle_lab.guard.tracing.strace_output import read_trace
 from support.stories import LATE, RELEASE
 from support.synthetic import MS, US, Conversation, pcap_bytes
 

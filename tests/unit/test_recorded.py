@@ -19,7 +19,7 @@ from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.running_program import of_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.writes import remedy
+from nagle_lab.reports.words.writes_text import remedy
 from support.command import Ended, in_process
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk

@@ -34,14 +34,14 @@ from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.guard.recording import inside_streamed
+from nagle_lab.guard.recording import inside_stream
 from nagle_lab.guard.recording.recorder import RingPacket
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
-from nagle_lab.live.watch.evidence import write_packets
+from nagle_lab.live.watch.live_findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.news import LiveFindings
+from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.periods import Period, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.recording import Target
@@ -306,15 +306,15 @@ class _Frames:
 def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
     """And its answers are in the stream; before there is an interface, nothing is."""
     clock, one = [100.0], what_the_kernel_said()[0]
-    monkeypatch.setattr(inside_streamed.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(inside_streamed.SocketPoller, "waiting", lambda self: [one])
+    monkeypatch.setattr(inside_stream.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(inside_stream.SocketPoller, "waiting", lambda self: [one])
     with (tmp_path / "x").open("wb") as out:
-        stream = inside_streamed._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
+        stream = inside_stream._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
         stream.tell_waiting()
         for _ in range(10):
             stream.pass_on()
             stream.tell_waiting()
-            clock[0] += inside_streamed.QUIET_S / 4
+            clock[0] += inside_stream.QUIET_S / 4
     with open_capture(tmp_path / "x") as capture:
         for _ in capture.read(_Counting()):  # type: ignore[arg-type]
             pass

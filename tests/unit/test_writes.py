@@ -8,7 +8,7 @@ import pytest
 from nagle_lab.experiments.writes import stall_writes as module
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.tracing.native_frames import Where
-from nagle_lab.guard.tracing.strace import Call, Mark, Stream, Trace
+from nagle_lab.guard.tracing.strace_output import Call, Mark, Stream, Trace
 
 SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
 WAY = ("127.0.0.1", 80), ("127.0.0.1", 5000)

@@ -9,7 +9,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.writes.running_program import writes_beside
 from nagle_lab.experiments.writes.stall_writes import compared
-from nagle_lab.guard.tracing.strace import read_trace
+from nagle_lab.guard.tracing.strace_output import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run, is_run, judge_run
 

@@ -12,8 +12,8 @@ from typing import Self
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
-from nagle_lab.live.watch.evidence import write_packets
-from nagle_lab.live.watch.news import Finding
+from nagle_lab.live.watch.live_findings import Finding
+from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.watch import ORDERS, Screen, counted, final, identity, render

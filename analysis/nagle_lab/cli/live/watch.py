@@ -17,8 +17,8 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
+from nagle_lab.live.watch.live_findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.news import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.pods import pod_stream
 from nagle_lab.live.watch.program_names import Names

@@ -17,9 +17,8 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 from nagle_lab.experiments.writes.traced import NamedWrites, no_writes, writes_of_traced
-from nagle_lab.guard.tracing import hooking
-from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.strace import Trace, read_trace
+from nagle_lab.guard.tracing import hooking, strace_command
+from nagle_lab.guard.tracing.strace_output import Trace, read_trace
 
 ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
 _FILE, _OUTPUT = "strace.txt", "output.txt"
@@ -45,7 +44,7 @@ def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], f
     """The command under strace, what its environment gets, and how many seconds it may take."""
     order = order_of(text)
     environment = {ORDER: text, **hooking.loading(os.environ, stacks=order.stacks)}
-    return tracing.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
+    return strace_command.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
 
 
 class Again:
@@ -63,7 +62,7 @@ class Again:
         self._count += 1
         if self._count > _MOST:
             return NamedWrites(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
-        if why := tracing.why_not():
+        if why := strace_command.why_not():
             return NamedWrites(no_writes(first, why))
         limit_s = max(_SLOWER * took_s, _AT_LEAST_S)
         try:

@@ -27,7 +27,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 from nagle_lab.experiments.writes.traced import NamedWrites, no_writes
-from nagle_lab.reports.words.writes import pair_lines
+from nagle_lab.reports.words.writes_text import pair_lines
 
 _EXPECTED = pytest.StashKey[ExpectedOfTest]()
 _NOTHING = "no TCP segment passed"

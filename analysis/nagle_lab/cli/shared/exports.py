@@ -125,7 +125,7 @@ class Exports:
         if "html" in self.files:
             from nagle_lab.reports.html import shown_capture
             from nagle_lab.reports.html.source import sources_of
-            from nagle_lab.reports.words.writes import MOST_GROUPS
+            from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
             self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow))

@@ -21,7 +21,7 @@ from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import STACKED, TRACED, with_writes
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME
 from nagle_lab.guard.recording.run_command import working_folder
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED, untraced_s
+from nagle_lab.guard.tracing.strace_attached import CALLS, STACKS, THREADS, UNTRACED, untraced_s
 from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
@@ -80,14 +80,14 @@ def _record(
     folder: Path, selection: Selection, what: Mapping[str, Any], seconds: float | None, *, trace: bool
 ) -> JudgedCommand:  # fmt: skip
     """Record what runs already."""
-    from nagle_lab.guard.recording.attach import attach  # noqa: PLC0415 - only for this
+    from nagle_lab.guard.recording.record_running import record_running  # noqa: PLC0415 - only for this
 
     until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
     until += f", the first {untraced_s(seconds):g} s without strace" if trace else ""
     tell(f"recording {next(f'{name} {value}' for name, value in what.items() if value)} {until}")
     ports = sorted(selection.ports) if what["interface"] else []
     of = {name: value for name, value in what.items() if value}
-    guarded = attach(folder, ports=ports, seconds=seconds, trace=trace, **of)
+    guarded = record_running(folder, ports=ports, seconds=seconds, trace=trace, **of)
     run = JudgedCommand(guarded, judge_recording(guarded.capture, lost(guarded.outcome), selection), selection)
     return with_writes_beside(run, elsewhere=what["pid"] is None) if trace else run
 

@@ -16,8 +16,8 @@ from nagle_lab.experiments.writes.joining import CallPair, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.guard.tracing.native_frames import Where, where
-from nagle_lab.guard.tracing.strace import Call, Trace, read_trace
-from nagle_lab.guard.tracing.tracer import CALLS, STACKS, THREADS, UNTRACED
+from nagle_lab.guard.tracing.strace_attached import CALLS, STACKS, THREADS, UNTRACED
+from nagle_lab.guard.tracing.strace_output import Call, Trace, read_trace
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
 _NONE = "stacks are written at the beginning of the trace only, and no call like it was made then"

@@ -24,10 +24,9 @@ from nagle_lab.experiments.writes import stall_writes as joined
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
-from nagle_lab.guard.tracing import hooking
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import hooking, strace_command
 from nagle_lab.guard.tracing.native_frames import Where
-from nagle_lab.guard.tracing.strace import MOST_BYTES, Call, Trace, read_trace
+from nagle_lab.guard.tracing.strace_output import MOST_BYTES, Call, Trace, read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
 _FILE = "strace.txt"
@@ -54,7 +53,7 @@ class _Again:
         longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
         limit_s = longest if self.limit_s is None else self.limit_s
         surroundings: Surroundings = {**self.surroundings, "environment": environment}
-        command = tracing.traced(self.command, folder / _FILE, stacks=stacks)
+        command = strace_command.traced(self.command, folder / _FILE, stacks=stacks)
         self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
         guarded = run(command, folder, limit_s=limit_s, network=self.network, **surroundings)
         try:
@@ -84,7 +83,7 @@ def with_writes(
     """
     if first.result.verdict is not Verdict.STALL:
         return first
-    if why := tracing.why_not():
+    if why := strace_command.why_not():
         return replace(first, writes=no_writes(first.result, why))
     again = _Again(first, command, limit_s, network, announce, surroundings)
     try:
@@ -154,7 +153,7 @@ def _native(
     calls = joined.unplaced(pairs, trace.hooked)
     if not calls:
         return {}, ""
-    if not tracing.has_stacks():
+    if not strace_command.has_stacks():
         return {}, "this strace was built without stack traces (libunwind): native code has no lines"
     try:
         other, note = stacked()

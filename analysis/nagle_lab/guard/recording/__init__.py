@@ -1,1 +1,5 @@
-"""Recording, from outside and inside: a command in a namespace, or what already runs."""
+"""Recording: a command in a namespace (run_command.py), or what already runs (record_running.py).
+
+Both are outside, and start a program called ``inside_…`` in the network namespace; inside_stream.py is the one whose
+packets ``watch`` reads as they come.
+"""

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from nagle_lab.guard.tracing.trace import ptrace_scope
+from nagle_lab.guard.tracing.strace_command import ptrace_scope
 from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}

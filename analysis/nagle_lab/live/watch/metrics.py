@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
-from nagle_lab.live.watch.news import New
+from nagle_lab.live.watch.live_findings import New
 from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.view import View
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError, last_line
-from nagle_lab.guard.recording.attach import container_of_service, docker, way_to
-from nagle_lab.guard.recording.inside_attached import Request
-from nagle_lab.guard.recording.inside_streamed import GONE, NEEDS
+from nagle_lab.guard.recording.inside_running import Request
+from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
+from nagle_lab.guard.recording.record_running import container_of_service, docker, way_to
 from nagle_lab.guard.recording.ways import program
 
 AGAIN_S = 2.0  # between two looks for what has gone
@@ -105,7 +105,7 @@ class Recording:
         inside = None if "docker" in way.before else self.pid
         request = Request(pid=inside, interface=target.interface, ports=target.ports)
         said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
-        command = [*way.before, *program("inside_streamed", msgspec.json.encode(request).decode())]
+        command = [*way.before, *program("inside_stream", msgspec.json.encode(request).decode())]
         self._child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, process_group=0
         )

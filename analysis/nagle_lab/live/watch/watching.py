@@ -16,8 +16,8 @@ from typing import Any
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.result.result import Connection
+from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.news import Finding, LiveFindings
 from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import Names
 from nagle_lab.live.watch.recording import Recording

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit, printable
-from nagle_lab.reports.words.writes import pair_lines
+from nagle_lab.reports.words.writes_text import pair_lines
 from nagle_lab.runs.run import Run
 
 if TYPE_CHECKING:  # a diagnosis needs no lab

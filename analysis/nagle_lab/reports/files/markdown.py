@@ -13,7 +13,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, processes
-from nagle_lab.reports.words.writes import remedy, writes_rows
+from nagle_lab.reports.words.writes_text import remedy, writes_rows
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")

@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples
 from nagle_lab.experiments.opened import examples_of_run, opened
 from nagle_lab.reports.html.source import SourceLines
-from nagle_lab.reports.words.writes import MOST_GROUPS
+from nagle_lab.reports.words.writes_text import MOST_GROUPS
 from nagle_lab.runs.run import Run
 
 

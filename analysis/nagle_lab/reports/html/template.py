@@ -14,7 +14,7 @@ from nagle_lab.errors import printable
 from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
 from nagle_lab.reports.words.phrases import findings, how_sure
-from nagle_lab.reports.words.writes import (
+from nagle_lab.reports.words.writes_text import (
     about_writes,
     call_of,
     pair_lines,

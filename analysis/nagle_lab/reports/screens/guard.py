@@ -17,7 +17,7 @@ from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.command.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
-from nagle_lab.reports.words.writes import cleared
+from nagle_lab.reports.words.writes_text import cleared
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _LONGEST = 60  # characters of a command in a headline

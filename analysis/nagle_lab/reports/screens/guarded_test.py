@@ -14,7 +14,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.writes.traced import NamedWrites
 from nagle_lab.reports.screens.terminal import WIDTH, facts, typical, who
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.writes import pair_lines
+from nagle_lab.reports.words.writes_text import pair_lines
 
 
 def shown_test(

@@ -23,7 +23,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
-from nagle_lab.reports.words.writes import remedy, writes_rows
+from nagle_lab.reports.words.writes_text import remedy, writes_rows
 from nagle_lab.tcp.events import LATE, MS
 
 if TYPE_CHECKING:

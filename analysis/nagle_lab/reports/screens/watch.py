@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.live.watch.news import Finding
+from nagle_lab.live.watch.live_findings import Finding
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.view import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table

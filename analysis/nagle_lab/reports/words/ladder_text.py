@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from nagle_lab.evidence.ladder import Ladder, LadderRow, Written
-from nagle_lab.reports.words.writes import call_of, place_of
+from nagle_lab.reports.words.writes_text import call_of, place_of
 
 _INSIDE = 38  # columns between the two ends
 _LEFT = 20  # columns of frame number and time

@@ -1,8 +1,8 @@
 /* Loaded by every Java that a traced command starts: say before each write to a socket where it is in the program.
  *
  * A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
- * right before the write. See nagle_lab/guard/tracing/strace.py for what it means. All writes of the runtime pass a few
- * native methods; when one is bound we put ourselves before it. No class of the program is changed. */
+ * right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means. All writes of the runtime
+ * pass a few native methods; when one is bound we put ourselves before it. No class of the program is changed. */
 #define _GNU_SOURCE
 #include "java.h"
 

@@ -3,7 +3,7 @@
  *
  * strace's own unwinder does not know the stacks of what lld linked, which Rust does since 1.90; the C compiler's
  * does. A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that
- * writes, right before the write. See nagle_lab/guard/tracing/strace.py for what it means. */
+ * writes, right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>

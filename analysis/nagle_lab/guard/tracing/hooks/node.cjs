@@ -1,6 +1,6 @@
 // Loaded by every Node.js that a traced command starts: say before each write to a socket where it is in the program.
 // A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-// right before the write. See nagle_lab/guard/tracing/strace.py for what it means.
+// right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
 "use strict";
 
 const fs = require("node:fs");

@@ -1,6 +1,6 @@
 # Loaded by every Perl that a traced command starts: say before each write to a socket where it is in the program.
 # A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-# right before the write. See nagle_lab/guard/tracing/strace.py for what it means.
+# right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
 #
 # print cannot be replaced in Perl. So this is a debugger (perldebguts): Perl calls DB::DB before the statements of lines
 # that write by the look of them, and what they write to is then asked for in the program's own scope.

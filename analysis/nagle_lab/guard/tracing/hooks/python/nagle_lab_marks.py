@@ -1,7 +1,7 @@
 """Say before each write to a socket where it is in the program.
 
 A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-right before the write. See nagle_lab/guard/tracing/strace.py for what it means.
+right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
 """
 
 import os

@@ -12,8 +12,15 @@ import msgspec
 from nagle_lab.guard.command import job as jobs
 from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
-from nagle_lab.guard.tracing import trace as tracing
-from nagle_lab.guard.tracing.tracer import STACKS_S, UNTRACED, NotTracedError, Tracer, others_here, untraced_s
+from nagle_lab.guard.tracing import strace_command
+from nagle_lab.guard.tracing.strace_attached import (
+    STACKS_S,
+    UNTRACED,
+    NotTracedError,
+    Tracer,
+    others_here,
+    untraced_s,
+)
 from nagle_lab.host import children, namespace
 
 REQUEST, READY = "request.json", "ready"
@@ -65,7 +72,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     if request.trace:
         tracer = Tracer(partial(_to_trace, request.pid), folder)
         seconds = _untraced_first(tracer, Recorder(folder / UNTRACED, there, request.ports), seconds)
-        tracer.start(stacks=tracing.has_stacks())
+        tracer.start(stacks=strace_command.has_stacks())
     recorder = Recorder(folder / CAPTURE, [request.interface] if request.interface else there, request.ports)
     recorder.start()
     (folder / READY).touch()
@@ -98,7 +105,7 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
 
     Raises NotTracedError where it cannot be traced, or a signal came.
     """
-    if why := tracing.why_none():
+    if why := strace_command.why_none():
         raise NotTracedError(why)
     tracer.check()
     part = untraced_s(seconds)
@@ -112,7 +119,7 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
 
 def _stacks_first(tracer: Tracer, seconds: float) -> float:
     """Have stacks written for a part of the time; how many seconds are left then, 0 if a signal came."""
-    if not tracing.has_stacks():
+    if not strace_command.has_stacks():
         return seconds
     part = min(STACKS_S, seconds / 4)
     if signal.sigtimedwait(_ENDS, part):

@@ -12,15 +12,15 @@ import msgspec
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.command import job as jobs
 from nagle_lab.guard.command.job import OUTCOME, Outcome
-from nagle_lab.guard.recording import inside_attached
-from nagle_lab.guard.recording.inside_attached import REQUEST, Request
+from nagle_lab.guard.recording import inside_running
+from nagle_lab.guard.recording.inside_running import REQUEST, Request
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.ways import Way, docker_with_folders, program, sudo_works
 from nagle_lab.host import children
 from nagle_lab.host.namespace import has_sys_admin
 
 
-def attach(
+def record_running(
     folder: Path,
     *,
     pid: int | None = None,
@@ -46,7 +46,7 @@ def attach(
     way = way_to(pid, container, trace=trace)
     outcome = _run(way, folder)
     (folder / REQUEST).unlink(missing_ok=True)
-    (folder / inside_attached.READY).unlink(missing_ok=True)
+    (folder / inside_running.READY).unlink(missing_ok=True)
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:
@@ -72,7 +72,7 @@ def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
 
 
 def _run(way: Way, folder: Path) -> Outcome:
-    command = [*way.before, *program("inside_attached", str(folder))]
+    command = [*way.before, *program("inside_running", str(folder))]
     child = children.Child(command, os.environ, str(Path.cwd()), children.leave_terminal)
     try:
         child.start()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.tracing import trace as tracing
+from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host import children
 from nagle_lab.host.namespace import CAP_SYS_PTRACE, has_capability
 
@@ -48,7 +48,7 @@ class Tracer:
         self.uses_io_uring |= any(map(_uses_io_uring, pids))
         file = self._folder / (STACKS if stacks else CALLS)
         self._process = subprocess.Popen(
-            tracing.attaching(pids, file, stacks=stacks),
+            strace_command.attaching(pids, file, stacks=stacks),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             preexec_fn=_as_child,  # noqa: PLW1509 - no more than two system calls
         )  # fmt: skip
@@ -124,7 +124,7 @@ def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
         todo = "a security policy forbids it (AppArmor, SELinux, seccomp): trace it from the host, as root"
     elif owner != str(os.geteuid()):
         todo = f"it belongs to user {owner}: run this as root, in a container with --cap-add SYS_PTRACE"
-    elif scope := tracing.ptrace_scope():
+    elif scope := strace_command.ptrace_scope():
         todo = f"kernel.yama.ptrace_scope is {scope}: run this as root, or sudo sysctl kernel.yama.ptrace_scope=0"
     else:
         todo = "run this as root, in a container with --cap-add SYS_PTRACE"

@@ -1,6 +1,6 @@
 """What strace wrote of a program: which call put which bytes on which connection, and which options were set.
 
-A function of the file alone. The recording side is :mod:`nagle_lab.guard.tracing.trace`.
+A function of the file alone. The recording side is :mod:`nagle_lab.guard.tracing.strace_command`.
 """
 
 import re

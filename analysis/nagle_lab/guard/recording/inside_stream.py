@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.recording.inside_attached import OF_PROCESS, Request
+from nagle_lab.guard.recording.inside_running import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
