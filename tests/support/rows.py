@@ -7,7 +7,7 @@ from typing import Any
 
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import Taker
-from nagle_lab.evidence.tshark import Ours, SegmentRow, compare_rows, row_of
+from nagle_lab.evidence.tshark import OurFrame, SegmentRow, compare_rows, row_of
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.packet.segment import decode
 from support.synthetic import FLAG_BITS, Packet, Segment, pcap_bytes
@@ -31,7 +31,7 @@ def our_rows(path: Path, **options: Any) -> list[SegmentRow]:
 
 def differences(ours: list[SegmentRow], theirs: list[SegmentRow], most: int = 10) -> list[str]:
     """Where two tables disagree, in words; empty if they do not. A length the other does not tell is not compared."""
-    return compare_rows((Ours(row.frame, row) for row in ours), theirs, most).first
+    return compare_rows((OurFrame(row.frame, row) for row in ours), theirs, most).first
 
 
 def truth(packets: Iterable[Packet], unit_ns: int = 1) -> list[SegmentRow]:

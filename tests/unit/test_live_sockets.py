@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from nagle_lab.host.sock_diag import Info, read_info, read_socket
+from nagle_lab.host.sock_diag import TcpInfo, read_info, read_socket
 from nagle_lab.live.sockets.processes import container_of
 
 ID = "4a1f" * 16
@@ -34,7 +34,7 @@ def test_a_connection_with_data_that_waits():
     assert (read.state, read.local, read.remote) == ("ESTABLISHED", ("10.0.0.1", 8080), ("10.0.0.2", 50123))
     assert (read.uid, read.inode, read.cookie) == (1000, 4711, 77)
     assert (read.unacknowledged, read.unsent) == (238, 600)
-    assert read.info == Info(mss=1448, in_flight=1, unsent=600, cwnd=10, window=65535)
+    assert read.info == TcpInfo(mss=1448, in_flight=1, unsent=600, cwnd=10, window=65535)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_state_without_tcp_info():
 
 def test_kernels_that_say_less():
     assert read_info(tcp_info(232, window=5)).window == 5
-    assert read_info(tcp_info(192, unsent=7)) == Info(mss=0, in_flight=0, unsent=7, cwnd=0, window=None)
+    assert read_info(tcp_info(192, unsent=7)) == TcpInfo(mss=0, in_flight=0, unsent=7, cwnd=0, window=None)
     assert read_info(tcp_info(104)) is None
 
 

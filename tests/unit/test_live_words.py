@@ -10,9 +10,9 @@ from rich.console import Console
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host.namespace import CAP_SYS_PTRACE
-from nagle_lab.host.sock_diag import Info, Listed
+from nagle_lab.host.sock_diag import ListedSocket, TcpInfo
 from nagle_lab.live.sockets import rights
-from nagle_lab.live.sockets.inventory import Found, Inventory
+from nagle_lab.live.sockets.inventory import HostSocket, Inventory
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.sockets.socket_options import Options
 from nagle_lab.live.sockets.undo_log import BOOT, FILE, Entry, changes
@@ -25,23 +25,23 @@ from support.schemas import check
 OFF, ON = Options(False, False, True), Options(True, False, False)
 
 
-WAITING = Info(mss=1448, in_flight=1, unsent=600, cwnd=10, window=64_000)
+WAITING = TcpInfo(mss=1448, in_flight=1, unsent=600, cwnd=10, window=64_000)
 
 
-def listed(unacknowledged: int = 200, info: Info | None = WAITING, **other) -> Listed:
+def listed(unacknowledged: int = 200, info: TcpInfo | None = WAITING, **other) -> ListedSocket:
     """A connection; by default a header is on its way and a body waits."""
     fields = {
         "state": "ESTABLISHED", "local": ("10.0.0.1", 8080), "remote": ("10.0.0.2", 50123), "uid": 0, "inode": 7,
         "cookie": 9, "queued": unacknowledged + (info.unsent if info else 0), "info": info,
     }  # fmt: skip
-    return Listed(**{**fields, **other})
+    return ListedSocket(**{**fields, **other})
 
 
-def found(one: Listed | None = None, options: Options | None = OFF, **other) -> Found:
+def found(one: ListedSocket | None = None, options: Options | None = OFF, **other) -> HostSocket:
     one = one or listed()
     nginx = Process(24703, "nginx", 0, 4026531833)
     fields = {"processes": [nginx], "holders": [(24703, 5)], "container": "", "waits": waits(one, options)}
-    return Found(**{"listed": one, "namespace": 4026531833, "options": options, **fields, **other})
+    return HostSocket(**{"listed": one, "namespace": 4026531833, "options": options, **fields, **other})
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ def found(one: Listed | None = None, options: Options | None = OFF, **other) -> 
         (listed(), None, Waits.MAYBE_HELD),
         (listed(), Options(False, True, True), Waits.CORKED),
         (listed(), Options(True, True, True), Waits.CORKED),  # TCP_CORK comes first
-        (listed(0, Info(1448, 0, 600, 10, None)), OFF, None),  # nothing is unacknowledged
-        (listed(1448, Info(1448, 1, 600, 10, 64_000)), OFF, None),  # only a full segment is: Minshall's variant
-        (listed(1648, Info(1448, 2, 600, 10, 64_000)), OFF, Waits.HELD),
-        (listed(200, Info(1448, 1, 1448, 10, 64_000)), OFF, None),  # a full segment is never held
-        (listed(200, Info(1448, 1, 0, 10, 64_000)), OFF, None),
-        (listed(200, Info(1448, 1, 600, 10, 700)), OFF, None),  # the other end has no room
-        (listed(200, Info(1448, 1, 600, 1, 64_000)), OFF, None),  # the congestion window is full
-        (listed(200, Info(1448, 1, 600, 10, None)), OFF, Waits.HELD),  # kernels before 5.4 do not tell the window
+        (listed(0, TcpInfo(1448, 0, 600, 10, None)), OFF, None),  # nothing is unacknowledged
+        (listed(1448, TcpInfo(1448, 1, 600, 10, 64_000)), OFF, None),  # only a full segment is: Minshall's variant
+        (listed(1648, TcpInfo(1448, 2, 600, 10, 64_000)), OFF, Waits.HELD),
+        (listed(200, TcpInfo(1448, 1, 1448, 10, 64_000)), OFF, None),  # a full segment is never held
+        (listed(200, TcpInfo(1448, 1, 0, 10, 64_000)), OFF, None),
+        (listed(200, TcpInfo(1448, 1, 600, 10, 700)), OFF, None),  # the other end has no room
+        (listed(200, TcpInfo(1448, 1, 600, 1, 64_000)), OFF, None),  # the congestion window is full
+        (listed(200, TcpInfo(1448, 1, 600, 10, None)), OFF, Waits.HELD),  # kernels before 5.4 do not tell the window
     ],
 )
 def test_what_waits_and_why(of, options, expected):
     assert waits(of, options) is expected
 
 
-def screen(sockets: list[Found], width: int, **more) -> str:
+def screen(sockets: list[HostSocket], width: int, **more) -> str:
     to = Console(width=width, record=True, file=open(os.devnull, "w"), color_system=None)  # noqa: PTH123, SIM115
     show_sockets(Inventory(sockets, []), to, **more)
     return to.export_text()

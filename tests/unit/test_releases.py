@@ -9,7 +9,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import releases
-from nagle_lab.experiments.software.releases import Tried, code_of, flips, span
+from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
 
@@ -42,18 +42,18 @@ def test_a_span_that_is_none(package, between, says):
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
 
-def tried(*verdicts: str) -> list[Tried]:
+def tried(*verdicts: str) -> list[TriedRelease]:
     runs = {"STALL": "nginx-static-nodelay-off", "CLEAN": "nginx-static-nodelay-on"}
     results = {verdict: analyze(REFERENCE / run / "server.pcap") for verdict, run in runs.items()}
     made = []
     for number, verdict in enumerate(verdicts):
         if verdict == "failed":
-            made.append(Tried(str(number), results["STALL"], "the command ended with 1"))
+            made.append(TriedRelease(str(number), results["STALL"], "the command ended with 1"))
         elif verdict == "absent":
-            made.append(Tried(str(number), None, "cannot be installed"))
+            made.append(TriedRelease(str(number), None, "cannot be installed"))
         else:
             result = results.get(verdict) or msgspec.structs.replace(results["CLEAN"], verdict=verdict)
-            made.append(Tried(str(number), result))
+            made.append(TriedRelease(str(number), result))
     return made
 
 
@@ -76,7 +76,7 @@ def test_where_the_verdict_changes(verdicts, changes, code):
 
 def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
     ones = dict(zip(KNOWN, tried("STALL", "CLEAN", "absent", "STALL", "STALL"), strict=True))
-    made = (Tried(version, one.result, one.problem) for version, one in ones.items())
+    made = (TriedRelease(version, one.result, one.problem) for version, one in ones.items())
     monkeypatch.setattr("nagle_lab.cli.software.bisect.try_each", lambda *_, **__: made)
     out_file = tmp_path / "out.json"
     code, out, _ = run("bisect", "--json", out_file, "pypi:x", "0.9..1.0", "--", "python", "-c", "pass")

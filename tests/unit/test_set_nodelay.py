@@ -2,9 +2,9 @@
 
 import pytest
 
-from nagle_lab.host.sock_diag import LISTEN, Listed
+from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets import set_nodelay, undo_log
-from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.socket_options import Options
 
@@ -20,16 +20,18 @@ class Kernel:
     def add(self, cookie: int, port: int, nodelay: bool, listens: bool = False) -> None:
         self.sockets[cookie] = [port, listens, nodelay]
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[HostSocket]:
         return [
-            Found(
-                Listed(LISTEN if listens else "ESTABLISHED", ("", port), ("", cookie), 0, cookie, cookie, 0, None),
+            HostSocket(
+                ListedSocket(
+                    LISTEN if listens else "ESTABLISHED", ("", port), ("", cookie), 0, cookie, cookie, 0, None,
+                ),
                 7, [], [], "", Options(nodelay, False, False), None,
             )
             for cookie, (port, listens, nodelay) in self.sockets.items()
         ]  # fmt: skip
 
-    def switch(self, those: list[Found], value: bool) -> list[Found]:
+    def switch(self, those: list[HostSocket], value: bool) -> list[HostSocket]:
         for one in those:
             self.sockets[one.listed.cookie][2] = value
         return those

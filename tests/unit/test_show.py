@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.evidence.tshark import Ours, compare_rows
+from nagle_lab.evidence.tshark import OurFrame, compare_rows
 from support.rows import truth
 from support.stories import (
     client_held,
@@ -156,7 +156,7 @@ ROWS = truth(TALK)
 
 
 def ours(rows, **marks):
-    return [Ours(row.frame, row, **marks) for row in rows]
+    return [OurFrame(row.frame, row, **marks) for row in rows]
 
 
 def test_equal_tables_are_equal():
@@ -182,7 +182,7 @@ def test_only_the_first_differences_are_told_but_all_are_counted():
 def test_rows_of_one_side_only_are_found():
     missing = compare_rows(ours(ROWS), ROWS[1:-1])
     assert missing.columns == {"only in ours": 2}
-    known = [Ours(ROWS[0].frame, None, "UDP"), *ours(ROWS[1:])]
+    known = [OurFrame(ROWS[0].frame, None, "UDP"), *ours(ROWS[1:])]
     assert compare_rows(known, ROWS).first == ["frame 1: only in tshark's (ours: UDP)"]
     assert compare_rows([], ROWS[:1]).first == ["frame 1: only in tshark's"]
 

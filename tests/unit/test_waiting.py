@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.guard.recording import socket_poller as recording
-from nagle_lab.host.sock_diag import Info, Listed, busy_sockets
+from nagle_lab.host.sock_diag import ListedSocket, TcpInfo, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -226,7 +226,7 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
 
 # ------------------------------------------------------------------------------------- asking the kernel
 
-SMALL = Info(mss=1000, in_flight=1, unsent=57, cwnd=10, window=65535, silent_ms=recording.SILENT_MS)
+SMALL = TcpInfo(mss=1000, in_flight=1, unsent=57, cwnd=10, window=65535, silent_ms=recording.SILENT_MS)
 
 
 @pytest.fixture(autouse=True)
@@ -234,9 +234,9 @@ def _any_answer_is_in_time(monkeypatch):
     monkeypatch.setattr(recording, "LONGEST_S", float("inf"))  # a busy machine's tests may be slow
 
 
-def listed(info: Info | None, queued: int = 157) -> Listed:
+def listed(info: TcpInfo | None, queued: int = 157) -> ListedSocket:
     """A socket of which so many bytes are not acknowledged or not sent."""
-    return Listed("ESTABLISHED", CLIENT, SERVER, 0, 1, 1, queued, info)
+    return ListedSocket("ESTABLISHED", CLIENT, SERVER, 0, 1, 1, queued, info)
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkey
 def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
     asked = []
 
-    def refuse() -> list[Listed]:
+    def refuse() -> list[ListedSocket]:
         asked.append("once")
         raise PermissionError
 
@@ -308,7 +308,7 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
     made = [[msgspec.structs.replace(listed(SMALL), remote=(SERVER[0], port))] for port in range(8)]
     asked = []
 
-    def slowly() -> Iterator[list[Listed]]:
+    def slowly() -> Iterator[list[ListedSocket]]:
         asked.append("once")
         for part in made:
             clock[0] += recording.AT_A_TIME_S * 0.6
@@ -324,7 +324,7 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
 
 
 def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
-    def late() -> Iterator[list[Listed]]:
+    def late() -> Iterator[list[ListedSocket]]:
         clock[0] += 0.006
         yield [listed(SMALL)]
 

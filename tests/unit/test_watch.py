@@ -43,7 +43,7 @@ from nagle_lab.live.watch.live_findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.periods import Period, Periods, PeriodSums
-from nagle_lab.live.watch.program_names import Names
+from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Target
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
 from nagle_lab.live.watch.view import OTHERS, View, look
@@ -75,7 +75,7 @@ def kept(path: Path, room: int = 1 << 26) -> PacketRing:
 
 
 def seen(path: Path, lost: int = 0) -> View:
-    view = look(kept(path).snapshot(), Names(), lost, lambda _: True)
+    view = look(kept(path).snapshot(), ProgramNames(), lost, lambda _: True)
     assert view
     return view
 
@@ -505,9 +505,9 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
     packets = two_servers()
     half.write_bytes(pcap_bytes(packets[: len(packets) // 2]))
     for path, settled_s in ((half, 0.1), (capture, 0.0)):
-        view = look(kept(path).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+        view = look(kept(path).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
         findings.take(view)
-        made.take(view, findings.new, Names(), settled_s)
+        made.take(view, findings.new, ProgramNames(), settled_s)
     made.count(12, 3)
     got, s = served(address), analyze(capture).summary
     assert got["nagle_lab_stalls_total", "80", "", "server"] == s.stalls
@@ -520,17 +520,17 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
 def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
     made, address = metrics
     monkeypatch.setattr("nagle_lab.live.watch.metrics.MOST_LABELS", 1)
-    view = look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
-    made.take(view, {}, Names(), 0.0)
+    view = look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+    made.take(view, {}, ProgramNames(), 0.0)
     labels = {key[1:] for key in served(address) if key[0] == "nagle_lab_exchanges_total"}
     assert labels == {("80", "", "server"), ("0", "other", "")}
 
 
 def test_rules_and_dashboard_name_metrics_that_there_are(metrics, capture):
     made, address = metrics
-    findings, view = LiveFindings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True, exchanges=True)
+    findings, view = LiveFindings(), look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
     findings.take(view)
-    made.take(view, findings.new, Names(), 0.0)
+    made.take(view, findings.new, ProgramNames(), 0.0)
     there = {key[0] for key in served(address)}
     dashboard = json.loads((LIVE / "grafana.json").read_text())
     shown = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
@@ -591,7 +591,7 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     asked: list[dict[str, str]] = [{}, {"c0ffee": "web"}, {"deed": "other"}]
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(processes, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: asked.pop(0))
-    names = Names()
+    names = ProgramNames()
     names.look()
     names.look()
     assert len(asked) == 2
@@ -609,7 +609,7 @@ def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypat
     found = {(server, client): Process(19980, "nginx", 0, 1, "c0ffee")}
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "web"})
-    names = Names()
+    names = ProgramNames()
     names.look()
     view = look(kept(capture).snapshot(), names, 0, lambda _: True)
     assert view
@@ -631,7 +631,7 @@ def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch,
     path = tmp_path / "x.pcap"
     path.write_bytes(b"".join(crowd(count)))
     with Snapshot(iter([path.read_bytes()]), 1) as snapshot:
-        view = look(snapshot, Names(), 0, lambda _: True)
+        view = look(snapshot, ProgramNames(), 0, lambda _: True)
     assert view and len(view.result.connections) in shown and view.is_cut is (count > 100)
     console = Console(width=120, height=40, file=io.StringIO())
     console.print(render(Screen("all interfaces", 30.0, view=view), 120, 40))
@@ -675,7 +675,7 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
     looks = [held, [], held[2:], held]
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, looks.pop(0)))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "web"})
-    names, said = Names(), []
+    names, said = ProgramNames(), []
     names._containers = {"c0ffee": "web"}
     while looks:
         names.look()
@@ -688,7 +688,7 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
 def test_who_watches_one_interface_is_told_of_that_alone(monkeypatch):
     held = [Process(9, "server", 0, 2)]
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, held))
-    names = Names(looks_elsewhere=False)
+    names = ProgramNames(looks_elsewhere=False)
     for _ in range(3):
         names.look()
     assert not names.unseen
@@ -723,7 +723,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
     }
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "shop-web"})
-    names = Names()
+    names = ProgramNames()
     names.look()
 
     def of(client: tuple[str, int], server: tuple[str, int]) -> tuple[str, str]:
@@ -740,7 +740,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
 
 def test_a_view_with_many_stalls_keeps_none_of_them_one_by_one(capture):
     """Two thirds of the memory of `watch` were rows of stalls, each made an object."""
-    findings, view = LiveFindings(), look(kept(capture).snapshot(), Names(), 0, lambda _: True)
+    findings, view = LiveFindings(), look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True)
     findings.take(view)
     stalls = analyze(capture).stalls
     by_connection = Counter((stall.connection, stall.held_by.role) for stall in stalls)

@@ -7,7 +7,7 @@ import pytest
 
 from nagle_lab.experiments.writes import stall_writes as module
 from nagle_lab.experiments.writes.stall_writes import Lines
-from nagle_lab.guard.tracing.native_frames import Where
+from nagle_lab.guard.tracing.native_frames import CallSite
 from nagle_lab.guard.tracing.strace_output import Call, Mark, Stream, Trace
 
 SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
@@ -22,7 +22,7 @@ def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, A
     for call, frames in zip(calls, (trigger, held), strict=True):
         if native:
             own = tuple(frame for frame in frames if frame[0].startswith("/"))
-            wheres[id(call)] = Where(own, tuple(frames[: len(frames) - len(own)]), "")
+            wheres[id(call)] = CallSite(own, tuple(frames[: len(frames) - len(own)]), "")
         else:
             call.mark = Mark(3, 0, "send", tuple(frames))
     pair: Any = SimpleNamespace(trigger=calls[0], held=calls[1])
@@ -76,10 +76,10 @@ def test_of_an_interpreter_any_of_its_stacks_says_why(monkeypatch):
         writes = [Call(at, 1, 1, "java", "write", wrote=600, stack=[stack]) for at, stack in enumerate(stacks)]
         return Trace({WAY: [Stream(WAY, 1, writes=writes)]})
 
-    wheres = {"a": Where((), (("", 0, "NET_Send"),), "no hook"), "b": Where((), (), "no hook")}
+    wheres = {"a": CallSite((), (("", 0, "NET_Send"),), "no hook"), "b": CallSite((), (), "no hook")}
     monkeypatch.setattr(module, "where", lambda stacks: [wheres[stack[0]] for stack in stacks])
     wanted = traced("", "", "").streams[WAY][0].writes[2]
     trace = Trace({WAY: [Stream(WAY, 1, writes=[*traced("", "").streams[WAY][0].writes, wanted])]})
     assert module.native_places([wanted], trace, traced("a", "b"))[id(wanted)] in wheres.values()
-    wheres["b"] = Where((("/s.c", 7, "reply"),), (), "")
+    wheres["b"] = CallSite((("/s.c", 7, "reply"),), (), "")
     assert module.native_places([wanted], trace, traced("a", "b")) == {}

@@ -90,7 +90,7 @@ def row_of(s: Segment) -> SegmentRow:
     )  # fmt: skip
 
 
-class Ours(NamedTuple):
+class OurFrame(NamedTuple):
     """One frame as we decode it, and what may let tshark decode it differently."""
 
     frame: int
@@ -100,9 +100,9 @@ class Ours(NamedTuple):
     beyond: bool = False  # by its IP header longer than the frame was on the wire
 
 
-def our_frames(capture: Capture) -> Iterator[Ours]:
+def our_frames(capture: Capture) -> Iterator[OurFrame]:
     """Every frame of an open capture, in file order."""
-    frames: list[Ours] = []
+    frames: list[OurFrame] = []
 
     def take(*record: Any) -> None:  # see nagle_lab.capture.take.Take
         one = Record(*record)
@@ -110,10 +110,10 @@ def our_frames(capture: Capture) -> Iterator[Ours]:
         peel(packet)
         segment = decode(*record)
         if isinstance(segment, int):
-            frames.append(Ours(one.frame, None, name_of(segment)))
+            frames.append(OurFrame(one.frame, None, name_of(segment)))
         else:
             is_cut = packet.captured_end < packet.wire_end
-            frames.append(Ours(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end))
+            frames.append(OurFrame(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end))
 
     for _ in capture.read(Taker(take)):
         yield from frames
@@ -267,13 +267,13 @@ def verify(path: Path) -> RowComparison:
     return comparison
 
 
-def compare_rows(ours: Iterable[Ours], theirs: Iterable[SegmentRow], most: int = 10) -> RowComparison:
+def compare_rows(ours: Iterable[OurFrame], theirs: Iterable[SegmentRow], most: int = 10) -> RowComparison:
     """Compare two tables that are in order of frames."""
     comparison, last = RowComparison(), 0
-    rows: Iterator[Ours | SegmentRow] = merge(ours, theirs, key=_FRAME)
+    rows: Iterator[OurFrame | SegmentRow] = merge(ours, theirs, key=_FRAME)
     for frame, of_frame in groupby(rows, key=_FRAME):
         both = list(of_frame)
-        our = next((row for row in both if isinstance(row, Ours)), None)
+        our = next((row for row in both if isinstance(row, OurFrame)), None)
         their = next((row for row in both if isinstance(row, SegmentRow)), None)
         if frame <= last or len(both) != (our is not None) + (their is not None):
             raise NagleLabError(f"frame {frame} comes after frame {last}: a table is not in order of frames")
@@ -286,7 +286,7 @@ def compare_rows(ours: Iterable[Ours], theirs: Iterable[SegmentRow], most: int =
     return comparison
 
 
-def _faults(our: Ours | None, their: SegmentRow | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
+def _faults(our: OurFrame | None, their: SegmentRow | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
     """The differences of one frame: (column, in words); those by definition are counted in `explained` instead."""
     if their and their.sport is None:
         their = None
@@ -311,7 +311,7 @@ def _faults(our: Ours | None, their: SegmentRow | None, explained: Counter[str])
             yield name, f"{name} is {mine} in ours, {other} in tshark's"
 
 
-def _definition(column: str, our: Ours, mine: object, other: object) -> str:
+def _definition(column: str, our: OurFrame, mine: object, other: object) -> str:
     """Why a difference is one of definition; empty if it is a fault."""
     if column == "length":
         if other is None:

@@ -15,7 +15,7 @@ from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge_recording, lost
 from nagle_lab.guard.recording.record_running import record_running
 from nagle_lab.host.sock_diag import LISTEN
-from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, without
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
@@ -39,7 +39,7 @@ class OfProgram(Selection):
         )
 
 
-def selection(of: Iterable[Found]) -> OfProgram:
+def selection(of: Iterable[HostSocket]) -> OfProgram:
     """The connections of those sockets, and those that their listeners accept."""
     those = [one.listed for one in of]
     return OfProgram(

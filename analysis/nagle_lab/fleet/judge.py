@@ -19,7 +19,17 @@ from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, counted, edges
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series, missing_numbers
-from nagle_lab.fleet.stretch import EVENTS, EXCHANGES, FILES, Read, Stretch, as_counts, as_reads, events_of, resumed
+from nagle_lab.fleet.stretch import (
+    EVENTS,
+    EXCHANGES,
+    FILES,
+    FileRead,
+    Stretch,
+    as_counts,
+    as_reads,
+    events_of,
+    resumed,
+)
 from nagle_lab.packet.segment import Kernel, address_text
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Counted
@@ -46,19 +56,19 @@ class JudgedSeries(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Whole:
+class SeriesResult:
     """A series read to its end; ``closing`` are its exchanges that ended with it."""
 
     result: Result
     findings: Findings
     counted: Counted
     closing: Counts
-    reads: list[Read]
+    reads: list[FileRead]
 
 
-def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
+def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
     """What the stretches of a series, all of which are done, amount to: the result of reading it in one piece."""
-    tables, reads = Tables(), list[Read]()
+    tables, reads = Tables(), list[FileRead]()
     for stretch in stretches:
         for which, content in events_of(stretch.key, out, (*range(len(EVENTS)), FILES)):
             if which == FILES:
@@ -77,7 +87,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> Whole:
         totals = engine.totals()
     findings = Findings(tables, totals.step, answers=known.facts.waiting)
     result = _said(summarize(known, totals, findings, None), known)
-    return Whole(result, findings, totals, closing, joined(reads))
+    return SeriesResult(result, findings, totals, closing, joined(reads))
 
 
 def _said(result: Result, known: CaptureSoFar) -> Result:
@@ -87,15 +97,15 @@ def _said(result: Result, known: CaptureSoFar) -> Result:
     return msgspec.structs.replace(result, reason="; ".join(result.quality.damage))
 
 
-def joined(reads: Sequence[Read]) -> list[Read]:
+def joined(reads: Sequence[FileRead]) -> list[FileRead]:
     """One for each file, of the parts it was read in."""
-    found: list[Read] = []
+    found: list[FileRead] = []
     for read in reads:
         if found and found[-1].goes_on:
             first = found.pop()
             problem = "; ".join(filter(None, (first.problem, read.problem))) or None
             packets = first.packets + read.packets
-            read = Read(first.path, first.size, first.first_frame, packets, problem, read.goes_on)  # noqa: PLW2901
+            read = FileRead(first.path, first.size, first.first_frame, packets, problem, read.goes_on)  # noqa: PLW2901
         found.append(read)
     return found
 
@@ -142,7 +152,7 @@ def skipped(series: Series) -> list[str]:
 # Storing -----------------------------------------------------------------------------------------------
 
 
-def store(series: Series, stretches: Sequence[Stretch], found: Whole, problems: int, out: Folder) -> None:
+def store(series: Series, stretches: Sequence[Stretch], found: SeriesResult, problems: int, out: Folder) -> None:
     """Write the tables of a series."""
     for name in TABLES:
         out.remove(f"{name}/{partition(series.name)}")
@@ -249,7 +259,7 @@ def _null(values: Any, where: Any) -> Any:
     return extra("pyarrow").array(values, mask=np.asarray(where))
 
 
-def _stalls(rows: Rows, of: Rows, reads: Sequence[Read]) -> dict[str, Any]:
+def _stalls(rows: Rows, of: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
     firsts = np.array([read.first_frame for read in reads if read.packets])
     paths = np.array([read.path for read in reads if read.packets], object)
     at = np.searchsorted(firsts, rows["release_frame"], "right") - 1
@@ -338,7 +348,7 @@ def _exchanges(connections: Table, exchanges: Iterable[Counts]) -> tuple[dict[st
     return columns, hours
 
 
-def _files(reads: Sequence[Read]) -> dict[str, Any]:
+def _files(reads: Sequence[FileRead]) -> dict[str, Any]:
     names = {
         "file": "path",
         "bytes": "size",
@@ -349,7 +359,7 @@ def _files(reads: Sequence[Read]) -> dict[str, Any]:
     return {column: [getattr(read, name) for read in reads] for column, name in names.items()}
 
 
-def _series(series: Series, found: Whole, problems: int) -> dict[str, Any]:
+def _series(series: Series, found: SeriesResult, problems: int) -> dict[str, Any]:
     result, totals, summary = found.result, found.counted, found.result.summary
     parts = {
         name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "silences")

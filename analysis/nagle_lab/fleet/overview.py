@@ -33,7 +33,7 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstService:
     """A service that lost much, and a typical stall of it: what it is (a row of ``stalls``), and its packets."""
 
     service: dict[str, Any]
@@ -50,7 +50,7 @@ class Overview:
     totals: dict[str, Any]
     days: Sequence[dict[str, Any]]
     heat: Heat | None
-    worst: Sequence[Worst]
+    worst: Sequence[WorstService]
     unusable: Sequence[dict[str, Any]]
     failed: Sequence[dict[str, Any]]
 
@@ -102,7 +102,7 @@ def _heat(store: Store) -> Heat | None:
     return Heat(shown, begins, hours, [cells[host] for host in shown], len(hosts) - len(shown))
 
 
-def _worst(store: Store, service: dict[str, Any]) -> Worst:
+def _worst(store: Store, service: dict[str, Any]) -> WorstService:
     """The service with the stall whose wait is nearest to the median."""
     where = f"server_ip = '{service['server_ip']}' AND server_port = {int(service['server_port'])}"
     (stall,) = store.ask(
@@ -110,9 +110,9 @@ def _worst(store: Store, service: dict[str, Any]) -> Worst:
         "ack_frame IS NULL, released_at, series, release_frame LIMIT 1"
     ).named()
     try:
-        return Worst(service, stall, ladder_of_stall(store, stall))
+        return WorstService(service, stall, ladder_of_stall(store, stall))
     except NagleLabError as error:
-        return Worst(service, stall, None, str(error))
+        return WorstService(service, stall, None, str(error))
 
 
 def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:

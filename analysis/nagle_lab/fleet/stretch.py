@@ -54,7 +54,7 @@ class Stretch:
         return sum(max(file.size, 0) for file in self.files) - self.begin
 
 
-class Read(msgspec.Struct, frozen=True):
+class FileRead(msgspec.Struct, frozen=True):
     """A file that was read, or a part of it, or one that could not be."""
 
     path: str
@@ -130,7 +130,7 @@ def follow(stretch: Stretch, out: Folder) -> StretchDone:
         known, position = resumed(engine, stretch.before, out)
         first = engine.frames
         if stretch.begin and position is None:  # the part before it was all of the file after all
-            reads.append(Read(stretch.files[0].path, 0, first + 1, 0, None, stretch.until is not None))
+            reads.append(FileRead(stretch.files[0].path, 0, first + 1, 0, None, stretch.until is not None))
         else:
             for file in stretch.files:
                 known, read, position = _read(file, known, engine, Part(position, stretch.until))
@@ -161,7 +161,9 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
     return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble, "waiting": waiting})), carry.position
 
 
-def _read(file: File, known: CaptureSoFar, engine: Engine, part: Part) -> tuple[CaptureSoFar, Read, Position | None]:
+def _read(
+    file: File, known: CaptureSoFar, engine: Engine, part: Part
+) -> tuple[CaptureSoFar, FileRead, Position | None]:
     """Read one file, or a part of it; one that cannot be read costs only itself, as a rotated one does."""
     before, trouble, reached = engine.frames, len(known.trouble), None
     window = min(WINDOW_BYTES, (part.until or WINDOW_BYTES) - (part.begin.at if part.begin else 0))
@@ -178,14 +180,14 @@ def _read(file: File, known: CaptureSoFar, engine: Engine, part: Part) -> tuple[
         known.facts.warn(TroubleKind.DAMAGED, str(error))
     problem = "; ".join(known.trouble[trouble:]) or None
     size = 0 if part.begin else max(file.size, 0)
-    read = Read(file.path, size, before + 1, engine.frames - before, problem, part.until is not None)
+    read = FileRead(file.path, size, before + 1, engine.frames - before, problem, part.until is not None)
     return known, read, reached
 
 
 # Events ------------------------------------------------------------------------------------------------
 
 
-def _write(to: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[Read]) -> None:
+def _write(to: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[FileRead]) -> None:
     """What was found, in frames of bounded size."""
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
 
@@ -224,6 +226,6 @@ def as_counts(content: bytes) -> Counts:
     return np.frombuffer(content, np.int64).reshape(-1, 3)
 
 
-def as_reads(content: bytes) -> list[Read]:
+def as_reads(content: bytes) -> list[FileRead]:
     """The rows of a FILES frame."""
-    return msgspec.msgpack.decode(content, type=list[Read])
+    return msgspec.msgpack.decode(content, type=list[FileRead])

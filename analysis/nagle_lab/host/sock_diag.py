@@ -37,7 +37,7 @@ _PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
 _AT_ONCE = 1 << 18  # bytes of an answer
 
 
-class Info(msgspec.Struct, frozen=True):
+class TcpInfo(msgspec.Struct, frozen=True):
     """What Nagle's algorithm looks at, from struct tcp_info."""
 
     mss: int  # bytes of a full segment to the other end
@@ -48,7 +48,7 @@ class Info(msgspec.Struct, frozen=True):
     silent_ms: int = 0  # since data was sent last, in the kernel's ticks of up to 10 ms
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedSocket(msgspec.Struct, frozen=True):
     """A socket as the kernel lists it."""
 
     state: str  # of RFC 9293
@@ -58,7 +58,7 @@ class Listed(msgspec.Struct, frozen=True):
     inode: int  # 0: no process has it
     cookie: int  # of no other socket until the next boot
     queued: int  # bytes not acknowledged, sent or not
-    info: Info | None  # None: the state has none
+    info: TcpInfo | None  # None: the state has none
 
     @property
     def unsent(self) -> int:
@@ -89,19 +89,19 @@ class Listed(msgspec.Struct, frozen=True):
         return self.unsent > 0 and self.waits_for_small
 
 
-def tcp_sockets(most: int | None = None) -> list[Listed]:
+def tcp_sockets(most: int | None = None) -> list[ListedSocket]:
     """The TCP sockets of the calling thread's network namespace; ``most`` of each family, listening ones first.
 
     Raises OSError, NagleLabError.
     """
-    found: list[Listed] = []
+    found: list[ListedSocket] = []
     for family in (socket.AF_INET, socket.AF_INET6):
         messages = chain.from_iterable(_messages(family, ALL_STATES))
         found += map(read_socket, islice(messages, most))
     return found
 
 
-def busy_sockets() -> Iterator[list[Listed]]:
+def busy_sockets() -> Iterator[list[ListedSocket]]:
     """The open TCP sockets (OPEN_STATES) with data not acknowledged or not sent, in parts, as the kernel lists them.
 
     The kernel makes each part, of some hundred sockets, when the one before is taken.
@@ -148,13 +148,13 @@ def _read_part(answer: bytes, family: int) -> tuple[list[bytes], bool]:
     return found, False
 
 
-def read_socket(message: bytes) -> Listed:
+def read_socket(message: bytes) -> ListedSocket:
     """A socket from the bytes of its struct inet_diag_msg and what follows it."""
     (family, state, _timer, _retransmits, source, destination, local, remote, _interface, cookie, _expires, _received,
      queued, uid, inode) = _SOCKET.unpack_from(message)  # fmt: skip
     name = STATES.get(state, "CLOSED")
     info = None if name == LISTEN else _info(message)
-    return Listed(
+    return ListedSocket(
         name, (address(family, local), *_PORT.unpack(source)), (address(family, remote), *_PORT.unpack(destination)),
         uid, inode, cookie, queued if info else 0, info,
     )  # fmt: skip
@@ -169,7 +169,7 @@ def address(family: int, packed: bytes) -> str:
     return str(ip_address(packed))
 
 
-def _info(message: bytes) -> Info | None:
+def _info(message: bytes) -> TcpInfo | None:
     at = _SOCKET.size
     while at + 4 <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, at)
@@ -179,10 +179,10 @@ def _info(message: bytes) -> Info | None:
     return None
 
 
-def read_info(tcp_info: bytes) -> Info | None:
+def read_info(tcp_info: bytes) -> TcpInfo | None:
     """From the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
     if len(tcp_info) < _TCP_INFO.size:
         return None
     mss, in_flight, silent_ms, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)
     (window,) = _SND_WND.unpack_from(tcp_info, _SND_WND_AT) if len(tcp_info) >= _SND_WND_AT + 4 else (None,)
-    return Info(mss, in_flight, unsent, cwnd, window, silent_ms)
+    return TcpInfo(mss, in_flight, unsent, cwnd, window, silent_ms)

@@ -22,10 +22,10 @@ from nagle_lab.experiments.nodelay import (
     record_program,
 )
 from nagle_lab.host.children import TAKEN, ending_by_signals
-from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.processes import process_name, started_at
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, sockets, to_take_back, turn_back, turn_on, without
-from nagle_lab.reports.experiments.nodelay import Done, in_a_line, names, nodelay_json, show_tried
+from nagle_lab.reports.experiments.nodelay import NodelayRun, in_a_line, names, nodelay_json, show_tried
 from nagle_lab.reports.screens.terminal import console
 
 
@@ -42,7 +42,7 @@ def command(
     """Watch, ask, change, watch again, and show the difference; as JSON when all is done."""
     limit_s = _check_usage(state, pid, container, limit, yes)
     program = _program(pid, container, port)
-    done = Done(program.name, "off" if state == "off" else "on", as_json)
+    done = NodelayRun(program.name, "off" if state == "off" else "on", as_json)
     with ending_by_signals(), tempfile.TemporaryDirectory(prefix="nagle-lab-nodelay-") as folder:
         if state == "off":
             code = _off(program, Path(folder), seconds, yes, done)
@@ -53,7 +53,9 @@ def command(
     return code
 
 
-def _on(program: TargetProgram, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: Done) -> Exit:
+def _on(
+    program: TargetProgram, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: NodelayRun
+) -> Exit:
     _without(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
@@ -75,7 +77,7 @@ def _on(program: TargetProgram, folder: Path, seconds: float, limit_s: float | N
     return code
 
 
-def _off(program: TargetProgram, folder: Path, seconds: float, yes: bool, done: Done) -> Exit:
+def _off(program: TargetProgram, folder: Path, seconds: float, yes: bool, done: NodelayRun) -> Exit:
     _changed(program)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
@@ -104,7 +106,7 @@ def _program(pid: int | None, container: str | None, port: int | None) -> Target
     return TargetProgram(f"{process_name(pid or 0)} {pid}", started, port, f"--pid {pid}")
 
 
-def _without(program: TargetProgram) -> list[Found]:
+def _without(program: TargetProgram) -> list[HostSocket]:
     """Its sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
     those = sockets(program)
     if found := without(those):
@@ -114,7 +116,7 @@ def _without(program: TargetProgram) -> list[Found]:
     )
 
 
-def _changed(program: TargetProgram) -> list[Found]:
+def _changed(program: TargetProgram) -> list[HostSocket]:
     """Its sockets on which TCP_NODELAY was set by us. Raises NagleLabError where there are none."""
     if found := to_take_back(program, sockets(program)).back:
         return found
@@ -132,7 +134,7 @@ def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecor
         raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
 
 
-def _agreed(what: str, those: list[Found], yes: bool) -> bool:
+def _agreed(what: str, those: list[HostSocket], yes: bool) -> bool:
     """Whether it may be done."""
     if yes:
         return True
@@ -146,7 +148,7 @@ def _agreed(what: str, those: list[Found], yes: bool) -> bool:
 
 
 @contextmanager
-def _taken_back(program: TargetProgram, done: Done) -> Iterator[list[TargetProgram]]:
+def _taken_back(program: TargetProgram, done: NodelayRun) -> Iterator[list[TargetProgram]]:
     """However the block ends, what was changed is taken back then, unless the program is in the list."""
     keeping: list[TargetProgram] = []
     try:
@@ -160,7 +162,7 @@ def _taken_back(program: TargetProgram, done: Done) -> Iterator[list[TargetProgr
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _take_back(program: TargetProgram, done: Done) -> None:
+def _take_back(program: TargetProgram, done: NodelayRun) -> None:
     try:
         those = sockets(program)
     except NagleLabError as error:  # it has ended, or closed them all
@@ -176,13 +178,13 @@ def _take_back(program: TargetProgram, done: Done) -> None:
         )
 
 
-def _log(what: str, those: Sequence[Found]) -> None:
+def _log(what: str, those: Sequence[HostSocket]) -> None:
     for line in names(those):
         tell(f"TCP_NODELAY {what}: {line}")
 
 
 def _concluded(
-    done: Done,
+    done: NodelayRun,
     before: ProgramRecording | None,
     after: ProgramRecording | None,
     conclude_: Callable[[ProgramRecording, ProgramRecording], Conclusion],
@@ -197,5 +199,5 @@ def _concluded(
     return done.conclusion.code
 
 
-def _count(those: list[Found]) -> str:
+def _count(those: list[HostSocket]) -> str:
     return f"{len(those):,} socket{'s' * (len(those) != 1)}"

@@ -21,7 +21,7 @@ from nagle_lab.live.watch.live_findings import SCHEMA, Event, Finding, Note, Rep
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.pods import pod_stream
-from nagle_lab.live.watch.program_names import Names
+from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Recording, Target
 from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
@@ -119,24 +119,24 @@ def _to_ports(ports: frozenset[int]) -> Wanted:
 
 
 @contextmanager
-def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, Names]]:
+def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, ProgramNames]]:
     """Where the packets come from, and what names their ends; nothing does for a pipe: it may be another host's."""
     if source:
-        yield 0, Names()
+        yield 0, ProgramNames()
         return
     with (
         closing(Recording(target)) as recording,
-        Names(recording.pid, looks_elsewhere=not target.interface) as names,
+        ProgramNames(recording.pid, looks_elsewhere=not target.interface) as names,
     ):
         yield recording, names
 
 
 @contextmanager
-def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, Names]]:
+def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, ProgramNames]]:
     """The packets of a pod, which is another host's, so nothing names its ends."""
     tell(f"asking for an ephemeral container in pod {pod}: once it is there, it stays until the pod ends")
     with pod_stream(pod, image, ports, seconds) as fd:
-        yield fd, Names()
+        yield fd, ProgramNames()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
 pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py); the workers of
 pytest-xdist get a namespace each (xdist.py). With --nagle-trace a test that stalls runs once more (again.py). What
-came of all tests is said at the end (summary.py).
+came of all tests is said at the end (session_summary.py).
 """
 
 import os

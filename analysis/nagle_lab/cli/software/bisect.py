@@ -9,7 +9,7 @@ from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software.guarded import Selection
-from nagle_lab.experiments.software.releases import Tried, code_of, span, try_each
+from nagle_lab.experiments.software.releases import TriedRelease, code_of, span, try_each
 from nagle_lab.reports.experiments.releases import releases_json, show_releases
 from nagle_lab.reports.screens.terminal import console
 
@@ -33,7 +33,7 @@ def command(
     limit_s = duration_s(limit) if limit else None
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     of = span(package, between)
-    tried: list[Tried] = []
+    tried: list[TriedRelease] = []
     with RunsProgress(console(stderr=True), len(of.versions)) as progress:
         attempts = try_each(of, command_line, selection, limit_s=limit_s, both_sides=both_sides)
         for version in of.versions:

@@ -25,7 +25,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedRelease:
     """One release."""
 
     version: str
@@ -61,7 +61,7 @@ def span(package: str, between: str) -> Span:
 
 def try_each(
     of: Span, command: Sequence[str], selection: Selection, *, limit_s: float | None = None, both_sides: bool = False
-) -> Iterator[Tried]:
+) -> Iterator[TriedRelease]:
     """Install and guard one release after the other, oldest first."""
     for version in of.versions:
         with tempfile.TemporaryDirectory(prefix="nagle-lab-bisect-", ignore_cleanup_errors=True) as name:
@@ -69,7 +69,7 @@ def try_each(
             try:
                 installed = install_release(of.ecosystem, of.name, version, folder / "installed")
             except NagleLabError as error:
-                yield Tried(version, None, f"cannot be installed: {error}")
+                yield TriedRelease(version, None, f"cannot be installed: {error}")
                 continue
             (folder / "run").mkdir()
             run = guard(
@@ -78,7 +78,7 @@ def try_each(
             )  # fmt: skip
             status = run.guarded.outcome.status
             problem = run.guarded.outcome.problem or _failed(status, folder / "output.txt")
-            yield Tried(version, run.result, problem if status else "")
+            yield TriedRelease(version, run.result, problem if status else "")
 
 
 def _failed(status: int | None, output: Path) -> str:
@@ -86,7 +86,7 @@ def _failed(status: int | None, output: Path) -> str:
     return f"the command ended with {status}{': ' + said[:160] if said else ''}"
 
 
-def flips(tried: Sequence[Tried]) -> list[tuple[Tried, Tried]]:
+def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedRelease]]:
     """Neighbours, but for those that say nothing, of which one stalls and the other does not."""
     decided = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
     return [
@@ -96,7 +96,7 @@ def flips(tried: Sequence[Tried]) -> list[tuple[Tried, Tried]]:
     ]
 
 
-def code_of(tried: Sequence[Tried]) -> Exit:
+def code_of(tried: Sequence[TriedRelease]) -> Exit:
     """OK where every release says something; UNUSABLE where none does; else INCONCLUSIVE."""
     decided = [one.verdict in (Verdict.STALL, Verdict.CLEAN) for one in tried]
     return Exit.OK if all(decided) else Exit.INCONCLUSIVE if any(decided) else Exit.UNUSABLE

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
-from nagle_lab.guard.tracing.strace_output import Call, Stream, Trace, Way
+from nagle_lab.guard.tracing.strace_output import Call, Direction, Stream, Trace
 from nagle_lab.tcp.connection import unwrapped
 
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
@@ -95,7 +95,7 @@ def _of_connection(
     elsewhere: dict[tuple[int, int], tuple[Call, ...]] = {}
     for stall in stalls:
         role = stall.held_by.role
-        way: Way = (ends[role], ends["server" if role == "client" else "client"])
+        way: Direction = (ends[role], ends["server" if role == "client" else "client"])
         trigger, release = sent[role].steps[stall.trigger_frame], sent[role].steps[stall.release_frame]
         stream = trace.stream(way, release.ts)
         if not stream or not stream.writes or trigger.frame not in sent[role].offsets:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.experiments.writes.running_program import of_traced, writes_beside
-from nagle_lab.guard.tracing.strace_output import Call, Trace, Way, read_trace
+from nagle_lab.guard.tracing.strace_output import Call, Direction, Trace, read_trace
 
 RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
 _LOOK = 2000  # lines at the beginning that tell how it was recorded
@@ -108,6 +108,6 @@ def _check_connections(file: Path, trace: Trace, connections: Sequence[Connectio
     )
 
 
-def _ways(one: Connection) -> tuple[Way, Way]:
+def _ways(one: Connection) -> tuple[Direction, Direction]:
     client, server = (one.client.ip, one.client.port), (one.server.ip, one.server.port)
     return (client, server), (server, client)

@@ -15,7 +15,7 @@ from nagle_lab.experiments.writes import stall_writes as joined
 from nagle_lab.experiments.writes.joining import CallPair, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
-from nagle_lab.guard.tracing.native_frames import Where, where
+from nagle_lab.guard.tracing.native_frames import CallSite, where
 from nagle_lab.guard.tracing.strace_attached import CALLS, STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_output import Call, Trace, read_trace
 
@@ -83,7 +83,7 @@ def writes_beside(
 
 def _places(
     pairs: Sequence[CallPair], trace: Trace, *, elsewhere: bool, attached: bool
-) -> tuple[dict[int, Where], int, dict[int, str]]:
+) -> tuple[dict[int, CallSite], int, dict[int, str]]:
     """By ``id`` of the call: where it was made, by its stack, or by those of nearly all calls like it.
 
     Also of how many calls there is no stack while those like them do not all agree; and why the others have no place.
@@ -92,14 +92,14 @@ def _places(
     stacked = {id(call): tuple(call.stack) for call in every if call.stack}
     stacks = list(dict.fromkeys(stacked.values()))
     places = dict(zip(stacks, where(stacks, attached=attached, elsewhere=elsewhere), strict=True))
-    alike: dict[object, Counter[Where]] = defaultdict(Counter)
+    alike: dict[object, Counter[CallSite]] = defaultdict(Counter)
     for call in every:
         if call.stack:
             for kind in _kinds(call):
                 alike[kind][places[stacked[id(call)]]] += 1
     found, guessed, whys = {}, 0, {}
     for call in joined.unplaced(pairs, ()):
-        same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[Where]())
+        same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[CallSite]())
         if stack := stacked.get(id(call)):
             found[id(call)] = places[stack]
         elif same and same.most_common(1)[0][1] >= _NEARLY_ALL * same.total():

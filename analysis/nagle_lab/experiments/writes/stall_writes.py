@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Wr
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
 from nagle_lab.guard.tracing.java_sources import source_of
-from nagle_lab.guard.tracing.native_frames import Where, where
+from nagle_lab.guard.tracing.native_frames import CallSite, where
 from nagle_lab.guard.tracing.strace_output import Call, Trace
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held
@@ -27,7 +27,7 @@ _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 class Lines:
     """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
 
-    def __init__(self, native: dict[int, Where] | None = None, why: Callable[[Call], str] | None = None) -> None:
+    def __init__(self, native: dict[int, CallSite] | None = None, why: Callable[[Call], str] | None = None) -> None:
         self._native = native or {}
         self._why = why or (lambda _: "")
 
@@ -141,7 +141,7 @@ def _options(pair: CallPair) -> list[Call]:
     return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
 
 
-def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, Where]:
+def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, CallSite]:
     """By ``id`` of the call: where the like of it was made in a run with stacks.
 
     Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
@@ -153,12 +153,12 @@ def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[
     like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
     stacks = list(dict.fromkeys(stack for _, stack in like))
     places = dict(zip(stacks, where(stacks), strict=True))
-    by_kind: dict[object, set[Where]] = defaultdict(set)
-    exactly: dict[object, Where] = {}
+    by_kind: dict[object, set[CallSite]] = defaultdict(set)
+    exactly: dict[object, CallSite] = {}
     for key, stack in like:
         by_kind[_kind(key)].add(places[stack])
         exactly[key] = places[stack]
-    found: dict[int, Where] = {}
+    found: dict[int, CallSite] = {}
     for call, key in keys.items():
         alike = by_kind[_kind(key)]
         match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)

@@ -25,7 +25,7 @@ from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Jo
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking, strace_command
-from nagle_lab.guard.tracing.native_frames import Where
+from nagle_lab.guard.tracing.native_frames import CallSite
 from nagle_lab.guard.tracing.strace_output import MOST_BYTES, Call, Trace, read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
@@ -148,7 +148,7 @@ def missing_calls(found: Joined, trace: Trace) -> str:
 
 def _native(
     pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
-) -> tuple[dict[int, Where], str]:  # fmt: skip
+) -> tuple[dict[int, CallSite], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
     calls = joined.unplaced(pairs, trace.hooked)
     if not calls:

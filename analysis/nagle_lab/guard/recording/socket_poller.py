@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.capture.waiting import SLOWEST_NS, Waiting
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.sock_diag import Listed, busy_sockets
+from nagle_lab.host.sock_diag import ListedSocket, busy_sockets
 
 LEAST_S = 0.008  # from one question to the next
 SHARE = 0.03  # of a processor, at most, that asking may take
@@ -25,7 +25,7 @@ class SocketPoller:
 
     def __init__(self, ports: Sequence[int] = ()) -> None:
         self._ports = frozenset(ports)
-        self._parts: Iterator[list[Listed]] | None = None  # of an answer that has not ended
+        self._parts: Iterator[list[ListedSocket]] | None = None  # of an answer that has not ended
         self._next = 0.0
         self._left, self._counted_at = float(AT_FIRST), time.monotonic()
 
@@ -54,11 +54,11 @@ class SocketPoller:
         self._left -= len(first)
         return [Waiting(now, one.local, one.remote, one.unsent) for one in first]
 
-    def _take(self, until: float) -> list[Listed]:
+    def _take(self, until: float) -> list[ListedSocket]:
         """The answer, or what of it comes until then."""
         is_old = self._parts is not None  # the kernel made the next part when the one before it was taken
         parts = self._parts = self._parts or busy_sockets()
-        found: list[Listed] = []
+        found: list[ListedSocket] = []
         for part in parts:
             found += [] if is_old else part
             is_old = False
@@ -67,7 +67,7 @@ class SocketPoller:
         self._parts = None
         return found
 
-    def _is_wanted(self, one: Listed) -> bool:
+    def _is_wanted(self, one: ListedSocket) -> bool:
         if not one.waits_for_small or not one.info or one.info.silent_ms < SILENT_MS:
             return False
         return not self._ports or not self._ports.isdisjoint((one.local[1], one.remote[1]))

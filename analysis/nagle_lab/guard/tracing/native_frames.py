@@ -40,7 +40,7 @@ _WHY_ELSEWHERE = "its files are in a container: of native code there are symbols
 
 
 @dataclass(frozen=True)
-class Where:
+class CallSite:
     """Where a call was made."""
 
     program: tuple[Place, ...]  # its own calls, the innermost first
@@ -63,7 +63,7 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedPlace:
     """A place of a frame: several of one, where functions were inlined."""
 
     place: Place
@@ -71,7 +71,7 @@ class _Named:
     binary: str
 
 
-def where(stacks: Iterable[Sequence[str]], *, attached: bool = False, elsewhere: bool = False) -> list[Where]:
+def where(stacks: Iterable[Sequence[str]], *, attached: bool = False, elsewhere: bool = False) -> list[CallSite]:
     """Where each of the calls was made, by its stack; a binary's debug information is read once.
 
     ``attached``: strace came when the program ran already. ``elsewhere``: its files are not those of this machine, so
@@ -90,7 +90,7 @@ def where(stacks: Iterable[Sequence[str]], *, attached: bool = False, elsewhere:
     return [replace(one, why=_why_so(one, lost[i], attached, elsewhere)) for i, one in enumerate(found)]
 
 
-def _why_so(found: Where, is_lost: bool, attached: bool, elsewhere: bool) -> str:
+def _why_so(found: CallSite, is_lost: bool, attached: bool, elsewhere: bool) -> str:
     """Why there is no line, by how it was traced; empty where there is one."""
     if found.interpreter:
         return _WHY_ATTACHED.format(found.interpreter) if attached else found.why
@@ -108,7 +108,7 @@ def _parsed(stack: Sequence[str]) -> list[_Frame]:
     return [frame for frame in frames if not _is_skipped(frame)]
 
 
-def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -> Where:
+def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -> CallSite:
     """The places in the program's own code, and those of libraries up to the innermost of them."""
     native = list(takewhile(lambda frame: not _INTERPRETER.match(frame.name), stack))
     named = [one for frame in native for one in _named(frame, lines[frame.binary].get(frame.address, []))]
@@ -117,30 +117,30 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -
     libraries = _callers([one.place for one in inside if one.of == "library"][:_DEEPEST])[:_MOST_OF_LIBRARIES]
     if program:  # also where an interpreter called it: what we take for the program's may be a library of its own
         places = tuple(one.place for one in program[:_MOST_OF_PROGRAM])
-        return Where(places, tuple(libraries), "" if places[0][1] else _why(program[0].binary))
+        return CallSite(places, tuple(libraries), "" if places[0][1] else _why(program[0].binary))
     if len(native) < len(stack):
         interpreter = stack[len(native)].name
-        return Where((), tuple(libraries), _why_interpreter(interpreter), interpreter)
+        return CallSite((), tuple(libraries), _why_interpreter(interpreter), interpreter)
     if not native:
-        return Where((), (), "strace found no stack for it")
+        return CallSite((), (), "strace found no stack for it")
     nameless = [one.place for one in named if one.of == "nobody"][:1]
     has_line = any(line for _, line, _ in libraries)
-    return Where(tuple(nameless), tuple(libraries), "" if has_line else _why(native[0].binary))
+    return CallSite(tuple(nameless), tuple(libraries), "" if has_line else _why(native[0].binary))
 
 
-def _named(frame: _Frame, places: Sequence[Place]) -> Iterator[_Named]:
+def _named(frame: _Frame, places: Sequence[Place]) -> Iterator[_NamedPlace]:
     """The frame's places, and whose they are; of what has no line its symbol, and of what has none its address."""
     if not any(line for _, line, _ in places):
         places = [("", 0, _symbol(frame, places))]
     for file, line, function in places:
         if not function and not file:
-            yield _Named(("", 0, f"{frame.name}+{frame.address:#x}"), "nobody", frame.binary)
+            yield _NamedPlace(("", 0, f"{frame.name}+{frame.address:#x}"), "nobody", frame.binary)
         elif not _is_library(file, function) and not _SHARED.search(frame.name):
-            yield _Named((file, line, function), "program", frame.binary)
+            yield _NamedPlace((file, line, function), "program", frame.binary)
         elif _is_plumbing(file, function):
-            yield _Named((file, line, function), "plumbing", frame.binary)
+            yield _NamedPlace((file, line, function), "plumbing", frame.binary)
         else:
-            yield _Named((file, line, function or frame.name), "library", frame.binary)
+            yield _NamedPlace((file, line, function or frame.name), "library", frame.binary)
 
 
 def _callers(libraries: list[Place]) -> list[Place]:

@@ -17,7 +17,7 @@ MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a mil
 LONGEST_LINE = 1 << 20  # bytes: a longer one is none of strace's
 MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before a call
 
-Way = tuple[End, End]  # of the bytes: from, to
+Direction = tuple[End, End]  # of the bytes: from, to
 
 _LINE = re.compile(r"(\d{1,10})(?:<(.*?)>)? +(\d{1,12})\.(\d{6}) (.*)")
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\w+)(.*)", re.DOTALL)
@@ -80,7 +80,7 @@ class Call:
 class Stream:
     """One direction of one connection, as the end that writes has it."""
 
-    way: Way
+    way: Direction
     began: int = 0  # ns: connected or accepted; 0: not seen
     accepted: bool = False
     writes: list[Call] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Stream:
 class Trace:
     """All of it."""
 
-    streams: dict[Way, list[Stream]] = field(default_factory=dict)
+    streams: dict[Direction, list[Stream]] = field(default_factory=dict)
     cut: bool = False  # whether the file goes on behind what was read
     io_uring: bool = False  # whether something was set up that writes without calls
     hooked: set[int] = field(default_factory=set)  # processes in which a hook runs
@@ -115,7 +115,7 @@ class Trace:
     ended: int = 0  # the last one
     options: list[Call] = field(default_factory=list)  # of all sockets
 
-    def stream(self, way: Way, before: int) -> Stream | None:
+    def stream(self, way: Direction, before: int) -> Stream | None:
         """That way's; where ports were used again the latest that began before a time."""
         found = [stream for stream in self.streams.get(way, ()) if stream.began <= before]
         return found[-1] if found else None
@@ -200,7 +200,8 @@ class _Reader:
         ] = {}  # by thread and fd: what hooks/native.c says of the next call
         self._options: dict[tuple[int, int], list[Call]] = defaultdict(list)  # process, fd: of what is not connected
         self._names: dict[tuple[int, int], str] = {}  # what stands between the brackets of such a socket
-        self._ways: dict[str, Way] = {}  # of a socket that was bound, and then connected: strace keeps its first name
+        # Of a socket that was bound, and then connected: strace keeps its first name.
+        self._ways: dict[str, Direction] = {}
         self._connecting: dict[tuple[int, int], int] = {}  # process, fd: since when
 
     def take(self, line: _Line) -> None:
@@ -313,7 +314,7 @@ class _Reader:
             options.append(call)
             self.trace.options.append(call)
 
-    def _stream(self, way: Way, place: tuple[int, int]) -> Stream:
+    def _stream(self, way: Direction, place: tuple[int, int]) -> Stream:
         streams = self.trace.streams.setdefault(way, [])
         since = self._connecting.pop(place, None)
         if since is not None:
@@ -375,14 +376,14 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
 
-def _way(text: str) -> Way | None:
+def _way(text: str) -> Direction | None:
     """ "127.0.0.1:1->127.0.0.1:2", "[::1]:1->[::1]:2"; None of what is not connected."""
     here, arrow, there = text.partition("->")
     ends = _end(here), _end(there)
     return (ends[0], ends[1]) if arrow and ends[0] and ends[1] else None
 
 
-def _bound_way(name: str, arguments: str) -> Way | None:
+def _bound_way(name: str, arguments: str) -> Direction | None:
     """Of a bound socket that connects: its name has the port; an address it lacks is the peer's, as on loopback."""
     here, found = _end(name), _PEER.search(arguments)
     there = _end(f"[{found[2]}]:{found[1]}") if found else None

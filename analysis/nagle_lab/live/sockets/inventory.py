@@ -6,7 +6,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
-from nagle_lab.host.sock_diag import LISTEN, Listed
+from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, container_names, processes
 from nagle_lab.live.sockets.rights import TODO, missing, needs
@@ -14,10 +14,10 @@ from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, 
 from nagle_lab.live.sockets.waits import Waits, waits
 
 
-class Found(msgspec.Struct, frozen=True):
+class HostSocket(msgspec.Struct, frozen=True):
     """A socket."""
 
-    listed: Listed
+    listed: ListedSocket
     namespace: int  # inode of its network namespace
     processes: list[Process]  # that have it; several share it
     holders: list[tuple[int, int]]  # process and file descriptor of each
@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True):
 class Inventory(msgspec.Struct, frozen=True):
     """All there are, those that hold data first; and what this user may not see, one thing each."""
 
-    sockets: list[Found]
+    sockets: list[HostSocket]
     missing: list[str]
 
 
@@ -74,7 +74,7 @@ class _Reader:
         has_containers = any(process.container for process in table.processes.values())
         self._names = container_names() if has_containers else {}
 
-    def read(self, looked: Namespaces, port: int | None, *, only_owned: bool) -> list[Found]:
+    def read(self, looked: Namespaces, port: int | None, *, only_owned: bool) -> list[HostSocket]:
         """The sockets that have ``port`` at one of their ends; all of them without one."""
         with Borrower() as borrower:
             return [
@@ -85,11 +85,11 @@ class _Reader:
                 and (one.inode in self._table.holders or not only_owned)
             ]
 
-    def _one(self, borrower: Borrower, one: Listed, namespace: int) -> Found:
+    def _one(self, borrower: Borrower, one: ListedSocket, namespace: int) -> HostSocket:
         options, those = self._options(borrower, one.inode), self._table.of(one.inode)
         holders = self._table.holders.get(one.inode, [])
         container = those[0].container if those else ""
-        return Found(
+        return HostSocket(
             one, namespace, those, holders, self._names.get(container, container), options, waits(one, options)
         )
 
@@ -110,7 +110,7 @@ class _Reader:
 _RANK: dict[Waits | None, int] = {Waits.HELD: 0, Waits.MAYBE_HELD: 1, Waits.CORKED: 2, None: 3}
 
 
-def _order(one: Found) -> tuple[object, ...]:
+def _order(one: HostSocket) -> tuple[object, ...]:
     """Held first, then by bytes that wait; connections before listeners, those without a process last."""
     listed, first = one.listed, one.processes[0] if one.processes else None
     return (

@@ -10,7 +10,7 @@ import msgspec
 
 from nagle_lab.capture.waiting import End
 from nagle_lab.host.namespace import inside, namespace_of
-from nagle_lab.host.sock_diag import LISTEN, Listed, tcp_sockets
+from nagle_lab.host.sock_diag import LISTEN, ListedSocket, tcp_sockets
 from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes
 from nagle_lab.live.sockets.socket_options import Borrower, GoneError, read
 from nagle_lab.live.sockets.waits import Waits, waits
@@ -19,14 +19,14 @@ from nagle_lab.live.sockets.waits import Waits, waits
 class Namespaces(msgspec.Struct, frozen=True):
     """Sockets by network namespace (its inode)."""
 
-    sockets: dict[int, list[Listed]]
+    sockets: dict[int, list[ListedSocket]]
     refused: list[int]  # those that may not be looked into
 
 
 def namespaces(
     of: Mapping[int, int | None],
     only: Collection[int | None] | None = None,
-    look: Callable[[], list[Listed]] = tcp_sockets,
+    look: Callable[[], list[ListedSocket]] = tcp_sockets,
 ) -> Namespaces:
     """This network namespace, and those ``of`` some processes; or ``only`` some. ``look`` lists the sockets."""
     by = {namespace: pid for pid, namespace in sorted(of.items(), reverse=True)}
@@ -84,7 +84,7 @@ def owners(pid: int | None = None, most: int | None = None) -> Owners:
     return found
 
 
-def _is_held_on_loopback(one: Listed, table: SocketTable, borrower: Borrower) -> bool:
+def _is_held_on_loopback(one: ListedSocket, table: SocketTable, borrower: Borrower) -> bool:
     if not waits(one, None) or not ip_address(one.local[0]).is_loopback:
         return False
     with suppress(OSError, GoneError), borrower.borrow(table.holders[one.inode], one.inode) as copy:

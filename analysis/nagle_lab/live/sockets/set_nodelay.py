@@ -8,7 +8,7 @@ import msgspec
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.namespace import CAP_SYS_PTRACE, inside, namespace_of
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
-from nagle_lab.live.sockets.inventory import Found, inventory
+from nagle_lab.live.sockets.inventory import HostSocket, inventory
 from nagle_lab.live.sockets.processes import every_pid, started_at
 from nagle_lab.live.sockets.rights import TODO, needs
 from nagle_lab.live.sockets.socket_options import TCP, Borrower, GoneError, cookie
@@ -26,14 +26,14 @@ class TargetProgram(msgspec.Struct, frozen=True):
     options: str  # that name it on the command line
 
 
-class Back(msgspec.Struct, frozen=True):
+class UndoPlan(msgspec.Struct, frozen=True):
     """What is done when the change is taken back."""
 
-    back: list[Found]  # sockets that lose TCP_NODELAY again
-    kept: list[Found]  # accepted meanwhile, and left as they are
+    back: list[HostSocket]  # sockets that lose TCP_NODELAY again
+    kept: list[HostSocket]  # accepted meanwhile, and left as they are
 
 
-def sockets(of: TargetProgram) -> list[Found]:
+def sockets(of: TargetProgram) -> list[HostSocket]:
     """A program's sockets that may carry data, and its listeners. Raises NagleLabError where none can be reached."""
     pids = living(of)
     namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
@@ -53,13 +53,13 @@ def living(of: TargetProgram) -> list[int]:
     raise NagleLabError(f"{of.name} has ended: start nagle-lab nodelay again for another process")
 
 
-def without(those: Iterable[Found]) -> list[Found]:
+def without(those: Iterable[HostSocket]) -> list[HostSocket]:
     """The sockets on which TCP_NODELAY is not set, listeners first."""
     found = [one for one in those if one.options and not one.options.nodelay]
     return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
 
 
-def turn_on(of: TargetProgram, those: Iterable[Found], to_set: Sequence[Found]) -> list[Found]:
+def turn_on(of: TargetProgram, those: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
     """Set it on some of a program's sockets; the ones that are not gone. Raises NagleLabError, then none is set.
 
     What they had is written down first.
@@ -75,7 +75,7 @@ def turn_on(of: TargetProgram, those: Iterable[Found], to_set: Sequence[Found]) 
     return _set(to_set, True)
 
 
-def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
+def _entry(one: HostSocket, had: bool, there: Iterable[HostSocket]) -> Entry:
     """A socket as it is; of a listener also whether its connections are without the option."""
     if one.listed.state != LISTEN:
         return Entry(*_key(one), had)
@@ -85,13 +85,13 @@ def _entry(one: Found, had: bool, there: Iterable[Found]) -> Entry:
     return Entry(*_key(one), had, port, passes_on)
 
 
-def to_take_back(of: TargetProgram, those: Iterable[Found]) -> Back:
+def to_take_back(of: TargetProgram, those: Iterable[HostSocket]) -> UndoPlan:
     """The sockets that :func:`turn_back` would change."""
     with changes() as known:
         return _plan(_living(known, of), those)
 
 
-def turn_back(of: TargetProgram, those: Sequence[Found]) -> Back:
+def turn_back(of: TargetProgram, those: Sequence[HostSocket]) -> UndoPlan:
     """Take it back, and forget that it was set. Raises NagleLabError."""
     with changes() as known:
         entries = _living(known, of)
@@ -99,16 +99,16 @@ def turn_back(of: TargetProgram, those: Sequence[Found]) -> Back:
         done = _set(plan.back, False)
         here = {_key(one) for one in those}
         known.entries = [entry for key, entry in entries.items() if key not in here]
-    return Back(done, plan.kept)
+    return UndoPlan(done, plan.kept)
 
 
-def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[Found]) -> Back:
+def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[HostSocket]) -> UndoPlan:
     """A connection accepted meanwhile has TCP_NODELAY from its listener, or by the program's own will.
 
     It is from the listener where of the connections that were there before, one at least, none had it; else the
     connection keeps it.
     """
-    ours, plan = _listeners_of_ours(entries), Back([], [])
+    ours, plan = _listeners_of_ours(entries), UndoPlan([], [])
     for one in those:
         entry = entries.get(_key(one))
         if entry is not None and not entry.had:
@@ -118,7 +118,7 @@ def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[Found]) -> Back
     return plan
 
 
-def _key(one: Found) -> tuple[int, int]:
+def _key(one: HostSocket) -> tuple[int, int]:
     return one.namespace, one.listed.cookie
 
 
@@ -138,13 +138,13 @@ def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int,
     return {(one.namespace, one.listens_on): one for one in entries.values() if one.listens_on and not one.had}
 
 
-def _inherited_from(one: Found, ours: dict[tuple[int, int], Entry]) -> Entry | None:
+def _inherited_from(one: HostSocket, ours: dict[tuple[int, int], Entry]) -> Entry | None:
     """The changed listener that it may have TCP_NODELAY from."""
     has = one.options is not None and one.options.nodelay and one.listed.state != LISTEN
     return ours.get((one.namespace, one.listed.local[1])) if has else None
 
 
-def _set(those: Iterable[Found], value: bool) -> list[Found]:
+def _set(those: Iterable[HostSocket], value: bool) -> list[HostSocket]:
     """Set or clear the option; those that are not gone. Raises NagleLabError."""
     done = []
     with Borrower() as borrower:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from nagle_lab.host.sock_diag import Listed
+from nagle_lab.host.sock_diag import ListedSocket
 from nagle_lab.live.sockets.socket_options import Options
 
 
@@ -14,8 +14,8 @@ class Waits(StrEnum):
     CORKED = "corked"  # TCP_CORK
 
 
-def waits(one: Listed, options: Options | None) -> Waits | None:
-    """Whether less than a segment waits in it, and why, as Linux decides it (Listed.holds_small).
+def waits(one: ListedSocket, options: Options | None) -> Waits | None:
+    """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.holds_small).
 
     Where the congestion window or the other end's window is full, that is why it waits.
     """

@@ -79,7 +79,7 @@ class _Going:
 
 
 @dataclass
-class New:
+class NewStalls:
     """Stalls that no view before showed: of one connection, held by one end."""
 
     stalls: int = 0
@@ -101,7 +101,7 @@ class LiveFindings:
 
     def __init__(self) -> None:
         self.stalls, self.lost_ms = 0, 0.0
-        self.new: dict[tuple[int, Role], New] = {}
+        self.new: dict[tuple[int, Role], NewStalls] = {}
         self._counted: set[int] = set()  # frames of releases that may come again
         self._going: dict[tuple[str, str, str], _Going] = {}
 
@@ -109,14 +109,14 @@ class LiveFindings:
         """Count what is new in a view; what there is to say of it."""
         self._count(view)
         said, present = [], set()
-        new: dict[int, New] = {}  # by id() of the row
+        new: dict[int, NewStalls] = {}  # by id() of the row
         for (connection, _), one in self.new.items():
-            new.setdefault(id(view.row_of[connection]), New()).add(one.stalls, one.lost_ms)
+            new.setdefault(id(view.row_of[connection]), NewStalls()).add(one.stalls, one.lost_ms)
         for row in view.rows:
             if not row.stalls:
                 continue
             present.add(row.key)
-            more = new.get(id(row), New())
+            more = new.get(id(row), NewStalls())
             going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
             self._going[row.key] = going  # its processes may have become known since
             going.stalls, going.lost_ms = going.stalls + more.stalls, going.lost_ms + more.lost_ms
@@ -134,7 +134,7 @@ class LiveFindings:
             frame = view.frame(stall)
             frames.add(frame)
             if stall.connection in view.row_of and frame not in self._counted:
-                self.new.setdefault((stall.connection, stall.held_by.role), New()).add(1, stall.wait_ms)
+                self.new.setdefault((stall.connection, stall.held_by.role), NewStalls()).add(1, stall.wait_ms)
         self._counted = frames | {frame for frame in self._counted if frame >= view.snapshot.first}
         self.stalls += sum(one.stalls for one in self.new.values())
         self.lost_ms += sum(one.lost_ms for one in self.new.values())

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
-from nagle_lab.live.watch.live_findings import New
-from nagle_lab.live.watch.program_names import Names
+from nagle_lab.live.watch.live_findings import NewStalls
+from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.view import View
 
 MOST_LABELS = 200  # sets of them; whatever comes later is counted together
@@ -53,7 +53,9 @@ class Metrics:
         self._server.server_close()
         self._thread.join()
 
-    def take(self, view: View, new: Mapping[tuple[int, Role], New], names: Names, settled_s: float) -> None:
+    def take(
+        self, view: View, new: Mapping[tuple[int, Role], NewStalls], names: ProgramNames, settled_s: float
+    ) -> None:
         """Count what is new in a view; of the exchanges, those that were asked so long before its end."""
         for (number, role), one in new.items():
             connection = view.result.connections[number]

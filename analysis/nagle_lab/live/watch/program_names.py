@@ -25,17 +25,17 @@ _LISTENS: End = ("", 0)
 _ANY = ("0.0.0.0", "::")
 
 
-class Named(NamedTuple):
+class ProgramName(NamedTuple):
     """A process: its name, with that of its container and a slash before it, and its number."""
 
     name: str
     pid: int
 
 
-UNKNOWN = Named("", 0)
+UNKNOWN = ProgramName("", 0)
 
 
-class Names:
+class ProgramNames:
     """Names the ends of connections that are, or were, this host's; a context manager."""
 
     def __init__(self, pid: int | None = None, *, looks_elsewhere: bool = True) -> None:
@@ -43,7 +43,7 @@ class Names:
         self._looks_elsewhere = looks_elsewhere  # also at what holds data where no packet is seen
         self.unseen: list[str] = []  # which programs hold data where no packet is seen, a sentence each
         self._held: Counter[str] = Counter()  # how often such a one did
-        self._found: OrderedDict[tuple[End, End], Named] = OrderedDict()
+        self._found: OrderedDict[tuple[End, End], ProgramName] = OrderedDict()
         self._containers: dict[str, str] = {}
         self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
         self._containers_at = 0.0
@@ -61,7 +61,7 @@ class Names:
             # Every network namespace has these; there may be others elsewhere.
             if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
                 continue
-            named = Named(self._name(process), process.pid)
+            named = ProgramName(self._name(process), process.pid)
             self._remember((local, remote), named)
             self._remember((local, _LISTENS), named)
         while len(self._found) > MOST:
@@ -123,7 +123,7 @@ class Names:
         most = sorted(often, key=lambda one: (-stalls[one], -often[one]))
         return [replace(one, connections=often[one]) for one in most]
 
-    def ends_of(self, connection: Connection) -> tuple[Named, Named]:
+    def ends_of(self, connection: Connection) -> tuple[ProgramName, ProgramName]:
         """The processes at its server and at its client; UNKNOWN where they are not known."""
         server, client = _end(connection.server), _end(connection.client)
         found = self._found.get
@@ -131,7 +131,7 @@ class Names:
         there = found((server, client)) or found((server, _LISTENS), UNKNOWN)
         return there, found((client, server), UNKNOWN)
 
-    def _remember(self, ends: tuple[End, End], named: Named) -> None:
+    def _remember(self, ends: tuple[End, End], named: ProgramName) -> None:
         self._found[ends] = named
         self._found.move_to_end(ends)
 

@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.live.watch.program_names import UNKNOWN, Named, Names
+from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
@@ -78,7 +78,7 @@ class Row:
         """How sure the stalls are, in one word; empty without stalls."""
         return ("certain" if self.certain else "likely") if self.stalls else ""
 
-    def add(self, connection: Connection, ends: tuple[Named, Named]) -> None:
+    def add(self, connection: Connection, ends: tuple[ProgramName, ProgramName]) -> None:
         """Count a connection, with the processes at its server and its client."""
         for role, end in zip(_ROLES, ends, strict=True):
             known = self.pids.setdefault(role, set())
@@ -143,8 +143,13 @@ class View:
 
 
 def look(
-    snapshot: Snapshot, names: Names, lost: int, wanted: Callable[[Connection], bool], *, exchanges: bool = False
-) -> View | None:  # fmt: skip
+    snapshot: Snapshot,
+    names: ProgramNames,
+    lost: int,
+    wanted: Callable[[Connection], bool],
+    *,
+    exchanges: bool = False,
+) -> View | None:
     """Judge a snapshot; None where there is no TCP packet in it.
 
     ``lost`` is how many packets were lost while it was recorded; connections that are not wanted are not shown;
@@ -190,7 +195,7 @@ class _Programs:
     of : the row of each connection with stalls
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: ProgramNames) -> None:
         self.of: dict[int, Row] = {}
         self._names = names
         self._rows: dict[tuple[str, str, str], Row] = {}
@@ -241,7 +246,7 @@ class _Single:
         else:
             heappushpop(self._most, entry)
 
-    def rows(self, result: Result, names: Names) -> list[Row]:
+    def rows(self, result: Result, names: ProgramNames) -> list[Row]:
         """The rows of a result, with the waits of their stalls."""
         for _, _, number in self._most:
             connection = result.connections[number]

@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.result.result import Connection
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
-from nagle_lab.live.watch.program_names import Names
+from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
 from nagle_lab.live.watch.view import View, look
@@ -63,7 +63,7 @@ class Watcher:
     """
 
     def __init__(
-        self, source: "Recording | int", name: str, spectator: Spectator, names: Names, *,
+        self, source: "Recording | int", name: str, spectator: Spectator, names: ProgramNames, *,
         window_s: float, seconds: float | None = None, only: Wanted | None = None, period_s: float = LONGEST_S,
         metrics: Metrics | None = None,
     ) -> None:  # fmt: skip

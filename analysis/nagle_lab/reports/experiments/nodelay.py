@@ -16,7 +16,7 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import comparison
 from nagle_lab.experiments.nodelay import Conclusion, ProgramRecording
 from nagle_lab.host.sock_diag import LISTEN
-from nagle_lab.live.sockets.inventory import Found
+from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.comparison import show_comparison
 from nagle_lab.reports.screens.sockets import Owner, SocketAddress, owner
@@ -27,14 +27,14 @@ _STYLE = {Exit.OK: "bold green", Exit.CONTRADICTED: "bold red", Exit.INCONCLUSIV
 
 
 @dataclass
-class Done:
+class NodelayRun:
     """What was done, as it goes; at the end it is what JSON says."""
 
     program: str
     state: Literal["on", "off"]
     as_json: bool
-    set: Sequence[Found] = ()
-    taken_back: Sequence[Found] = ()
+    set: Sequence[HostSocket] = ()
+    taken_back: Sequence[HostSocket] = ()
     before: ProgramRecording | None = None
     after: ProgramRecording | None = None
     conclusion: Conclusion | None = None
@@ -76,7 +76,7 @@ class NodelayReport(msgspec.Struct, frozen=True):
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=3)]
 
 
-def nodelay_json(done: Done, code: Exit) -> str:
+def nodelay_json(done: NodelayRun, code: Exit) -> str:
     """The JSON object, on one line."""
     report = NodelayReport(
         schema=SCHEMA,
@@ -92,7 +92,7 @@ def nodelay_json(done: Done, code: Exit) -> str:
     return json_text(report) + "\n"
 
 
-def _changed(one: Found) -> Changed:
+def _changed(one: HostSocket) -> Changed:
     listed = one.listed
     return Changed(
         processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
@@ -110,14 +110,14 @@ def _recorded(one: ProgramRecording) -> Recorded:
     )  # fmt: skip
 
 
-def names(those: Sequence[Found]) -> list[str]:
+def names(those: Sequence[HostSocket]) -> list[str]:
     """A line for each of the first twenty sockets, and one for how many more there are."""
     lines = [_name(one) for one in those[:MOST]]
     more = len(those) - MOST
     return [*lines, *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def _name(one: Found) -> str:
+def _name(one: HostSocket) -> str:
     what = "listens" if one.listed.state == LISTEN else f"↔ {end_text(*one.listed.remote)}"
     return f"{owner(one)}: {end_text(*one.listed.local)} {what}"
 

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.text import Text
 
 from nagle_lab.errors import printable
-from nagle_lab.experiments.software.releases import Span, Tried, flips
+from nagle_lab.experiments.software.releases import Span, TriedRelease, flips
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
 
 
-def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
+def show_releases(of: Span, tried: Sequence[TriedRelease], to: Console) -> None:
     """Print every release in order, and each change of the verdict."""
     table = ruled_table(of.name, "verdict", "stalled", "held by", "", words=2)
     for column in table.columns[3:]:
@@ -33,7 +33,7 @@ def show_releases(of: Span, tried: Sequence[Tried], to: Console) -> None:
         to.print(Text("The verdict is the same in all of them that could be tried."))
 
 
-def _figures(one: Tried) -> list[str]:
+def _figures(one: TriedRelease) -> list[str]:
     if one.result is None or one.verdict is None:
         return [NONE, NONE, printable(one.problem)]
     s = one.result.summary
@@ -41,11 +41,11 @@ def _figures(one: Tried) -> list[str]:
     return [share(s.stalled_share), s.held_by or NONE, reason]
 
 
-def _are_neighbours(tried: Sequence[Tried], before: Tried, after: Tried) -> bool:
+def _are_neighbours(tried: Sequence[TriedRelease], before: TriedRelease, after: TriedRelease) -> bool:
     return tried.index(after) - tried.index(before) == 1
 
 
-def releases_json(of: Span, command: Sequence[str], tried: Sequence[Tried]) -> dict[str, Any]:
+def releases_json(of: Span, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:
     """The releases and changes as the JSON object of ``bisect --json``."""
     return {
         "schema": "nagle-lab-bisect/1",

@@ -12,7 +12,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.errors import printable
 from nagle_lab.host.sock_diag import LISTEN
-from nagle_lab.live.sockets.inventory import Found, Inventory
+from nagle_lab.live.sockets.inventory import HostSocket, Inventory
 from nagle_lab.live.sockets.waits import Waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.screens.terminal import ruled_table
@@ -71,7 +71,7 @@ def sockets_json(inventory: Inventory) -> str:
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
 
 
-def _socket(one: Found) -> Socket:
+def _socket(one: HostSocket) -> Socket:
     listed, options, info = one.listed, one.options, one.listed.info
     return Socket(
         processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
@@ -106,7 +106,7 @@ def show_sockets(inventory: Inventory, to: Console, most: int | None = MOST) -> 
         to.print(Text(step))
 
 
-def _next(sockets: Sequence[Found]) -> str:
+def _next(sockets: Sequence[HostSocket]) -> str:
     """How to prove that the program which holds most stalls, and to try the fix on it; empty where none holds."""
     pids = Counter(one.processes[0].pid for one in sockets if one.waits is Waits.HELD and one.processes)
     if not pids:
@@ -114,7 +114,7 @@ def _next(sockets: Sequence[Found]) -> str:
     return f"next: prove and try it: sudo nagle-lab nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
 
 
-def _table(rows: Sequence[Found], width: int) -> Table:
+def _table(rows: Sequence[HostSocket], width: int) -> Table:
     """The two ends side by side where there is room, else one below the other; only containers' names are cut."""
     acks = width >= _WIDEST
     figures = [[nodelay(one), *([_acks(one)] if acks else []), *_waiting(one)] for one in rows]
@@ -143,7 +143,7 @@ def _columns(heading: str, cells: Sequence[str]) -> int:
     return max(len(line) for cell in (heading, *cells) for line in cell.split("\n")) + _BETWEEN
 
 
-def _named(one: Found, room: int, *, beside: bool) -> str:
+def _named(one: HostSocket, room: int, *, beside: bool) -> str:
     """Process and container, on one line or on two, and in so many columns if the process has room there."""
     name, container = _process(one), printable(one.container)
     if not container:
@@ -153,11 +153,11 @@ def _named(one: Found, room: int, *, beside: bool) -> str:
     return f"{before}{within}" if beside else f"{name}\n{before}{within}"
 
 
-def _waiting(one: Found) -> list[str]:
+def _waiting(one: HostSocket) -> list[str]:
     return [_bytes(one.listed.unacknowledged), _bytes(one.listed.unsent), one.waits or ""]
 
 
-def _ends(one: Found, columns: int) -> list[str]:
+def _ends(one: HostSocket, columns: int) -> list[str]:
     """Local and remote end, in two columns or in one; with the state, unless that is the usual one."""
     state = one.listed.state
     if state == LISTEN:
@@ -168,32 +168,32 @@ def _ends(one: Found, columns: int) -> list[str]:
     return ends if columns == len(ends) else ["\n".join(ends)]
 
 
-def _acks(one: Found) -> str:
+def _acks(one: HostSocket) -> str:
     if one.options is None or one.listed.state == LISTEN:
         return ""
     return "delayed" if one.options.interactive else "at once"
 
 
-def owner(one: Found) -> str:
+def owner(one: HostSocket) -> str:
     """The cell with a socket's process, how many others share it, and the container."""
     return _process(one) + (f" in {printable(one.container)}" if one.container and one.processes else "")
 
 
-def _process(one: Found) -> str:
+def _process(one: HostSocket) -> str:
     if not one.processes:
         return "?" if one.listed.inode else NONE
     first, *others = one.processes
     return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else ""))
 
 
-def nodelay(one: Found) -> str:
+def nodelay(one: HostSocket) -> str:
     """The cell with TCP_NODELAY, and TCP_CORK where it is set."""
     if one.options is None:
         return "?" if one.listed.inode else ""
     return ("on" if one.options.nodelay else "off") + (", cork" if one.options.cork else "")
 
 
-def totals(sockets: Sequence[Found]) -> str:
+def totals(sockets: Sequence[HostSocket]) -> str:
     """A line: how many sockets there are, and how many hold data."""
     connections = sum(1 for one in sockets if one.listed.state == "ESTABLISHED")
     without = sum(
