@@ -155,12 +155,12 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen(command, env=tests, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 30
-        while not list((tmp_path / "out").glob("work/*.carry")) and time.monotonic() < deadline:
+        while not list((tmp_path / "out").glob("work/*.checkpoint")) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=30)
     assert (process.returncode, shown, said.strip()) == (130, "", "nagle-lab: interrupted")
-    done = sorted((tmp_path / "out").glob("work/*.carry"))
+    done = sorted((tmp_path / "out").glob("work/*.checkpoint"))
     before = [path.stat().st_mtime_ns for path in done]
     assert 1 <= len(done) < 3
     assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).out

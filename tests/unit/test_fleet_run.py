@@ -108,8 +108,8 @@ def test_what_is_done_is_not_done_again(captures, tmp_path, expected):
     judged = run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
     assert (seen.begun, seen.stretches, len(judged)) == ((0, 0), [], SERIES)
     assert rows(out) == expected
-    carries = sorted((tmp_path / "out" / "work").glob("*.carry"), key=lambda path: path.stat().st_mtime)
-    carries[-1].unlink()
+    checkpoints = sorted((tmp_path / "out" / "work").glob("*.checkpoint"), key=lambda path: path.stat().st_mtime)
+    checkpoints[-1].unlink()
     run(series_of([str(captures)]), out, workers_of(THREADS, 2), seen, size=1)
     assert rows(out) == expected
 

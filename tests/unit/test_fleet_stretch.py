@@ -22,7 +22,7 @@ from nagle_lab.fleet import stretch as fleet_stretch
 from nagle_lab.fleet.judge import judge_series, whole
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import carry_name, follow, stretches
+from nagle_lab.fleet.stretch import checkpoint_name, follow, stretches
 from support.engines import ENGINES
 from support.recorded import recorded, slow_release, told
 from support.stalls import stalled
@@ -205,9 +205,9 @@ def test_a_damaged_or_foreign_carry_is_refused_in_one_line(tmp_path):
     out = Folder(str(tmp_path / "out"))
     one, two = stretches(series_of([str(tmp_path)])[0], 1)
     follow(one, out)
-    carry = out.read(carry_name(one.key))
-    for wrong, says in ((carry[:50], "damaged"), (carry.replace(b"snapshot 1", b"snapshot 0"), "same build")):
-        out.write(carry_name(one.key), wrong)
+    left = out.read(checkpoint_name(one.key))
+    for wrong, says in ((left[:50], "damaged"), (left.replace(b"snapshot 1", b"snapshot 0"), "same build")):
+        out.write(checkpoint_name(one.key), wrong)
         with pytest.raises(NagleLabError, match=says) as error:
             follow(two, out)
         assert "\n" not in str(error.value)

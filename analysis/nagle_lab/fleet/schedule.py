@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from nagle_lab.fleet.judge import (
 )
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series
-from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, stretches
+from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, is_done, stretches
 from nagle_lab.fleet.workers import Workers
 
 MOST_TRIES = 3
@@ -73,18 +73,11 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
     MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
     """
     forget_others(series, out)
-    there, stored = out.names("work"), out.names("series")
     chains = [Chain(each, stretches(each, size)) for each in series]
-    results: list[JudgedSeries] = []
-    ready: list[tuple[int, int, int]] = []  # the largest first, but before them what failed
-    for number, chain in enumerate(chains):
-        done = (f"{stretch.key}.carry" in there for stretch in chain.stretches)
-        chain.at = next((at for at, is_done in enumerate(done) if not is_done), len(chain.stretches))
-        is_judged = judged_name(chain.stretches).partition("/")[2] in there
-        if is_judged and partition(chain.series.name) in stored:
-            results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=JudgedSeries))
-        else:
-            heappush(ready, (0, -chain.left, number))
+    before = _judged_before(chains, out)
+    results = list(before.values())
+    ready = [(0, -chain.left, number) for number, chain in enumerate(chains) if number not in before]
+    heapify(ready)  # the largest first, but before them what failed
     watch.begin(len(ready), sum(chains[number].left for _, _, number in ready))
     flying: dict[Future[Any], int] = {}
     executor = workers.make()
@@ -113,6 +106,19 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
             future.cancel()
         executor.shutdown(wait=False)
     return sorted(results, key=lambda judged: judged.series)
+
+
+def _judged_before(chains: Sequence[Chain], out: Folder) -> dict[int, JudgedSeries]:
+    """What those that are judged already came to, by their numbers; the others go on at their next stretch."""
+    there, stored = out.names("work"), out.names("series")
+    found = {}
+    for number, chain in enumerate(chains):
+        done = [is_done(stretch, there) for stretch in chain.stretches]
+        chain.at = done.index(False) if False in done else len(done)
+        name = judged_name(chain.stretches)
+        if name.partition("/")[2] in there and partition(chain.series.name) in stored:
+            found[number] = msgspec.json.decode(out.read(name), type=JudgedSeries)
+    return found
 
 
 def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> JudgedSeries | None:

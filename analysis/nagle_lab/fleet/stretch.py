@@ -1,8 +1,8 @@
 """The unit of work: a stretch of one series, read by an engine that goes on where the stretch before it ended.
 
 It leaves two files in the folder ``work`` of the results: what was found (events), and, written last, what the next
-stretch goes on from (the carry). Their name is made of what was read, after what, by which build: where there is a
-carry of that name the stretch is done, whoever did it.
+stretch goes on from (the checkpoint). Their name is made of what was read, after what, by which build: where there is
+a checkpoint of that name the stretch is done, whoever did it.
 """
 
 import struct
@@ -29,7 +29,7 @@ from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.snapshot import heading, restore, save
 
 LEAST_PART = WINDOW_BYTES  # of a file
-FORMAT = 3  # of events and carry
+FORMAT = 3  # of events and checkpoint
 EVENTS = ("candidate", "no_wait", "reaction", "late_ack", "idle_gap", "connection")  # tables of the engine
 EXCHANGES, FILES = len(EVENTS), len(EVENTS) + 1
 _FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compressed
@@ -72,7 +72,7 @@ class StretchDone(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Carry(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, frozen=True):
     """What a stretch leaves to the next: what is known of the capture, and the engine's snapshot."""
 
     names: list[str]
@@ -115,9 +115,14 @@ def stretches(series: Series, size: int) -> list[Stretch]:
     return found
 
 
-def carry_name(key: str) -> str:
+def checkpoint_name(key: str) -> str:
     """The file that a stretch writes last."""
-    return f"work/{key}.carry"
+    return f"work/{key}.checkpoint"
+
+
+def is_done(stretch: Stretch, work: Collection[str]) -> bool:
+    """Whether a stretch was read, by the names of the files in ``work``."""
+    return checkpoint_name(stretch.key).partition("/")[2] in work
 
 
 def follow(stretch: Stretch, out: Folder) -> StretchDone:
@@ -138,8 +143,8 @@ def follow(stretch: Stretch, out: Folder) -> StretchDone:
         with out.writing(f"work/{stretch.key}.events") as events:
             _write(events, engine, counted(engine.tables.exchange), reads)
         facts = vars(known.facts) | {"trouble": [(trouble.kind, str(trouble)) for trouble in known.trouble]}
-        carry = msgspec.msgpack.encode(Carry(known.names, facts, save(engine), position))
-        out.write(carry_name(stretch.key), carry)
+        checkpoint = msgspec.msgpack.encode(Checkpoint(known.names, facts, save(engine), position))
+        out.write(checkpoint_name(stretch.key), checkpoint)
         return StretchDone(engine.frames - first, monotonic() - began)
 
 
@@ -150,15 +155,16 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
     """
     if not key:
         return CaptureSoFar([]), None
-    name = carry_name(key)
+    name = checkpoint_name(key)
     try:
-        carry = msgspec.msgpack.decode(out.read(name), type=Carry)
+        checkpoint = msgspec.msgpack.decode(out.read(name), type=Checkpoint)
     except msgspec.DecodeError as error:
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
-    restore(engine, carry.engine, name)
-    trouble = [Trouble(TroubleKind(kind), text) for kind, text in carry.facts["trouble"]]
-    waiting = msgspec.convert(carry.facts["waiting"], list[Waiting])
-    return CaptureSoFar(carry.names, Facts(**carry.facts | {"trouble": trouble, "waiting": waiting})), carry.position
+    restore(engine, checkpoint.engine, name)
+    trouble = [Trouble(TroubleKind(kind), text) for kind, text in checkpoint.facts["trouble"]]
+    waiting = msgspec.convert(checkpoint.facts["waiting"], list[Waiting])
+    facts = Facts(**checkpoint.facts | {"trouble": trouble, "waiting": waiting})
+    return CaptureSoFar(checkpoint.names, facts), checkpoint.position
 
 
 def _read(

@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import JudgedCommand, judge_recording
-from nagle_lab.experiments.writes import stall_writes as joined
+from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.joining import CallPair, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
@@ -43,7 +43,7 @@ def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
     writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
     before = judge_recording(folder / UNTRACED, "", run.selection, sha256=False)
     if before.summary.exchanges and writes.exchanges:
-        writes = joined.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
+        writes = stall_writes.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
     return replace(run, result=of_traced(run.result, before), writes=writes)
 
 
@@ -78,7 +78,7 @@ def writes_beside(
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(guessed)] if guessed else [])]
     empty = Writes("", notes, s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
-    return joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    return stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 
 def _places(
@@ -98,7 +98,7 @@ def _places(
             for kind in _kinds(call):
                 alike[kind][places[stacked[id(call)]]] += 1
     found, guessed, whys = {}, 0, {}
-    for call in joined.unplaced(pairs, ()):
+    for call in stall_writes.unplaced(pairs, ()):
         same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[CallSite]())
         if stack := stacked.get(id(call)):
             found[id(call)] = places[stack]

@@ -20,7 +20,7 @@ from nagle_lab.experiments.software.guarded import (
     lost,
     unannounced,
 )
-from nagle_lab.experiments.writes import stall_writes as joined
+from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
@@ -125,13 +125,13 @@ def writes_of_traced(
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
         nothing = msgspec.structs.replace(empty, problem=problem, notes=notes)
-        return joined.compared(nothing, s.exchanges, s.stalled_exchanges)
+        return stall_writes.compared(nothing, s.exchanges, s.stalled_exchanges)
     found = join([capture], result, trace)
     native, note = _native(found.pairs, trace, stacked)
     lines = Lines(native, lambda call: _why_no_line(call, trace))
-    writes = joined.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    writes = stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
     writes = msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
-    return joined.compared(writes, s.exchanges, s.stalled_exchanges)
+    return stall_writes.compared(writes, s.exchanges, s.stalled_exchanges)
 
 
 def missing_calls(found: Joined, trace: Trace) -> str:
@@ -150,7 +150,7 @@ def _native(
     pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
 ) -> tuple[dict[int, CallSite], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
-    calls = joined.unplaced(pairs, trace.hooked)
+    calls = stall_writes.unplaced(pairs, trace.hooked)
     if not calls:
         return {}, ""
     if not strace_command.has_stacks():
@@ -159,7 +159,7 @@ def _native(
         other, note = stacked()
     except NagleLabError as error:
         return {}, f"the run with native stacks failed: {error}"
-    return joined.native_places(calls, trace, other), note
+    return stall_writes.native_places(calls, trace, other), note
 
 
 def _why_no_line(call: Call, trace: Trace) -> str:
