@@ -89,7 +89,7 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
 
 
 def beside(one: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
-    """What was recorded, as the other recording lets it be judged.
+    """Judge a recording again, now that the other one is known.
 
     Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
     recorded, only segments below 536 bytes are surely small. Where the other one proves a stall, the program does
@@ -108,7 +108,7 @@ def beside(one: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
 
 
 def _segments(one: ProgramRecording, role: Role) -> float:
-    """How many that end sends for each exchange."""
+    """How many segments that end sends for each exchange."""
     exchanges = sum(each.exchanges for each in one.judged)
     return sum(each.sent[role].segments for each in one.judged) / exchanges if exchanges else 0.0
 

@@ -108,7 +108,7 @@ def swept(scenario: Scenario) -> Sweep:
 
 
 def doubled(low: int, high: int) -> list[int]:
-    """``low``, twice that, and so on, and at last ``high``."""
+    """Sizes to measure: ``low``, twice that, and so on, and at last ``high``."""
     sizes = []
     while low < high:
         sizes.append(low)

@@ -69,13 +69,13 @@ def make_run(
 
 
 def _without_strace(run: Run) -> Untraced:
-    """What a run came to, for the traced one after it."""
+    """The result of a run without strace, for the witnesses of the traced one after it."""
     s = run.results[run.best].summary
     return Untraced(run.folder.name, run.verdict, s.exchanges, s.stalled_exchanges, run.contradictions)
 
 
 def outcome_of(run: Run) -> TrialOutcome:
-    """What is kept of a run where many are made."""
+    """The part of a run's result that is kept where many are made."""
     code, conclusive = run.exit_code(), run.verdict in (Verdict.STALL, Verdict.CLEAN)
     reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
     return TrialOutcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)

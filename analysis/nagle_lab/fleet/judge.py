@@ -42,7 +42,7 @@ _KERNELS = {Kernel.UNKNOWN: None, Kernel.LINUX: "Linux", Kernel.WINDOWS: "Window
 
 
 class JudgedSeries(msgspec.Struct, frozen=True):
-    """What a series came to, in a few words."""
+    """The result of a series, in a few words."""
 
     series: str
     verdict: Verdict | None  # None: it could not be finished

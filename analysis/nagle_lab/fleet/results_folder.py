@@ -71,7 +71,7 @@ class Folder:
         return Folder, (self.url,)  # a worker makes its own connections
 
     def at(self, name: str) -> str:
-        """The path of what has that name."""
+        """The path of a name in this folder."""
         return posixpath.join(self.path, name)
 
     def names(self, below: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Series after series, stretch after stretch, on as many workers as there are; whoever dies, the rest goes on."""
+"""The schedule of a fleet: series and their stretches, on all workers; where a worker dies, the others go on."""
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -27,7 +27,7 @@ from nagle_lab.fleet.workers import Workers
 MOST_TRIES = 3
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Is told how far the work has come."""
 
     def begin(self, series: int, size: int) -> None:
@@ -55,7 +55,7 @@ class Chain:
         return sum(stretch.size for stretch in self.stretches[self.at :])
 
     def submit(self, executor: Executor, out: Folder) -> "Future[Any]":
-        """What is next; where the executor takes nothing, a future that says so."""
+        """Submit the next stretch, or the judging; where the executor takes nothing, a future that says so."""
         try:
             if self.at < len(self.stretches):
                 return executor.submit(follow, self.stretches[self.at], out)
@@ -66,7 +66,9 @@ class Chain:
             return refused
 
 
-def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *, size: int) -> list[JudgedSeries]:
+def run(
+    series: Sequence[Series], out: Folder, workers: Workers, progress: Progress, *, size: int
+) -> list[JudgedSeries]:
     """Read and judge all series, in stretches of so many bytes; what is done already is not done again.
 
     A worker that dies costs only what it was doing, which is tried again, alone; a series whose stretch fails
@@ -78,7 +80,7 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
     results = list(before.values())
     ready = [(0, -chain.left, number) for number, chain in enumerate(chains) if number not in before]
     heapify(ready)  # the largest first, but before them what failed
-    watch.begin(len(ready), sum(chains[number].left for _, _, number in ready))
+    progress.begin(len(ready), sum(chains[number].left for _, _, number in ready))
     flying: dict[Future[Any], int] = {}
     executor = workers.make()
     try:
@@ -92,12 +94,12 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
             for future in list(flying) if broken else finished:
                 number = flying.pop(future)
                 chain = chains[number]
-                judged = _advance(chain, future, out, watch)
+                judged = _advance(chain, future, out, progress)
                 if judged is None:
                     heappush(ready, (-chain.tries, -chain.left, number))
                 else:
                     results.append(judged)
-                    watch.series(judged)
+                    progress.series(judged)
             if broken:
                 executor.shutdown(wait=False)
                 executor = workers.make()
@@ -109,7 +111,7 @@ def run(series: Sequence[Series], out: Folder, workers: Workers, watch: Watch, *
 
 
 def _judged_before(chains: Sequence[Chain], out: Folder) -> dict[int, JudgedSeries]:
-    """What those that are judged already came to, by their numbers; the others go on at their next stretch."""
+    """The results of series that are judged already, by number; the others go on at their next stretch."""
     there, stored = out.names("work"), out.names("series")
     found = {}
     for number, chain in enumerate(chains):
@@ -121,8 +123,8 @@ def _judged_before(chains: Sequence[Chain], out: Folder) -> dict[int, JudgedSeri
     return found
 
 
-def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> JudgedSeries | None:
-    """What came of it; None where the series goes on."""
+def _advance(chain: Chain, future: "Future[Any]", out: Folder, progress: Progress) -> JudgedSeries | None:
+    """Take the result of a step: what the series came to; None where it goes on."""
     try:
         done = future.result()
     except NagleLabError as error:
@@ -137,7 +139,7 @@ def _advance(chain: Chain, future: "Future[Any]", out: Folder, watch: Watch) -> 
     chain.tries = 0
     if isinstance(done, JudgedSeries):
         return done
-    watch.stretch(chain.stretches[chain.at].size, done)
+    progress.stretch(chain.stretches[chain.at].size, done)
     chain.at += 1
     return None
 

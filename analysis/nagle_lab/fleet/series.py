@@ -99,7 +99,7 @@ def series_of(sources: Sequence[str]) -> list[Series]:
 
 
 def parsed_name(relative: str) -> ParsedName:
-    """What the name of a file says, from the folder on that all sources have in common."""
+    """What a file's name says; the name begins at the folder that all sources have in common."""
     times = tuple(tuple(map(int, re.findall(r"\d+", found))) for found in _TIME.findall(relative))
     numbers: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Who reads stretches: processes of this machine, a Dask cluster, or any Executor of concurrent.futures."""
+"""The workers that read stretches: processes of this machine, a Dask cluster, or any concurrent.futures.Executor."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def _processes(count: int) -> Executor:
 
 
 def _obey() -> None:
-    """Who started us says what becomes of our work, and when that is killed, there is none."""
+    """Set up a worker process: it ignores the terminal's signals, and ends when the process that started it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         end_with_parent()

@@ -180,7 +180,7 @@ def _info(message: bytes) -> TcpInfo | None:
 
 
 def read_info(tcp_info: bytes) -> TcpInfo | None:
-    """From the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
+    """Read the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
     if len(tcp_info) < _TCP_INFO.size:
         return None
     mss, in_flight, silent_ms, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)

@@ -278,7 +278,7 @@ class _Session:
         return {name: parse_counters(recorder.counters()) for name, recorder in recorders.items()}
 
     def _command(self) -> str:
-        """Return that of the load."""
+        """Return the load's command line."""
         return self._scenario.rendered(self._scenario.load.command, self._values)
 
     def _load(self, lab: LiveLab, output: Path, started: Child | None) -> LoadRun:

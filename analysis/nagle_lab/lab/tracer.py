@@ -127,7 +127,7 @@ class Tracer:
             pause(_POLL_S)
 
     def version(self) -> str:
-        """Return that of strace."""
+        """Return the version of strace."""
         return next((line.split()[1] for line in self._said if line.startswith("strace ")), "")
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ class Observed:
 
 
 def observed(run: Run) -> Iterator[Observed]:
-    """Every network namespace whose kernel was asked."""
+    """What is known of every network namespace whose kernel was asked."""
     for name, counters in run.witnesses.counters.items():
         traffic = [run.traffic(name, capture) for capture in run.captures]
         seen = [of if of.segments_sent or of.packets_received else None for of in traffic]

@@ -214,7 +214,7 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
 def _without_unsure(
     tested: dict[str, tuple[Verdict, str]], captures: dict[str, RunCapture]
 ) -> dict[str, tuple[Verdict, str]]:
-    """Without captures from whose position it cannot be told, where another one decides."""
+    """Leave out captures taken where a stall cannot be told, if another one decides."""
     sure = {
         name: said for name, said in tested.items()
         if said[0] is not Verdict.INCONCLUSIVE or not captures[name].result.quality.unresolved
@@ -223,7 +223,7 @@ def _without_unsure(
 
 
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
-    """The analyzer's rule, applied to the connections under test of a capture alone."""
+    """The verdict on the connections under test of a capture alone, by the analyzer's rule."""
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return Verdict(result.verdict), result.reason
@@ -244,7 +244,7 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
 
 
 def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:
-    """What stalls on the connections that are not under test, where no variant expects a stall."""
+    """Stalls on connections that are not under test, where no variant expects one."""
     return [
         f"{name}.pcap: {capture.others.stalls} stalls on connections to port "
         f"{', '.join(map(str, capture.other_ports))}, where none is expected"

@@ -72,7 +72,7 @@ def part(result: Result, port: int) -> RunCapture:
 
 
 def totals_of(connections: Sequence[Connection], stalls: Iterable[Stall]) -> Totals:
-    """What those connections of a capture that has those ``stalls`` add up to."""
+    """What some connections of a capture add up to; ``stalls`` are all of the capture."""
     mine = _stalls_of(connections, stalls)
     sent = [each for c in connections for each in c.sent.values()]
     return Totals(

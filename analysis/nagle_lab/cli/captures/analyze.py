@@ -49,7 +49,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of every capture, and where it goes."""
+    """What the options ask of every capture, and the files to write."""
 
     expected: Verdict | None
     as_json: bool
@@ -59,7 +59,7 @@ class _Asked:
 
 
 def _is_no_file(path: Path) -> bool:
-    """A run folder, or standard input; what is not there is told by whoever opens it."""
+    """Whether an input is a run folder or standard input; one that is missing is reported when it is opened."""
     return path.is_dir() or str(path) == STDIN
 
 
@@ -86,7 +86,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
 
 
 def _analyze_or_tell(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
-    """Of several captures, one that is unusable costs only itself."""
+    """Diagnose one of several captures; one that is unusable is reported, and the others go on."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
             from nagle_lab.cli.shared.report import report

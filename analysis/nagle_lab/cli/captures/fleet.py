@@ -110,7 +110,7 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
 
 
 class _Progress:
-    """How far it is, on a terminal: see :class:`nagle_lab.fleet.schedule.Watch`."""
+    """Shows on a terminal how much is read: see :class:`nagle_lab.fleet.schedule.Progress`."""
 
     def __init__(self) -> None:
         figures = TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn()

@@ -107,7 +107,7 @@ def _program(pid: int | None, container: str | None, port: int | None) -> Target
 
 
 def _without(program: TargetProgram) -> list[HostSocket]:
-    """Its sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
+    """The program's sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
     those = sockets(program)
     if found := without(those):
         return found
@@ -117,14 +117,14 @@ def _without(program: TargetProgram) -> list[HostSocket]:
 
 
 def _changed(program: TargetProgram) -> list[HostSocket]:
-    """Its sockets on which TCP_NODELAY was set by us. Raises NagleLabError where there are none."""
+    """The program's sockets on which nagle-lab set TCP_NODELAY. Raises NagleLabError where there are none."""
     if found := to_take_back(program, sockets(program)).back:
         return found
     raise NagleLabError(f"nothing to take back: nagle-lab nodelay on has changed no open socket of {program.name}")
 
 
 def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording | None:
-    """What was recorded in so many seconds; None where that is 0."""
+    """Record the program for so many seconds; None where that is 0."""
     if not seconds:
         return None
     tell(f"recording the network namespace of {program.name} for {seconds:g} s")
@@ -135,7 +135,7 @@ def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecor
 
 
 def _agreed(what: str, those: list[HostSocket], yes: bool) -> bool:
-    """Whether it may be done."""
+    """Whether the user agrees to the change."""
     if yes:
         return True
     for line in names(those):

@@ -74,7 +74,7 @@ def command(
 
 
 def nearer(result: Result, target: Target) -> str:
-    """Where to look instead, where what passed this host's interfaces does not decide; or empty."""
+    """Where to record instead, if the packets of this host's interfaces do not decide; else empty."""
     if target.pid or target.container or target.service:
         return ""
     if result.verdict is Verdict.CLEAN:
@@ -212,7 +212,7 @@ def _report(
 
 
 def _about(sums: PeriodSums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[str, str]]:
-    """Why the report differs from what was on the screen."""
+    """Why the final report differs from what was on the screen."""
     rows = []
     if watcher.stalls != sums.stalls:
         found = f"{watcher.stalls:,} stalls were found window by window, and {sums.stalls:,} in all packets together"
@@ -223,6 +223,6 @@ def _about(sums: PeriodSums, watcher: Watcher, ladder: Ladder | None) -> list[tu
 
 
 def _software(result: Result) -> NodelaySetting | None:
-    """What holds, by the name of its process."""
+    """The software that holds data back, by the name of its process."""
     holders = (one for one in result.processes or [] if one.role == result.summary.held_by)
     return next((setting for one in holders if (setting := setting_by_name(one.command))), None)

@@ -36,7 +36,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def order_of(text: str) -> Order:
-    """As the environment has it."""
+    """The order that the environment holds."""
     return msgspec.json.decode(text, type=Order)
 
 
@@ -75,7 +75,7 @@ class Again:
         return NamedWrites(writes, capture, result)
 
     def _run(self, order: Order) -> tuple[Path, Trace]:
-        """Its capture and its trace. Raises NagleLabError."""
+        """Run the test under strace: its capture and its trace. Raises NagleLabError."""
         folder = Path(order.folder)
         try:
             folder.mkdir(parents=True)

@@ -70,7 +70,7 @@ def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
 
 
 def _read(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """One marker's arguments. Raises ValueError."""
+    """Check one marker's arguments. Raises ValueError."""
     said: dict[str, Any] = {}
     for name, value in arguments.items():
         if name == "expect":

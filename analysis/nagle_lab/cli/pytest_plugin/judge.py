@@ -75,7 +75,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class _OfTest(Selection):
-    """Without the connections that were there before the test."""
+    """Selects the connections that were opened in the test."""
 
     inherited: frozenset[tuple[End, End]] = frozenset()
 
@@ -85,7 +85,7 @@ class _OfTest(Selection):
 
 @dataclass(frozen=True)
 class _These(Selection):
-    """Some connections."""
+    """Selects the connections of a set."""
 
     ends: frozenset[tuple[End, End]] = frozenset()
 
@@ -214,7 +214,7 @@ class Judge:
             return JudgedPart(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
-        """What is to be said of a test that fails by this; of one that has ``failed``, as a section of its report."""
+        """Why a test fails by its verdict; if it has ``failed`` already, this is a section of its report."""
         (nodeid, expected), end = self._now, self._recording.take()
         judged = self._judge(nodeid, expected.selection, end)
         self._add(_Span(end.segments, nodeid, expected, judged.verdict))
@@ -254,7 +254,7 @@ class Judge:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _keep(self, capture: Path, for_evidence: bool) -> Path | None:
-        """Where it is kept from now on; None where it is not."""
+        """Keep a test's capture: its path from now on; None where none is kept."""
         if not for_evidence and not self._keep_all:
             remove(capture)
             return None
@@ -358,7 +358,7 @@ def file_name(nodeid: str) -> str:
 
 
 def _moved(capture: Path, folder: Path, name: str = "") -> Path:
-    """It in that folder, under a name that is free."""
+    """Move a file into a folder, under a name that is free: its new path."""
     name = name or capture.name
     stem = name.removesuffix(".pcapng")
     content = read(capture)  # it may be on another file system

@@ -1,4 +1,4 @@
-"""What came of all tests, said once: at the end, by the process that reports."""
+"""The verdicts of all tests, printed once: at the end, by the process that reports."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -179,7 +179,7 @@ def require_different(files: Iterable[Path | None]) -> None:
 
 
 def _why_not_written(file: Path) -> str:
-    """Why not, and what to do; empty where it can be. A regular file is replaced, so its folder counts, too."""
+    """Why a file cannot be written, and what to do; or empty. A regular file is replaced: its folder counts, too."""
     target = file.resolve()
     if target.is_dir():
         return "it is a folder: name a file"

@@ -136,7 +136,7 @@ def _report(
 
 
 def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSError | None:
-    """Write the files asked for, before anything is shown: who reads that may go away. Why it failed, if it did."""
+    """Write the files asked for, before anything is shown: a reader of that may go away. Why it failed, if it did."""
     try:
         for file in filter(None, files):
             write_whole(file, report)
@@ -153,7 +153,7 @@ def _why_one_run(run: JudgedCommand) -> str:
 
 
 def _packets(run: JudgedCommand, exports: Exports) -> Examples:
-    """What there is to draw; of a traced run the stall whose two writes are known."""
+    """The packets to draw; of a traced run those of the stall whose two writes are known."""
     result, traced = run.result, run.traced
     packets = examples([run.guarded.capture] if result.stalls else [], result, typical_only=exports.typical_only)
     if not run.writes:

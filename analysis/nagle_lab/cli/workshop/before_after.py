@@ -116,7 +116,7 @@ def _shortened(rows: list[_Line]) -> list[_Line]:
 
 
 def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
-    """One side: arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
+    """One side: its arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
     last = max(i for i, row in enumerate(rows) if row)
     words: Iterator[str] | None = None  # while somebody waits
     lines = []

@@ -140,7 +140,7 @@ Announce = Callable[[str], None]
 
 
 def unannounced(_: str) -> None:
-    """Tell nobody."""
+    """Announce nothing: the default of :func:`guard`."""
 
 
 def guard(
@@ -174,7 +174,7 @@ def guard(
 
 
 def _of_failed(outcome: Outcome, result: Result) -> Result:
-    """The result of a command that failed: where there was too little to judge, that comes first in the reason."""
+    """The result of a command that failed; where too little is there to judge, the reason begins with the failure."""
     if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
         return result
     how = "was ended by --time-limit" if outcome.timed_out else f"failed with exit code {outcome.status}"
@@ -182,7 +182,7 @@ def _of_failed(outcome: Outcome, result: Result) -> Result:
 
 
 def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:
-    """What protects, by both runs."""
+    """What keeps the command from stalling, by both runs."""
     s, missing = other.summary, what_is_missing(other, selection.of(other))
     if other.verdict is Verdict.STALL:
         protection = Protection.OPTION

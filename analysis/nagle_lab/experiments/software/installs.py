@@ -43,7 +43,7 @@ def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequen
 
 
 def _digest(source: Path, shared: Sequence[Path]) -> str:
-    """Of what a folder holds, and of what installs it."""
+    """A digest of what a folder holds, and of the tools that install it."""
     digest = hashlib.sha256(f"{sys.version_info[:2]}{source}".encode())
     own = sorted(path for path in source.rglob("*") if path.is_file() and path.name != "exhibit.toml")
     for path in [*own, *shared]:

@@ -182,7 +182,7 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
 
 
 def against(exhibit: Exhibit, half: ExhibitHalf, result: Result, status: int | None, folder: Path) -> str:
-    """How it differs from what was expected of it; empty where it does not."""
+    """How a half's outcome differs from what is expected; empty where it does not."""
     if status:
         said = last_line((folder / "output.txt").read_text(errors="replace"))
         return f"its program ended with {status}{': ' + said[:200] if said else ''}"

@@ -87,7 +87,7 @@ def _failed(status: int | None, output: Path) -> str:
 
 
 def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedRelease]]:
-    """Neighbours, but for those that say nothing, of which one stalls and the other does not."""
+    """Neighbouring releases of which one stalls and the other does not; those without a verdict are left out."""
     decided = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
     return [
         (before, after)

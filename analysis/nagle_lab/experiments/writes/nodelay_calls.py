@@ -46,12 +46,12 @@ def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
 
 
 def _untimed(story: str) -> str:
-    """What it has in common with those of other sockets."""
+    """The story of a socket without its times: what it has in common with those of others."""
     return re.sub(r"[\d.]+ ms after", "after", story)
 
 
 def _story(pair: CallPair, located: Located) -> str:
-    """Of one socket, as it was when the held bytes were written."""
+    """The story of one socket, until the held bytes were written."""
     wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
     own = [one for one in wanted if one.on == "socket"]
     if did := [one for one in own if _took_effect(one)]:

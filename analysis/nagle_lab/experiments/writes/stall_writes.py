@@ -83,12 +83,12 @@ class Lines:
 
 
 def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
-    """How many are the same at the beginning; 0 where there is no difference."""
+    """How many places two stacks share at the beginning; 0 where they do not differ."""
     return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if _spot(a) != _spot(b)), 0)
 
 
 def _spot(place: Place) -> tuple[str, int | str]:
-    """A line, by whichever name: Rust's functions have one for each type they are made for."""
+    """A line of code, whatever its function is called: Rust's have a name for each type they are made for."""
     return place.file, place.line or place.function
 
 

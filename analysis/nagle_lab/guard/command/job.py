@@ -1,4 +1,4 @@
-"""What is to be run in a namespace, and what came of it: two files, for it may take sudo or Docker to get there."""
+"""The job for a namespace, and its outcome: two files, for it may take sudo or Docker to get there."""
 
 import json
 from enum import StrEnum

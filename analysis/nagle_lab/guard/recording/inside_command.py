@@ -82,7 +82,7 @@ def _run(job: Job, folder: Path) -> Outcome:
 
 
 def _prepare(job: Job, folder: Path) -> Recorder:
-    """Be in the namespace, and ready to record it."""
+    """Enter the namespace, and set it up for recording."""
     try:
         if job.namespace is NamespaceState.TO_MAKE:
             namespace.make(job.uid, job.gid)
@@ -96,7 +96,7 @@ def _prepare(job: Job, folder: Path) -> Recorder:
 
 
 def _becoming(job: Job) -> Callable[[], None]:
-    """What the child has to do to be the user who asked."""
+    """What the child must do to become the user who asked for the run."""
 
     def become() -> None:
         become_user()

@@ -94,7 +94,7 @@ def _record(request: Request, folder: Path) -> Outcome:
 
 
 def _to_trace(pid: int | None) -> list[int]:
-    """A process and all it started, or all of the container. Raises NotTracedError."""
+    """The processes to trace: one and all it started, or all of the container. Raises NotTracedError."""
     if found := others_here() if pid is None else [pid, *children.descendants(pid)]:
         return found
     raise NotTracedError("no process is left in the container: docker ps lists those that run")

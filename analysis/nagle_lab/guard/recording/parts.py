@@ -48,7 +48,7 @@ class Parts(threading.Thread):
 
 @dataclass(frozen=True)
 class RecordedPart:
-    """What was recorded between two cuts."""
+    """A part of the recording, from one cut to the next."""
 
     path: Path
     captured: int  # TCP segments so far, in this part and those before

@@ -144,7 +144,7 @@ class Ring:
         self._attach_filter(pack("HBBI", _RETURN, 0, 0, 0))
 
     def dropped(self) -> int:
-        """How many the kernel had no room for, since this was asked last."""
+        """How many packets the kernel had no room for since the last call."""
         counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
         _received, lost = unpack("II", counts)
         return int(lost)
@@ -280,7 +280,7 @@ class Recorder(threading.Thread):
 
 
 def interfaces() -> list[str]:
-    """Those of this network namespace that have an Ethernet header and may carry TCP, loopback first."""
+    """The interfaces of this network namespace that have an Ethernet header and may carry TCP, loopback first."""
     names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name != "lo")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         return [name for name in names if _hardware(any_socket, name) in (_ARPHRD_ETHER, _ARPHRD_LOOPBACK)]

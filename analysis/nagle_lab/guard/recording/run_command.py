@@ -122,7 +122,7 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
 
 
 def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
-    """What it means that the program inside left none. Raises NagleLabError, KeyboardInterrupt."""
+    """Report why the program inside left no outcome. Raises NagleLabError, KeyboardInterrupt."""
     if status == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     if status > 128:

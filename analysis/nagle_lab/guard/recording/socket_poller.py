@@ -55,7 +55,7 @@ class SocketPoller:
         return [Waiting(now, one.local, one.remote, one.unsent) for one in first]
 
     def _take(self, until: float) -> list[ListedSocket]:
-        """The answer, or what of it comes until then."""
+        """The sockets in the kernel's answer, or in the part of it that arrives in time."""
         is_old = self._parts is not None  # the kernel made the next part when the one before it was taken
         parts = self._parts = self._parts or busy_sockets()
         found: list[ListedSocket] = []

@@ -75,7 +75,7 @@ def _without_types(name: str) -> str:
 
 
 def _asked(command: Sequence[str], binary: str, addresses: Sequence[int]) -> dict[int, list[Place]]:
-    """What one of those programs says of addresses."""
+    """What one of those programs prints for some addresses."""
     texts = [hex(address) for address in addresses]
     asked = [*command, binary] if command is _GO_TOOL else [*command, binary, *texts]
     with suppress(OSError, subprocess.TimeoutExpired):

@@ -102,7 +102,7 @@ def _why_so(found: CallSite, is_lost: bool, attached: bool, elsewhere: bool) -> 
 
 
 def _parsed(stack: Sequence[str]) -> list[_Frame]:
-    """Its frames, the innermost first, without those of the system's libraries."""
+    """The frames of a stack, the innermost first, without those of the system's libraries."""
     found = (_FRAME.fullmatch(line) for line in stack)
     frames = (_Frame(one[1], one[2] or "", int(one[4], 16), int(one[3] or "0", 16)) for one in found if one)
     return [frame for frame in frames if not _is_skipped(frame)]
@@ -144,7 +144,7 @@ def _named(frame: _Frame, places: Sequence[Place]) -> Iterator[_NamedPlace]:
 
 
 def _callers(libraries: list[Place]) -> list[Place]:
-    """Without the writers that they call; all where nothing else is there."""
+    """The frames without the writing functions that they call; all of them where nothing else is left."""
     outermost = max((i for i, (_, _, function) in enumerate(libraries) if _WRITERS.match(function)), default=-1)
     return libraries[outermost + 1 :] or libraries
 

@@ -104,7 +104,7 @@ def _status(pid: int | str) -> dict[str, str]:
 
 
 def why_traced_already(pid: int) -> str:
-    """By whom, if somebody else traces it; empty if not."""
+    """A line that says which program traces the process already; empty where none does."""
     tracer = _status(pid).get("TracerPid", "0")
     if tracer == "0":
         return ""

@@ -105,7 +105,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Trace:
-    """All of it."""
+    """Everything that strace wrote."""
 
     streams: dict[Direction, list[Stream]] = field(default_factory=dict)
     cut: bool = False  # whether the file goes on behind what was read
@@ -116,7 +116,7 @@ class Trace:
     options: list[Call] = field(default_factory=list)  # of all sockets
 
     def stream(self, way: Direction, before: int) -> Stream | None:
-        """That way's; where ports were used again the latest that began before a time."""
+        """The stream from one end to the other; where ports were used again, the latest that began before a time."""
         found = [stream for stream in self.streams.get(way, ()) if stream.began <= before]
         return found[-1] if found else None
 
@@ -384,7 +384,7 @@ def _way(text: str) -> Direction | None:
 
 
 def _bound_way(name: str, arguments: str) -> Direction | None:
-    """Of a bound socket that connects: its name has the port; an address it lacks is the peer's, as on loopback."""
+    """The ends of a bound socket that connects: its name has the port; a missing address is the peer's (loopback)."""
     here, found = _end(name), _PEER.search(arguments)
     there = _end(f"[{found[2]}]:{found[1]}") if found else None
     if not here or not there:

@@ -33,7 +33,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class SocketTable(msgspec.Struct, frozen=True):
-    """Who has which socket."""
+    """Which processes have which socket open."""
 
     processes: dict[int, Process]
     holders: dict[int, list[tuple[int, int]]]  # inode → process and file descriptor; several where it is shared
@@ -160,5 +160,5 @@ def of_container(name: str) -> set[int]:
 
 
 def _same(container: str, id_: str) -> bool:
-    """Whether one is the beginning of the other."""
+    """Whether one id is the beginning of the other."""
     return bool(container) and (id_.startswith(container) or container.startswith(id_))

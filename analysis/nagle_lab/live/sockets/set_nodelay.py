@@ -60,7 +60,7 @@ def without(those: Iterable[HostSocket]) -> list[HostSocket]:
 
 
 def turn_on(of: TargetProgram, those: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
-    """Set it on some of a program's sockets; the ones that are not gone. Raises NagleLabError, then none is set.
+    """Set the option on sockets of a program; returns those still there. Raises NagleLabError: then none is set.
 
     What they had is written down first.
     """
@@ -92,7 +92,7 @@ def to_take_back(of: TargetProgram, those: Iterable[HostSocket]) -> UndoPlan:
 
 
 def turn_back(of: TargetProgram, those: Sequence[HostSocket]) -> UndoPlan:
-    """Take it back, and forget that it was set. Raises NagleLabError."""
+    """Take the change back, and forget that it was made. Raises NagleLabError."""
     with changes() as known:
         entries = _living(known, of)
         plan = _plan(entries, those)
@@ -123,7 +123,7 @@ def _key(one: HostSocket) -> tuple[int, int]:
 
 
 def _living(known: Changes, of: TargetProgram) -> dict[tuple[int, int], Entry]:
-    """What is known, without namespaces that have ended, and what was closed meanwhile in the program's."""
+    """The entries, without namespaces that have ended, and without sockets that the program has closed since."""
     first, there = living(of)[0], {namespace_of(pid) for pid in every_pid()}
     namespace, cookies = namespace_of(first), {one.cookie for one in inside(first, tcp_sockets)}
     return {
@@ -139,7 +139,7 @@ def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int,
 
 
 def _inherited_from(one: HostSocket, ours: dict[tuple[int, int], Entry]) -> Entry | None:
-    """The changed listener that it may have TCP_NODELAY from."""
+    """The changed listener that a connection may have TCP_NODELAY from."""
     has = one.options is not None and one.options.nodelay and one.listed.state != LISTEN
     return ours.get((one.namespace, one.listed.local[1])) if has else None
 

@@ -31,14 +31,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct):
-    """All of them."""
+    """All sockets on which TCP_NODELAY was set by us."""
 
     boot: str
     entries: list[Entry] = []
 
 
 def folder() -> Path:
-    """Where the file is; root's is the same for each of its sessions."""
+    """The folder of the file; root's is the same for each of its sessions."""
     if os.geteuid() == 0:
         return Path("/run/nagle-lab")
     runtime = os.environ.get("XDG_RUNTIME_DIR")

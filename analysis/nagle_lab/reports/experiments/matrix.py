@@ -89,7 +89,7 @@ def cells(row: VariantRow) -> list[str]:
 
 
 def _as_expected(row: VariantRow) -> str:
-    """How many of the runs; of a single one yes or no, and neither where it is inconclusive."""
+    """How many of the runs are as expected; of a single one yes or no, and neither where it is inconclusive."""
     if len(row.outcomes) > 1:
         return f"{row.as_expected}/{len(row.outcomes)}"
     only = row.outcomes[0]

@@ -61,7 +61,7 @@ def level(lost: float, most: float) -> int:
 
 
 def words(heat: Heat, row: int, column: int) -> list[str]:
-    """The lines that a cell shows when pointed at."""
+    """The lines that a cell shows under the pointer."""
     cell = heat.cells[row][column]
     assert cell
     lost, stalls, exchanges = cell

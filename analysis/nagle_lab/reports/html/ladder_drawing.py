@@ -89,5 +89,5 @@ def _unit(span: float) -> tuple[str, int]:
 
 
 def _tick(value: float, step: float) -> str:
-    """With as many decimals as tell it from the next."""
+    """The text of a tick, with as many decimals as tell it from the next."""
     return f"{value:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

@@ -65,7 +65,7 @@ def _lines(lines: Sequence[str], piece: range, marks: dict[int, str]) -> list[Li
 
 
 def _read(path: Path, below: Path | None) -> list[str]:
-    """Its lines; none where it is no file, is too long, or is not to be read."""
+    """The lines of a file; none where it is no file, is too long, or may not be read."""
     try:
         path = path.resolve()
         if (below and not path.is_relative_to(below.resolve())) or not path.is_file():

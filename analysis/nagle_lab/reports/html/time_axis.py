@@ -124,7 +124,7 @@ def axis(moments: Sequence[int], scale: float, top: float) -> Axis:
 
 
 def _round(least: float) -> float:
-    """The next of 1, 2 or 5 × 10ⁿ."""
+    """Round up to 1, 2 or 5 × 10ⁿ."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 

@@ -136,7 +136,7 @@ def _next(run: JudgedCommand) -> str:
 def _to_paste(
     run: JudgedCommand, command: Sequence[str], software: NodelaySetting | None
 ) -> list[tuple[str, list[str]]]:
-    """Of what runs on, all lines; a command and its namespace are gone, so only what its code has to say."""
+    """The lines to paste; for a guarded command, which is over with its namespace, only what its code must set."""
     if command and cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
     if command and run.writes and run.writes.groups and (known := language(run.writes.groups[0].held)):

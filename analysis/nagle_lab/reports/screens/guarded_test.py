@@ -52,7 +52,7 @@ def shown_test(
 
 
 def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | None) -> Ladder | None:
-    """Of the traced run with its two calls; else of the run that was judged."""
+    """The ladder of the traced run, with its two calls; else of the run that was judged."""
     if named and named.capture and named.result:
         ladder = written_ladder([named.capture], named.result, named.writes)
         if ladder:

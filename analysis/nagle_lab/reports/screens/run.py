@@ -81,7 +81,7 @@ def _evidence(run: Run) -> RenderableType:
 
 
 def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
-    """Name, a value for each capture, and where it has one that of the kernel."""
+    """Rows of a name, a value for each capture, and the kernel's, where it counts the same thing."""
     captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(observed(run))
     lossless = [run.witnesses.captures[name] for name in run.captures]
     yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
@@ -109,7 +109,7 @@ def _stalled(total: Totals) -> str:
 
 
 def _stalled_here(capture: RunCapture) -> str:
-    """Of the connections under test; from where none can be proved, none is no number."""
+    """Stalls of the connections under test; no number for a capture in which none can be proved."""
     is_open = capture.result.verdict is Verdict.INCONCLUSIVE and not capture.under_test.stalls
     return "cannot tell" if is_open and capture.under_test.connections else _stalled(capture.under_test)
 

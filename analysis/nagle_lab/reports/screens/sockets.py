@@ -139,7 +139,7 @@ _CONTAINER = len(" in ") + 12  # columns for a container: its id has so many, an
 
 
 def _columns(heading: str, cells: Sequence[str]) -> int:
-    """That a column takes, with what is between it and the one before."""
+    """How wide a column is, with the space between it and the one before."""
     return max(len(line) for cell in (heading, *cells) for line in cell.split("\n")) + _BETWEEN
 
 

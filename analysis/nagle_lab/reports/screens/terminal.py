@@ -218,7 +218,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
 
 
 def _handshakes(result: Result) -> str:
-    """Of how many connections the handshake is in the capture."""
+    """How many connections have their handshake in the capture."""
     connections, captured = result.summary.connections, result.quality.handshakes
     if is_one_way(result):
         return "one direction of each"
@@ -273,7 +273,7 @@ def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:
 
 
 def _exchanges(s: Summary) -> str:
-    """How many, how many stalled, and in how many that would have been seen."""
+    """How many exchanges there are, how many stalled, and in how many a stall would have been seen."""
     seen = "" if s.seen_exchanges == s.exchanges else f"; in {s.seen_exchanges} a stall would have been seen"
     return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
 

@@ -76,17 +76,17 @@ class Screen:
         return sorted(shown, key=ORDERS[self.order])
 
     def row(self) -> Row | None:
-        """The one that is selected."""
+        """The selected row."""
         rows = self.rows()
         return rows[min(self.selected, len(rows) - 1)] if rows else None
 
     def opened_row(self) -> Row | None:
-        """The one that is open, while it is there."""
+        """The row that is open, while it exists."""
         return next((row for row in self.rows() if identity(row) == self.opened), None)
 
 
 def identity(row: Row) -> tuple[str, str, str, str]:
-    """What a row is known by on the screen."""
+    """The key that identifies a row on the screen."""
     return (*row.key, row.where if "addresses" not in row.where else "")
 
 
@@ -152,7 +152,7 @@ def _latest(screen: Screen) -> list[RenderableType]:
 
 
 def _shortened(ladder: Ladder) -> Ladder:
-    """What leads to it, without what comes between, and not what follows."""
+    """The first row of a ladder, and those of its stall."""
     rows = list(ladder.rows)
     parts = [row for row in rows if row.part]
     return Ladder(ladder.connection, [rows[0], *(row for row in parts if row is not rows[0])], ladder.stall)
@@ -223,7 +223,7 @@ def _program(name: str, then: str = "") -> _End:
 
 
 def _widths(servers: Sequence[_End], clients: Sequence[_End], room: int) -> tuple[int, int]:
-    """Of the two columns: programs and ports come first, containers have what is left."""
+    """The widths of the two columns: programs and ports first, containers have what is left."""
     program, address = (max(len(end.what) for end in ends) for ends in (servers, clients))
     client = max(min(address, max(room // 2, room - program)), min(max(map(len, clients)), room * 2 // 5))
     server = max(min(max(map(len, servers)), room - client), len("server"))

@@ -82,7 +82,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 
 
 def _besides(result: Result) -> str:
-    """What to do about that which took longer than the stalls; empty where nothing did, or their remedy does it."""
+    """What to do about a cause that took longer than the stalls; empty where none did, or their remedy covers it."""
     cause = larger_cause(result.summary.lost_ms_total, result.silences)
     is_relayed = cause is Cause.DELAYED_ACK and result.summary.relays
     if cause is None or cause is Cause.NAGLE_ROUND_TRIP or is_relayed:
@@ -126,7 +126,7 @@ def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
 
 
 def _first(causes: list[Cause]) -> Cause | None:
-    """The first that something can be done about."""
+    """The first cause that something can be done about."""
     return next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0] if causes else None)
 
 
@@ -210,7 +210,7 @@ def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) 
 
 
 def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
-    """For what a program causes: which one it is, and what that waits for itself."""
+    """Commands for a gap that a program causes: which program it is, and what it waits for itself."""
     first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
     if (
         result.verdict is not Verdict.CLEAN
@@ -237,7 +237,7 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
 
 
 def _record_both(result: Result) -> list[tuple[str, list[str]]]:
-    """Where one direction is missing: where both pass."""
+    """Where one direction is missing: record at a place where both directions pass."""
     if not result.connections:
         return []
     end = _seen_end(result)

@@ -55,7 +55,7 @@ def remedy(result: Result, writes: Writes | None) -> str:
 
 
 def _one_write(writes: Writes | None) -> str | None:
-    """What to do about the two writes, by their lines; None where they are one."""
+    """How to change the two writes, by their lines; None where they are one line."""
     group = writes.groups[0] if writes and writes.groups else None
     if not writes or not group:
         return ONE_WRITE
