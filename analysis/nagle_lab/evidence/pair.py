@@ -46,7 +46,7 @@ class Pair:
         return json_text({"schema": SCHEMA, **asdict(self)}) + "\n"
 
 
-def match(one: Result, two: Result) -> Pair:
+def match(result: Result, two: Result) -> Pair:
     """Match the stalls of two captures by connection, exchange and key within it.
 
     Raises
@@ -54,24 +54,24 @@ def match(one: Result, two: Result) -> Pair:
     NagleLabError
         The captures have no connection in common.
     """
-    if not {_ends(c) for c in one.connections} & {_ends(c) for c in two.connections}:
+    if not {_ends(c) for c in result.connections} & {_ends(c) for c in two.connections}:
         raise NagleLabError(
-            f"{one.source.file} and {two.source.file} have no connection in common: not the same traffic "
+            f"{result.source.file} and {two.source.file} have no connection in common: not the same traffic "
             "(or addresses were translated in between)"
         )
-    left, right = dict(_keyed(one)), dict(_keyed(two))
+    left, right = dict(_keyed(result)), dict(_keyed(two))
     common = [(left[key], right[key]) for key in left if key in right]
     delay = [min(a.wait_ms, b.wait_ms) for a, b in common]
     hold = [max(a.wait_ms + a.release_us / 1e3, b.wait_ms + b.release_us / 1e3) for a, b in common]
     return Pair(
-        files=[one.source.file, two.source.file],
-        verdicts=[one.verdict, two.verdict],
+        files=[result.source.file, two.source.file],
+        verdicts=[result.verdict, two.verdict],
         matched=len(common),
         only_in=[len(left) - len(common), len(right) - len(common)],
         ack_delay_ms=spread(delay),
         hold_ms=spread(hold),
         path_ms=spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
-        reply_ms=[one.summary.request_to_response_ms, two.summary.request_to_response_ms],
+        reply_ms=[result.summary.request_to_response_ms, two.summary.request_to_response_ms],
     )
 
 

@@ -62,9 +62,9 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
     return [EndProcess(role, ip, port, *process, count) for (role, ip, port, process), count in named]
 
 
-def _ends(one: Connection, seen: dict[Ends, _Seen]) -> list[tuple[Role | None, Process]]:
+def _ends(connection: Connection, seen: dict[Ends, _Seen]) -> list[tuple[Role | None, Process]]:
     """The role and the process of each end that is known; without a role where it is one of the two."""
-    client, server = end_of(one.client), end_of(one.server)
+    client, server = end_of(connection.client), end_of(connection.server)
     asks, answers = seen.get((*client, *server)), seen.get((*server, *client))
     of_client, of_server = (way.process if way else None for way in (asks, answers))
     process = of_client or of_server

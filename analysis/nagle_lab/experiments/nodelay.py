@@ -39,9 +39,9 @@ class OfProgram(Selection):
         )
 
 
-def selection(of: Iterable[HostSocket]) -> OfProgram:
+def selection(sockets: Iterable[HostSocket]) -> OfProgram:
     """The connections of those sockets, and those that their listeners accept."""
-    those = [one.listed for one in of]
+    those = [one.listed for one in sockets]
     return OfProgram(
         listening=frozenset(_any_address(one.local) for one in those if one.state == LISTEN),
         open=frozenset(one.local for one in those if one.state != LISTEN),
@@ -88,7 +88,7 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     return ProgramRecording(folder.name, result, those.of(result), option)
 
 
-def beside(one: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
+def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
     """Judge a recording again, now that the other one is known.
 
     Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
@@ -97,25 +97,28 @@ def beside(one: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
     it still does, and an exchange without a stall is one that could have stalled. Joined writes would lack one
     segment in each exchange that stalled there, however many it has: what may lack is no share of all.
     """
-    result, held_by = one.result, other.result.summary.held_by
+    result, held_by = recording.result, other.result.summary.held_by
     if other.result.verdict is not Verdict.STALL or result.quality.unresolved or held_by not in ("client", "server"):
-        return one
-    if result.verdict is not Verdict.INCONCLUSIVE or what_is_missing(result, one.judged) is not Missing.SECOND_WRITE:
-        return one
-    if _segments(one, held_by) < _segments(other, held_by) - FEWER * _stalled_share(other):
-        return one
-    return replace(one, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
+        return recording
+    if (
+        result.verdict is not Verdict.INCONCLUSIVE
+        or what_is_missing(result, recording.judged) is not Missing.SECOND_WRITE
+    ):
+        return recording
+    if _segments(recording, held_by) < _segments(other, held_by) - FEWER * _stalled_share(other):
+        return recording
+    return replace(recording, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
 
 
-def _segments(one: ProgramRecording, role: Role) -> float:
+def _segments(recording: ProgramRecording, role: Role) -> float:
     """How many segments that end sends for each exchange."""
-    exchanges = sum(each.exchanges for each in one.judged)
-    return sum(each.sent[role].segments for each in one.judged) / exchanges if exchanges else 0.0
+    exchanges = sum(each.exchanges for each in recording.judged)
+    return sum(each.sent[role].segments for each in recording.judged) / exchanges if exchanges else 0.0
 
 
-def _stalled_share(one: ProgramRecording) -> float:
-    exchanges = sum(each.exchanges for each in one.judged)
-    return sum(each.stalled_exchanges for each in one.judged) / exchanges if exchanges else 0.0
+def _stalled_share(recording: ProgramRecording) -> float:
+    exchanges = sum(each.exchanges for each in recording.judged)
+    return sum(each.stalled_exchanges for each in recording.judged) / exchanges if exchanges else 0.0
 
 
 @dataclass(frozen=True)

@@ -259,7 +259,7 @@ def _null(values: Any, where: Any) -> Any:
     return extra("pyarrow").array(values, mask=np.asarray(where))
 
 
-def _stalls(rows: Rows, of: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
+def _stalls(rows: Rows, stalls: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
     firsts = np.array([read.first_frame for read in reads if read.packets])
     paths = np.array([read.path for read in reads if read.packets], object)
     at = np.searchsorted(firsts, rows["release_frame"], "right") - 1
@@ -276,11 +276,11 @@ def _stalls(rows: Rows, of: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
         "release_us": np.round(rows["release"] / 1e3, 3),
         "trigger_bytes": rows["trigger_bytes"],
         "released_bytes": rows["released_bytes"],
-        **_server(of),
+        **_server(stalls),
     }
     for end, side in (("held", rows["side"]), ("delayed", 1 - rows["side"])):
-        columns[f"{end}_ip"], columns[f"{end}_port"] = _end(of, side)
-        columns[f"{end}_role"] = np.where(side == of["client"], "client", "server").astype(object)
+        columns[f"{end}_ip"], columns[f"{end}_port"] = _end(stalls, side)
+        columns[f"{end}_role"] = np.where(side == stalls["client"], "client", "server").astype(object)
     return columns
 
 

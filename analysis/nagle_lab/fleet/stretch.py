@@ -193,13 +193,13 @@ def _read(
 # Events ------------------------------------------------------------------------------------------------
 
 
-def _write(to: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[FileRead]) -> None:
+def _write(file: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[FileRead]) -> None:
     """What was found, in frames of bounded size."""
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
 
     def frame(which: int, content: bytes) -> None:
         packed = compress(content)
-        to.write(_FRAME.pack(which, len(packed)) + packed)
+        file.write(_FRAME.pack(which, len(packed)) + packed)
 
     for which, name in enumerate(EVENTS):
         table = getattr(engine.tables, name)

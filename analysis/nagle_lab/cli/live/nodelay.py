@@ -134,13 +134,13 @@ def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecor
         raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
 
 
-def _agreed(what: str, those: list[HostSocket], yes: bool) -> bool:
+def _agreed(what: str, sockets: list[HostSocket], yes: bool) -> bool:
     """Whether the user agrees to the change."""
     if yes:
         return True
-    for line in names(those):
+    for line in names(sockets):
         tell(line)
-    question = f"{what} {_count(those)}, and what is accepted until then?"
+    question = f"{what} {_count(sockets)}, and what is accepted until then?"
     if click.confirm(question, default=False, err=True):
         return True
     tell("nothing was changed")
@@ -178,8 +178,8 @@ def _take_back(program: TargetProgram, done: NodelayRun) -> None:
         )
 
 
-def _log(what: str, those: Sequence[HostSocket]) -> None:
-    for line in names(those):
+def _log(what: str, sockets: Sequence[HostSocket]) -> None:
+    for line in names(sockets):
         tell(f"TCP_NODELAY {what}: {line}")
 
 
@@ -199,5 +199,5 @@ def _concluded(
     return done.conclusion.code
 
 
-def _count(those: list[HostSocket]) -> str:
-    return f"{len(those):,} socket{'s' * (len(those) != 1)}"
+def _count(sockets: list[HostSocket]) -> str:
+    return f"{len(sockets):,} socket{'s' * (len(sockets) != 1)}"

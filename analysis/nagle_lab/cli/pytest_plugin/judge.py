@@ -331,8 +331,8 @@ def _judged(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     return JudgedPart(result.verdict, reason, capture, result, missing)
 
 
-def _ends(one: Connection) -> tuple[End, End]:
-    return (one.client.ip, one.client.port), (one.server.ip, one.server.port)
+def _ends(connection: Connection) -> tuple[End, End]:
+    return (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
 
 
 def _add_properties(item: pytest.Item, judged: JudgedPart, *, always: bool) -> None:

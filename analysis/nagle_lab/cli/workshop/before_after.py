@@ -100,22 +100,22 @@ def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[T
     return _column(left, rows[0]), _column(right, rows[1])
 
 
-def _by_step(of: Ladder, step: int) -> dict[int, list[_Line]]:
+def _by_step(ladder: Ladder, step: int) -> dict[int, list[_Line]]:
     """The rows by their step; several in a row that look the same are one."""
     steps: dict[int, list[_Line]] = defaultdict(list)
-    alike = groupby(of.rows, key=lambda row: (max(row.ns, 0) // step, row.from_client, row.label, row.part))
+    alike = groupby(ladder.rows, key=lambda row: (max(row.ns, 0) // step, row.from_client, row.label, row.part))
     for (at, *_), group in alike:
         first, *more = group
         label = first.label.partition(" PSH")[0]
         steps[at].append(replace(first, label=f"{1 + len(more)} × {label}" if more else label))
-    return steps if of.stall else {at: _shortened(rows) for at, rows in steps.items()}
+    return steps if ladder.stall else {at: _shortened(rows) for at, rows in steps.items()}
 
 
 def _shortened(rows: list[_Line]) -> list[_Line]:
     return rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS - 2], _MORE, rows[-1]]
 
 
-def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
+def _column(ladder: Ladder, rows: Sequence[_Line]) -> list[Text]:
     """One side: its arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
     last = max(i for i, row in enumerate(rows) if row)
     words: Iterator[str] | None = None  # while somebody waits
@@ -123,8 +123,8 @@ def _column(of: Ladder, rows: Sequence[_Line]) -> list[Text]:
     for i, row in enumerate(rows):
         if isinstance(row, LadderRow):
             lines.append(_arrow(row))
-            if row.part in ("trigger", of.wait_ends):
-                words = iter(of.waits) if row.part == "trigger" else None
+            if row.part in ("trigger", ladder.wait_ends):
+                words = iter(ladder.waits) if row.part == "trigger" else None
         elif i > last:
             lines.append(Text(" " * (_TIME + _INSIDE + 2)))
         elif words:

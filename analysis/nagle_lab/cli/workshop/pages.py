@@ -113,19 +113,19 @@ def question(asked: Question) -> list[Block]:
     return [Asked(asked.asks, [choice.text for choice in asked.choices])]
 
 
-def run(part: Incident, of: Run, columns: Sequence[tuple[str, Figures]], *, without_lab: bool) -> list[Block]:
+def run(part: Incident, run: Run, columns: Sequence[tuple[str, Figures]], *, without_lab: bool) -> list[Block]:
     """The verdict of a run and its figures, beside those of the run before it."""
     what = "Committed, not run now" if without_lab else "Captures"
-    here = of.folder.relative_to(REPOSITORY) if of.folder.is_relative_to(REPOSITORY) else of.folder
-    folder = str(here) if without_lab else shown_path(of.folder)
+    here = run.folder.relative_to(REPOSITORY) if run.folder.is_relative_to(REPOSITORY) else run.folder
+    folder = str(here) if without_lab else shown_path(run.folder)
     return [
-        Banner(of.verdict, f"{of.manifest.scenario} / {of.manifest.variant}", part.programs.named(of.reason)),
+        Banner(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", part.programs.named(run.reason)),
         *([Drawing("Figures", _figures(columns))] if columns else []),
         Prose(f"{what}: {printable(folder)}", "dim"),
         *(_simulator(part) if len(columns) > 1 else []),
         *(
             Prose(f"NOT AS EXPECTED: {printable(part.programs.named(why))}", STYLE["STALL"])
-            for why in of.contradictions
+            for why in run.contradictions
         ),
     ]
 
@@ -142,15 +142,15 @@ def no_run(name: str, outcome: TrialOutcome) -> list[Block]:
     return [Banner("NO RUN", name, outcome.reason)]
 
 
-def typical_stall(part: Incident, of: Run) -> list[Block]:
+def typical_stall(part: Incident, run: Run) -> list[Block]:
     """The ladder of a typical stall of the run; nothing where it has none."""
-    best = of.results[of.best]
+    best = run.results[run.best]
     if not best.stalls:
         return []
-    where = of.manifest.captures[of.best].namespace
-    at = f" (recorded at the {where})" if where != of.best else ""
-    shown = ladder_of([of.capture(of.best)], best, best.stalls.typical())
-    name = f"A typical stall, frames of {of.best}.pcap{at}:"
+    where = run.manifest.captures[run.best].namespace
+    at = f" (recorded at the {where})" if where != run.best else ""
+    shown = ladder_of([run.capture(run.best)], best, best.stalls.typical())
+    name = f"A typical stall, frames of {run.best}.pcap{at}:"
     return [Prose(name, "dim"), Drawing(name, ladder_text(replace(shown, ends=part.programs.ends)))]
 
 

@@ -20,12 +20,12 @@ Play = Callable[[Scenario, Variant, Mapping[str, str]], tuple[Run | None, TrialO
 
 
 class Walk:
-    """One walk through ``script``; ``play`` makes or fetches a run, ``answers`` are asked, ``to`` shows it all."""
+    """One walk through ``script``: ``play`` makes or fetches a run, ``answers`` are asked, ``screen`` shows all."""
 
     def __init__(
-        self, script: Workshop, answers: Person | Prepared, play: Play, to: Console, *, without_lab: bool = False
+        self, script: Workshop, answers: Person | Prepared, play: Play, screen: Console, *, without_lab: bool = False
     ) -> None:
-        self._script, self._answers, self._play, self._to = script, answers, play, to
+        self._script, self._answers, self._play, self._screen = script, answers, play, screen
         self._without_lab = without_lab  # what is played are committed runs
         self.asked = self.right = 0
         self._codes: list[Exit] = []
@@ -101,10 +101,10 @@ class Walk:
 
     def _show(self, page: Page) -> None:
         """Show a page, up to the prompt of its last screen; whoever turns the screens has each of them empty."""
-        if not (self._answers.turns and self._to.is_terminal):
-            print_screen(whole(page), self._to, clear=False)
+        if not (self._answers.turns and self._screen.is_terminal):
+            print_screen(whole(page), self._screen, clear=False)
             return
-        for number, screen in enumerate(screens(page, self._to)):
+        for number, screen in enumerate(screens(page, self._screen)):
             if number:
                 self._answers.go_on()
-            print_screen(screen, self._to, clear=True)
+            print_screen(screen, self._screen, clear=True)

@@ -60,14 +60,19 @@ def span(package: str, between: str) -> Span:
 
 
 def try_each(
-    of: Span, command: Sequence[str], selection: Selection, *, limit_s: float | None = None, both_sides: bool = False
+    span: Span,
+    command: Sequence[str],
+    selection: Selection,
+    *,
+    limit_s: float | None = None,
+    both_sides: bool = False,
 ) -> Iterator[TriedRelease]:
     """Install and guard one release after the other, oldest first."""
-    for version in of.versions:
+    for version in span.versions:
         with tempfile.TemporaryDirectory(prefix="nagle-lab-bisect-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             try:
-                installed = install_release(of.ecosystem, of.name, version, folder / "installed")
+                installed = install_release(span.ecosystem, span.name, version, folder / "installed")
             except NagleLabError as error:
                 yield TriedRelease(version, None, f"cannot be installed: {error}")
                 continue

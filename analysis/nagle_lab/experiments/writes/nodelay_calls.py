@@ -65,21 +65,21 @@ def _story(pair: CallPair, located: Located) -> str:
     return f"never set on the socket that held{_set_elsewhere(pair, wanted)}"
 
 
-def _took_effect(one: Option) -> bool:
-    return one.option == "TCP_NODELAY" and not one.error
+def _took_effect(option: Option) -> bool:
+    return option.option == "TCP_NODELAY" and not option.error
 
 
-def _failure(one: Option) -> str:
+def _failure(option: Option) -> str:
     """Why what was asked for on the right socket did nothing."""
-    on = " on the listening socket" if one.on == "listener" else ""
-    if one.option == _MISTAKEN:
-        refused = f", and was refused ({one.error})" if one.error else ""
+    on = " on the listening socket" if option.on == "listener" else ""
+    if option.option == _MISTAKEN:
+        refused = f", and was refused ({option.error})" if option.error else ""
         return (
-            f"never set: asked for{on} {_at(one)}, but at the wrong level: SOL_SOCKET made it SO_DEBUG"
+            f"never set: asked for{on} {_at(option)}, but at the wrong level: SOL_SOCKET made it SO_DEBUG"
             f"{refused}; use IPPROTO_TCP"
         )
-    size = ": its value is an int of 4 bytes" if one.error == "EINVAL" else ""
-    return f"never set: asked for{on} {_at(one)}, and refused ({one.error}){size}"
+    size = ": its value is an int of 4 bytes" if option.error == "EINVAL" else ""
+    return f"never set: asked for{on} {_at(option)}, and refused ({option.error}){size}"
 
 
 def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
@@ -115,19 +115,19 @@ def _events(did: Sequence[Option], pair: CallPair) -> list[str]:
     return found
 
 
-def _event(one: Option, pair: CallPair) -> str:
+def _event(option: Option, pair: CallPair) -> str:
     when = (
         "before connecting"
-        if one.after_connecting_ms is None
-        else f"{one.after_connecting_ms:.1f} ms after connecting"
+        if option.after_connecting_ms is None
+        else f"{option.after_connecting_ms:.1f} ms after connecting"
     )
-    late = ", when the first stall was over" if float(one.write.at) * 1e9 > pair.release_ts else ""
-    return f"{'set' if one.value else 'cleared'} {_at(one)}, {when}{late}"
+    late = ", when the first stall was over" if float(option.write.at) * 1e9 > pair.release_ts else ""
+    return f"{'set' if option.value else 'cleared'} {_at(option)}, {when}{late}"
 
 
-def _at(one: Option) -> str:
-    write = one.write
-    called = f" (called at {place_text(one.caller)})" if one.caller else ""
+def _at(option: Option) -> str:
+    write = option.write
+    called = f" (called at {place_text(option.caller)})" if option.caller else ""
     if write.program or write.library:
         return f"at {write_text(write)}{called}"
     return f"by {write.command}, process {write.process}"

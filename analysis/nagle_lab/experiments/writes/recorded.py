@@ -108,6 +108,6 @@ def _check_connections(file: Path, trace: Trace, connections: Sequence[Connectio
     )
 
 
-def _ways(one: Connection) -> tuple[Direction, Direction]:
-    client, server = (one.client.ip, one.client.port), (one.server.ip, one.server.port)
+def _ways(connection: Connection) -> tuple[Direction, Direction]:
+    client, server = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
     return (client, server), (server, client)

@@ -67,7 +67,7 @@ class SocketPoller:
         self._parts = None
         return found
 
-    def _is_wanted(self, one: ListedSocket) -> bool:
-        if not one.waits_for_small or not one.info or one.info.silent_ms < SILENT_MS:
+    def _is_wanted(self, listed: ListedSocket) -> bool:
+        if not listed.waits_for_small or not listed.info or listed.info.silent_ms < SILENT_MS:
             return False
-        return not self._ports or not self._ports.isdisjoint((one.local[1], one.remote[1]))
+        return not self._ports or not self._ports.isdisjoint((listed.local[1], listed.remote[1]))

@@ -85,12 +85,12 @@ class _Reader:
                 and (one.inode in self._table.holders or not only_owned)
             ]
 
-    def _one(self, borrower: Borrower, one: ListedSocket, namespace: int) -> HostSocket:
-        options, those = self._options(borrower, one.inode), self._table.of(one.inode)
-        holders = self._table.holders.get(one.inode, [])
+    def _one(self, borrower: Borrower, listed: ListedSocket, namespace: int) -> HostSocket:
+        options, those = self._options(borrower, listed.inode), self._table.of(listed.inode)
+        holders = self._table.holders.get(listed.inode, [])
         container = those[0].container if those else ""
         return HostSocket(
-            one, namespace, those, holders, self._names.get(container, container), options, waits(one, options)
+            listed, namespace, those, holders, self._names.get(container, container), options, waits(listed, options)
         )
 
     def _options(self, borrower: Borrower, inode: int) -> Options | None:
@@ -110,11 +110,11 @@ class _Reader:
 _RANK: dict[Waits | None, int] = {Waits.HELD: 0, Waits.MAYBE_HELD: 1, Waits.CORKED: 2, None: 3}
 
 
-def _order(one: HostSocket) -> tuple[object, ...]:
+def _order(socket: HostSocket) -> tuple[object, ...]:
     """Held first, then by bytes that wait; connections before listeners, those without a process last."""
-    listed, first = one.listed, one.processes[0] if one.processes else None
+    listed, first = socket.listed, socket.processes[0] if socket.processes else None
     return (
-        _RANK[one.waits], -listed.unsent, -listed.unacknowledged, first is None, listed.state == LISTEN,
-        one.options is None or one.options.nodelay, first.name if first else "", first.pid if first else 0,
+        _RANK[socket.waits], -listed.unsent, -listed.unacknowledged, first is None, listed.state == LISTEN,
+        socket.options is None or socket.options.nodelay, first.name if first else "", first.pid if first else 0,
         listed.local, listed.remote,
     )  # fmt: skip

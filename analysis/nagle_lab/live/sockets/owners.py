@@ -84,9 +84,9 @@ def owners(pid: int | None = None, most: int | None = None) -> Owners:
     return found
 
 
-def _is_held_on_loopback(one: ListedSocket, table: SocketTable, borrower: Borrower) -> bool:
-    if not waits(one, None) or not ip_address(one.local[0]).is_loopback:
+def _is_held_on_loopback(listed: ListedSocket, table: SocketTable, borrower: Borrower) -> bool:
+    if not waits(listed, None) or not ip_address(listed.local[0]).is_loopback:
         return False
-    with suppress(OSError, GoneError), borrower.borrow(table.holders[one.inode], one.inode) as copy:
-        return waits(one, read(copy)) is Waits.HELD
+    with suppress(OSError, GoneError), borrower.borrow(table.holders[listed.inode], listed.inode) as copy:
+        return waits(listed, read(copy)) is Waits.HELD
     return False

@@ -33,83 +33,83 @@ class UndoPlan(msgspec.Struct, frozen=True):
     kept: list[HostSocket]  # accepted meanwhile, and left as they are
 
 
-def sockets(of: TargetProgram) -> list[HostSocket]:
+def sockets(program: TargetProgram) -> list[HostSocket]:
     """A program's sockets that may carry data, and its listeners. Raises NagleLabError where none can be reached."""
-    pids = living(of)
-    namespace, found = namespace_of(pids[0]), inventory(pids, of.port)
+    pids = living(program)
+    namespace, found = namespace_of(pids[0]), inventory(pids, program.port)
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
     if mine and all(one.options is None for one in mine):
-        raise NagleLabError(f"{of.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
+        raise NagleLabError(f"{program.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
     if not mine:
-        port = f" with port {of.port}" if of.port else ""
-        raise NagleLabError(f"{of.name} has no TCP socket{port}: nagle-lab sockets lists all")
+        port = f" with port {program.port}" if program.port else ""
+        raise NagleLabError(f"{program.name} has no TCP socket{port}: nagle-lab sockets lists all")
     return [one for one in mine if one.options]
 
 
-def living(of: TargetProgram) -> list[int]:
+def living(program: TargetProgram) -> list[int]:
     """The living processes of a program; the first's network namespace counts. Raises NagleLabError if none live."""
-    if found := sorted(pid for pid, at in of.started.items() if started_at(pid) == at):
+    if found := sorted(pid for pid, at in program.started.items() if started_at(pid) == at):
         return found
-    raise NagleLabError(f"{of.name} has ended: start nagle-lab nodelay again for another process")
+    raise NagleLabError(f"{program.name} has ended: start nagle-lab nodelay again for another process")
 
 
-def without(those: Iterable[HostSocket]) -> list[HostSocket]:
+def without(sockets: Iterable[HostSocket]) -> list[HostSocket]:
     """The sockets on which TCP_NODELAY is not set, listeners first."""
-    found = [one for one in those if one.options and not one.options.nodelay]
+    found = [one for one in sockets if one.options and not one.options.nodelay]
     return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
 
 
-def turn_on(of: TargetProgram, those: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
+def turn_on(program: TargetProgram, sockets: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
     """Set the option on sockets of a program; returns those still there. Raises NagleLabError: then none is set.
 
     What they had is written down first.
     """
     wanted = {_key(one) for one in to_set}
     with changes() as known:
-        entries = _living(known, of)
+        entries = _living(known, program)
         ours = _listeners_of_ours(entries)
-        there = {_key(one): one for one in those if _key(one) in wanted or _inherited_from(one, ours) is None}
+        there = {_key(one): one for one in sockets if _key(one) in wanted or _inherited_from(one, ours) is None}
         for key, one in there.items():
             entries.setdefault(key, _entry(one, key not in wanted, there.values()))
         known.entries = list(entries.values())
     return _set(to_set, True)
 
 
-def _entry(one: HostSocket, had: bool, there: Iterable[HostSocket]) -> Entry:
+def _entry(socket: HostSocket, had: bool, sockets: Iterable[HostSocket]) -> Entry:
     """A socket as it is; of a listener also whether its connections are without the option."""
-    if one.listed.state != LISTEN:
-        return Entry(*_key(one), had)
-    port = one.listed.local[1]
-    accepted = [each.options for each in there if each.listed.state != LISTEN and each.listed.local[1] == port]
+    if socket.listed.state != LISTEN:
+        return Entry(*_key(socket), had)
+    port = socket.listed.local[1]
+    accepted = [each.options for each in sockets if each.listed.state != LISTEN and each.listed.local[1] == port]
     passes_on = bool(accepted) and not any(options and options.nodelay for options in accepted)
-    return Entry(*_key(one), had, port, passes_on)
+    return Entry(*_key(socket), had, port, passes_on)
 
 
-def to_take_back(of: TargetProgram, those: Iterable[HostSocket]) -> UndoPlan:
+def to_take_back(program: TargetProgram, sockets: Iterable[HostSocket]) -> UndoPlan:
     """The sockets that :func:`turn_back` would change."""
     with changes() as known:
-        return _plan(_living(known, of), those)
+        return _plan(_living(known, program), sockets)
 
 
-def turn_back(of: TargetProgram, those: Sequence[HostSocket]) -> UndoPlan:
+def turn_back(program: TargetProgram, sockets: Sequence[HostSocket]) -> UndoPlan:
     """Take the change back, and forget that it was made. Raises NagleLabError."""
     with changes() as known:
-        entries = _living(known, of)
-        plan = _plan(entries, those)
+        entries = _living(known, program)
+        plan = _plan(entries, sockets)
         done = _set(plan.back, False)
-        here = {_key(one) for one in those}
+        here = {_key(one) for one in sockets}
         known.entries = [entry for key, entry in entries.items() if key not in here]
     return UndoPlan(done, plan.kept)
 
 
-def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[HostSocket]) -> UndoPlan:
+def _plan(entries: dict[tuple[int, int], Entry], sockets: Iterable[HostSocket]) -> UndoPlan:
     """A connection accepted meanwhile has TCP_NODELAY from its listener, or by the program's own will.
 
     It is from the listener where of the connections that were there before, one at least, none had it; else the
     connection keeps it.
     """
     ours, plan = _listeners_of_ours(entries), UndoPlan([], [])
-    for one in those:
+    for one in sockets:
         entry = entries.get(_key(one))
         if entry is not None and not entry.had:
             plan.back.append(one)
@@ -118,13 +118,13 @@ def _plan(entries: dict[tuple[int, int], Entry], those: Iterable[HostSocket]) ->
     return plan
 
 
-def _key(one: HostSocket) -> tuple[int, int]:
-    return one.namespace, one.listed.cookie
+def _key(socket: HostSocket) -> tuple[int, int]:
+    return socket.namespace, socket.listed.cookie
 
 
-def _living(known: Changes, of: TargetProgram) -> dict[tuple[int, int], Entry]:
+def _living(known: Changes, program: TargetProgram) -> dict[tuple[int, int], Entry]:
     """The entries, without namespaces that have ended, and without sockets that the program has closed since."""
-    first, there = living(of)[0], {namespace_of(pid) for pid in every_pid()}
+    first, there = living(program)[0], {namespace_of(pid) for pid in every_pid()}
     namespace, cookies = namespace_of(first), {one.cookie for one in inside(first, tcp_sockets)}
     return {
         (entry.namespace, entry.cookie): entry
@@ -138,17 +138,17 @@ def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int,
     return {(one.namespace, one.listens_on): one for one in entries.values() if one.listens_on and not one.had}
 
 
-def _inherited_from(one: HostSocket, ours: dict[tuple[int, int], Entry]) -> Entry | None:
+def _inherited_from(socket: HostSocket, ours: dict[tuple[int, int], Entry]) -> Entry | None:
     """The changed listener that a connection may have TCP_NODELAY from."""
-    has = one.options is not None and one.options.nodelay and one.listed.state != LISTEN
-    return ours.get((one.namespace, one.listed.local[1])) if has else None
+    has = socket.options is not None and socket.options.nodelay and socket.listed.state != LISTEN
+    return ours.get((socket.namespace, socket.listed.local[1])) if has else None
 
 
-def _set(those: Iterable[HostSocket], value: bool) -> list[HostSocket]:
+def _set(sockets: Iterable[HostSocket], value: bool) -> list[HostSocket]:
     """Set or clear the option; those that are not gone. Raises NagleLabError."""
     done = []
     with Borrower() as borrower:
-        for one in those:
+        for one in sockets:
             try:
                 with borrower.borrow(one.holders, one.listed.inode) as copy:
                     if cookie(copy) == one.listed.cookie:

@@ -74,15 +74,15 @@ class Borrower:
         return copy
 
 
-def read(one: socket.socket) -> Options:
+def read(borrowed: socket.socket) -> Options:
     """The options of a TCP socket. Raises OSError."""
     return Options(
-        nodelay=bool(one.getsockopt(TCP, socket.TCP_NODELAY)),
-        cork=bool(one.getsockopt(TCP, socket.TCP_CORK)),
-        interactive=not one.getsockopt(TCP, socket.TCP_QUICKACK),
+        nodelay=bool(borrowed.getsockopt(TCP, socket.TCP_NODELAY)),
+        cork=bool(borrowed.getsockopt(TCP, socket.TCP_CORK)),
+        interactive=not borrowed.getsockopt(TCP, socket.TCP_QUICKACK),
     )
 
 
-def cookie(one: socket.socket) -> int:
+def cookie(borrowed: socket.socket) -> int:
     """The number that no other socket has until the next boot, as in sock_diag(7)."""
-    return int.from_bytes(one.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), sys.byteorder)
+    return int.from_bytes(borrowed.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), sys.byteorder)

@@ -14,16 +14,16 @@ class Waits(StrEnum):
     CORKED = "corked"  # TCP_CORK
 
 
-def waits(one: ListedSocket, options: Options | None) -> Waits | None:
+def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
     """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.holds_small).
 
     Where the congestion window or the other end's window is full, that is why it waits.
     """
-    info = one.info
+    info = listed.info
     if info is None or not 0 < info.unsent < info.mss or (options and options.nodelay and not options.cork):
         return None
     if options and options.cork:
         return Waits.CORKED
-    if not one.holds_small:
+    if not listed.holds_small:
         return None
     return Waits.HELD if options else Waits.MAYBE_HELD

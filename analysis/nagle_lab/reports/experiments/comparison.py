@@ -25,13 +25,13 @@ _IN_A_SENTENCE = {  # figure → what follows its gain
 }
 
 
-def show_comparison(comparison: Comparison, to: Console) -> None:
+def show_comparison(comparison: Comparison, screen: Console) -> None:
     """Verdicts, figures, gains over the first, and what differs; several tables where there are many."""
     subjects, names = comparison.subjects, names_of(comparison)
     for at in range(1, len(subjects), BESIDE):
         columns = [0, *range(at, min(at + BESIDE, len(subjects)))]
         for i in columns:
-            to.print(_heading(subjects[i]))
+            screen.print(_heading(subjects[i]))
         words = [""] if len(columns) == 2 else []
         figures = ruled_table("", *(_in_lines(names[i]) for i in columns), *words, words=1)
         figures.columns[0].no_wrap = True
@@ -39,23 +39,23 @@ def show_comparison(comparison: Comparison, to: Console) -> None:
             figures.columns[-1].justify, figures.columns[-1].style = "left", "cyan"
         for row in figure_rows(comparison, columns):
             figures.add_row(*map(Text, row.cells()))
-        to.print("", figures, "", sep="\n")
+        screen.print("", figures, "", sep="\n")
     for line in sentences(comparison):
-        to.print(Text(printable(line), "bold"))
-    to.print(Text("\nWhat differs", "bold"))
+        screen.print(Text(printable(line), "bold"))
+    screen.print(Text("\nWhat differs", "bold"))
     if comparison.differences:
         differences = ruled_table("", *map(printable, names))
         differences.columns[0].style = "dim"
         for cells in difference_rows(comparison)[:_MOST]:
             differences.add_row(*(Text(printable(cell)) for cell in cells))
-        to.print(differences)
+        screen.print(differences)
     else:
-        to.print(Text("nothing that was recorded", "dim"))
+        screen.print(Text("nothing that was recorded", "dim"))
     if len(comparison.differences) > _MOST:
-        to.print(Text(f"… and {len(comparison.differences) - _MOST} more: --json has them all", "dim"))
+        screen.print(Text(f"… and {len(comparison.differences) - _MOST} more: --json has them all", "dim"))
     if comparison.not_compared:
         sections = ", ".join(comparison.not_compared)
-        to.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
+        screen.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
 
 
 def _in_lines(name: str) -> str:

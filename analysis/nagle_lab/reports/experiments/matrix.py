@@ -47,15 +47,17 @@ PREAMBLE = (
 )
 
 
-def show_matrix(matrix: Matrix, to: Console) -> None:
+def show_matrix(matrix: Matrix, screen: Console) -> None:
     """A table for each scenario, with its claims, and at last what is not as expected."""
     for scenario, rows in matrix.by_scenario():
-        to.print("", Text.assemble((scenario.name, "bold"), f": {scenario.title}"), _table(rows, to.width), sep="\n")
+        screen.print(
+            "", Text.assemble((scenario.name, "bold"), f": {scenario.title}"), _table(rows, screen.width), sep="\n"
+        )
         if results := claims_of(scenario, rows):
-            to.print("", _claims(results), sep="\n")
-    to.print(Text(f"\n{summary(matrix)}", "bold"))
+            screen.print("", _claims(results), sep="\n")
+    screen.print(Text(f"\n{summary(matrix)}", "bold"))
     for line in unexpected(matrix):
-        to.print(Text(printable(line)))
+        screen.print(Text(printable(line)))
 
 
 def _table(rows: Sequence[VariantRow], width: int) -> Table:

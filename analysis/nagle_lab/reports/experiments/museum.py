@@ -24,7 +24,7 @@ NAMES = {
 }
 
 
-def show_museum(shown: Sequence[ExhibitRun], to: Console) -> None:
+def show_museum(shown: Sequence[ExhibitRun], screen: Console) -> None:
     """Print both halves of each exhibit, and what is not as expected."""
     listed = ruled_table("exhibit", "bad", "stalled", "held by", "wait", "good", "")
     for one in shown:
@@ -32,11 +32,11 @@ def show_museum(shown: Sequence[ExhibitRun], to: Console) -> None:
             one.exhibit.name, *_outcome(one.bad), *_cells(one.bad), *_outcome(one.good),
             Text("as expected" if one.code is Exit.OK else "see below", "" if one.code is Exit.OK else "bold red"),
         )  # fmt: skip
-    to.print(listed)
+    screen.print(listed)
     for one in shown:
         for half, outcome in (("bad", one.bad), ("good", one.good)):
             if outcome.problem:
-                to.print(Text(f"{one.exhibit.name}, {half} half: {printable(outcome.problem)}"), soft_wrap=True)
+                screen.print(Text(f"{one.exhibit.name}, {half} half: {printable(outcome.problem)}"), soft_wrap=True)
 
 
 def summary_line(shown: Sequence[ExhibitRun]) -> str:
@@ -61,12 +61,12 @@ def _cells(outcome: HalfOutcome) -> list[str]:
     return [share(s.stalled_share), str(s.held_by), f"{s.wait_ms.p50:.0f} ms"]
 
 
-def list_exhibits(every: Sequence[Exhibit], to: Console) -> None:
+def list_exhibits(every: Sequence[Exhibit], screen: Console) -> None:
     """Print the name of each exhibit, and what it is."""
     listed = ruled_table("exhibit", "what", "kind", "held by", "today")
     for one in every:
         listed.add_row(one.name, printable(one.what), one.kind, one.held_by, "stalls" if one.latest else "fixed")
-    to.print(listed)
+    screen.print(listed)
 
 
 def museum_page(shown: Sequence[ExhibitRun]) -> str:
@@ -99,13 +99,13 @@ def _parts(shown: Sequence[ExhibitRun]) -> Iterator[str]:
             yield "\n".join(map(_about, ones))
 
 
-def _row(one: ExhibitRun) -> list[str]:
-    e = one.exhibit
+def _row(run: ExhibitRun) -> list[str]:
+    e = run.exhibit
     bad, good = (
-        f"{escaped(_half(half))}: {_word(outcome)}" for half, outcome in ((e.bad, one.bad), (e.good, one.good))
+        f"{escaped(_half(half))}: {_word(outcome)}" for half, outcome in ((e.bad, run.bad), (e.good, run.good))
     )
     name = f"[{escaped(e.software)}](../museum/{e.name})"
-    return [name, e.kind, bad, *_cells(one.bad), good, "yes" if e.latest else "no"]
+    return [name, e.kind, bad, *_cells(run.bad), good, "yes" if e.latest else "no"]
 
 
 def _word(outcome: HalfOutcome) -> str:
@@ -118,8 +118,8 @@ def _half(half: ExhibitHalf) -> str:
     return f"{half.version}, {half.setting}" if half.setting else half.version
 
 
-def _about(one: ExhibitRun) -> str:
-    e = one.exhibit
+def _about(run: ExhibitRun) -> str:
+    e = run.exhibit
     by = " (by its source)" if e.since_by == "source" else ""
     since = f" Since {escaped(e.since)}{by}." if e.since else ""
     thread = f" [Thread]({e.thread})." if e.thread else ""

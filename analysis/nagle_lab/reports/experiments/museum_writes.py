@@ -16,17 +16,17 @@ from nagle_lab.reports.screens.terminal import ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
 
 
-def show_traced(traced: Sequence[TracedExhibit], to: Console) -> None:
+def show_traced(traced: Sequence[TracedExhibit], screen: Console) -> None:
     """Print both writes of each exhibit, and what is not as its source says."""
     listed = ruled_table("exhibit", "language", "trigger", "held", "")
     for one in traced:
         trigger, held = (Text(printable(said)) for said in _said(one))
         right = Text("both right") if one.code is Exit.OK else Text("see below", "bold red")
         listed.add_row(one.exhibit.name, one.expected.language, trigger, held, right)
-    to.print(listed)
+    screen.print(listed)
     for one in traced:
         if one.code is not Exit.OK:
-            to.print(Text(f"{one.exhibit.name}: {printable(_why_not(one))}"), soft_wrap=True)
+            screen.print(Text(f"{one.exhibit.name}: {printable(_why_not(one))}"), soft_wrap=True)
 
 
 def traced_line(traced: Sequence[TracedExhibit]) -> str:
@@ -91,8 +91,8 @@ def _weight(ran: Sequence[TracedExhibit]) -> str:
     )
 
 
-def _shares(one: TracedExhibit) -> tuple[float, float]:
-    w = one.writes
+def _shares(traced: TracedExhibit) -> tuple[float, float]:
+    w = traced.writes
     assert w
     return (
         (w.untraced_stalled_exchanges or 0) / max(w.untraced_exchanges or 0, 1),
@@ -100,20 +100,25 @@ def _shares(one: TracedExhibit) -> tuple[float, float]:
     )
 
 
-def _row(one: TracedExhibit) -> list[str]:
-    trigger, held = (f"`{said.replace('`', '')}`" if said != NONE else NONE for said in _said(one))
-    right = NONE if not one.could_run else "yes" if one.code is Exit.OK else "**no**"
-    cells = [f"[{escaped(one.exhibit.software)}](../museum/{one.exhibit.name})", trigger, held, right]
-    w = one.writes
+def _row(traced: TracedExhibit) -> list[str]:
+    trigger, held = (f"`{said.replace('`', '')}`" if said != NONE else NONE for said in _said(traced))
+    right = NONE if not traced.could_run else "yes" if traced.code is Exit.OK else "**no**"
+    cells = [f"[{escaped(traced.exhibit.software)}](../museum/{traced.exhibit.name})", trigger, held, right]
+    w = traced.writes
     if not w or not w.groups:
         return [*cells, NONE, NONE, NONE]
-    before, after = _shares(one)
+    before, after = _shares(traced)
     hold = f"{w.true_hold_ms.p50:.0f} ms" if w.true_hold_ms else NONE
-    return [*cells, f"{share(before)}, {share(after)}", hold, f"{one.traced_s / max(one.untraced_s, 0.001):.1f} ×"]
+    return [
+        *cells,
+        f"{share(before)}, {share(after)}",
+        hold,
+        f"{traced.traced_s / max(traced.untraced_s, 0.001):.1f} ×",
+    ]
 
 
-def _said(one: TracedExhibit) -> tuple[str, str]:
-    group = one.group
+def _said(traced: TracedExhibit) -> tuple[str, str]:
+    group = traced.group
     return (_place(group.trigger), _place(group.held)) if group else (NONE, NONE)
 
 
@@ -129,13 +134,13 @@ def _short(place: Place) -> str:
     return f"{file}:{place.line} {place.function}" if file else place.function
 
 
-def _why_not(one: TracedExhibit) -> str:
-    if one.problem:
-        return one.problem
-    if not one.group:
+def _why_not(traced: TracedExhibit) -> str:
+    if traced.problem:
+        return traced.problem
+    if not traced.group:
         return "no stall was traced"
-    ends = zip(("trigger", "held"), one.right, (one.group.trigger, one.group.held), strict=True)
-    expected = {"trigger": one.expected.trigger, "held": one.expected.held}
+    ends = zip(("trigger", "held"), traced.right, (traced.group.trigger, traced.group.held), strict=True)
+    expected = {"trigger": traced.expected.trigger, "held": traced.expected.held}
     wrong = [
         f"{name}: the source has {expected[name]}, the trace {_all(write)}" for name, ok, write in ends if not ok
     ]

@@ -92,46 +92,50 @@ def nodelay_json(done: NodelayRun, code: Exit) -> str:
     return json_text(report) + "\n"
 
 
-def _changed(one: HostSocket) -> Changed:
-    listed = one.listed
+def _changed(socket: HostSocket) -> Changed:
+    listed = socket.listed
     return Changed(
-        processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
-        container=one.container or None,
+        processes=[Owner(process.pid, process.name, process.uid) for process in socket.processes],
+        container=socket.container or None,
         local=SocketAddress(*listed.local),
         remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
     )
 
 
-def _recorded(one: ProgramRecording) -> Recorded:
-    s = one.result.summary
+def _recorded(recording: ProgramRecording) -> Recorded:
+    result, s = recording.result, recording.result.summary
     return Recorded(
-        one.result.verdict, one.result.reason, one.option, s.exchanges, s.stalled_exchanges, s.wait_ms, s.exchange_ms,
+        result.verdict, result.reason, recording.option, s.exchanges, s.stalled_exchanges, s.wait_ms, s.exchange_ms,
         s.held_ends,
     )  # fmt: skip
 
 
-def names(those: Sequence[HostSocket]) -> list[str]:
+def names(sockets: Sequence[HostSocket]) -> list[str]:
     """A line for each of the first twenty sockets, and one for how many more there are."""
-    lines = [_name(one) for one in those[:MOST]]
-    more = len(those) - MOST
+    lines = [_name(one) for one in sockets[:MOST]]
+    more = len(sockets) - MOST
     return [*lines, *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def _name(one: HostSocket) -> str:
-    what = "listens" if one.listed.state == LISTEN else f"↔ {end_text(*one.listed.remote)}"
-    return f"{owner(one)}: {end_text(*one.listed.local)} {what}"
+def _name(socket: HostSocket) -> str:
+    what = "listens" if socket.listed.state == LISTEN else f"↔ {end_text(*socket.listed.remote)}"
+    return f"{owner(socket)}: {end_text(*socket.listed.local)} {what}"
 
 
-def in_a_line(one: ProgramRecording) -> str:
+def in_a_line(recording: ProgramRecording) -> str:
     """What was recorded, in a line: the verdict, and why."""
-    s, verdict = one.result.summary, one.result.verdict
+    s, verdict = recording.result.summary, recording.result.verdict
     counts = f"{s.stalled_exchanges or 'none'} of {s.exchanges:,} exchanges stalled"
-    return f"{one.name}: {verdict}, {one.result.reason if verdict is not Verdict.STALL else counts}".rstrip(", ")
+    return (
+        f"{recording.name}: {verdict}, {recording.result.reason if verdict is not Verdict.STALL else counts}".rstrip(
+            ", "
+        )
+    )
 
 
-def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, to: Console) -> None:
+def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, screen: Console) -> None:
     """Print both recordings side by side, and the conclusion."""
-    show_comparison(comparison([before.subject, after.subject]), to)
-    to.print(
+    show_comparison(comparison([before.subject, after.subject]), screen)
+    screen.print(
         Text(f"\n{conclusion.sentence[0].upper()}{conclusion.sentence[1:]}", _STYLE.get(conclusion.code, "bold"))
     )

@@ -12,32 +12,32 @@ from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
 
 
-def show_releases(of: Span, tried: Sequence[TriedRelease], to: Console) -> None:
+def show_releases(span: Span, tried: Sequence[TriedRelease], screen: Console) -> None:
     """Print every release in order, and each change of the verdict."""
-    table = ruled_table(of.name, "verdict", "stalled", "held by", "", words=2)
+    table = ruled_table(span.name, "verdict", "stalled", "held by", "", words=2)
     for column in table.columns[3:]:
         column.justify = "left"
     for one in tried:
         verdict = one.verdict or NONE
         table.add_row(one.version, Text(verdict, STYLE.get(verdict, "")), *_figures(one))
-    to.print(table, Text(""), sep="\n")
+    screen.print(table, Text(""), sep="\n")
     changes = flips(tried)
     for before, after in changes:
         between = "" if _are_neighbours(tried, before, after) else " (what lies between says nothing)"
-        to.print(
+        screen.print(
             Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
         )
     if not any(one.verdict for one in tried):
-        to.print(Text("None of them could be tried."))
+        screen.print(Text("None of them could be tried."))
     elif not changes:
-        to.print(Text("The verdict is the same in all of them that could be tried."))
+        screen.print(Text("The verdict is the same in all of them that could be tried."))
 
 
-def _figures(one: TriedRelease) -> list[str]:
-    if one.result is None or one.verdict is None:
-        return [NONE, NONE, printable(one.problem)]
-    s = one.result.summary
-    reason = "" if one.verdict in ("STALL", "CLEAN") else printable(one.result.reason)
+def _figures(release: TriedRelease) -> list[str]:
+    if release.result is None or release.verdict is None:
+        return [NONE, NONE, printable(release.problem)]
+    s = release.result.summary
+    reason = "" if release.verdict in ("STALL", "CLEAN") else printable(release.result.reason)
     return [share(s.stalled_share), s.held_by or NONE, reason]
 
 
@@ -45,11 +45,11 @@ def _are_neighbours(tried: Sequence[TriedRelease], before: TriedRelease, after: 
     return tried.index(after) - tried.index(before) == 1
 
 
-def releases_json(of: Span, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:
+def releases_json(span: Span, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:
     """The releases and changes as the JSON object of ``bisect --json``."""
     return {
         "schema": "nagle-lab-bisect/1",
-        "package": f"{of.ecosystem}:{of.name}",
+        "package": f"{span.ecosystem}:{span.name}",
         "command": list(command),
         "releases": [
             {

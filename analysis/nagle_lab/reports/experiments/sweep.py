@@ -14,16 +14,16 @@ from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, number, request_median, share
 
 
-def show_sweep(title: str, parameter: str, several: Sequence[SweepSeries], to: Console) -> None:
+def show_sweep(title: str, parameter: str, several: Sequence[SweepSeries], screen: Console) -> None:
     """Print every series that has been run, and its edges."""
-    to.print(Text(title, "bold"))
+    screen.print(Text(title, "bold"))
     for series in several:
         if not series.points:
             continue
         about = f": variant {series.variant}, judged on its connections to port {series.port}"
-        to.print("", Text.assemble((series.name, "bold"), about), _table(parameter, series), "", sep="\n")
+        screen.print("", Text.assemble((series.name, "bold"), about), _table(parameter, series), "", sep="\n")
         for headline, lines in edges_in_words(parameter, series):
-            to.print(Text(headline), *(Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines), sep="\n")
+            screen.print(Text(headline), *(Padding(Text(printable(line)), (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
 def _table(parameter: str, series: SweepSeries) -> Table:

@@ -86,9 +86,9 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:keep]}…{name[1 - keep :]}"
 
 
-def when(at: datetime | None) -> str:
+def when(time: datetime | None) -> str:
     """A time, UTC, to the minute."""
-    return format(at, "%Y-%m-%d %H:%M") if at else NONE
+    return format(time, "%Y-%m-%d %H:%M") if time else NONE
 
 
 ENVIRONMENT.globals |= {"heat_map": heat_map, "ladder_drawing": ladder_drawing}

@@ -11,23 +11,23 @@ from nagle_lab.evidence.tshark import RowComparison, SegmentRow
 from nagle_lab.reports.screens.terminal import WIDTH, facts
 
 
-def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[str]]], to: Console) -> None:
+def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[str]]], screen: Console) -> None:
     """Print what tshark says of the frames of a stall; ``parts`` says what each of them is."""
     for frame, lines in frames:
-        to.print(Text(f"\nFrame {frame}, {parts[frame]}", "bold"))
+        screen.print(Text(f"\nFrame {frame}, {parts[frame]}", "bold"))
         for line in map(printable, lines):
-            to.print(Text(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"))
+            screen.print(Text(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"))
 
 
-def show_no_frames(error: NagleLabError, to: Console) -> None:
+def show_no_frames(error: NagleLabError, screen: Console) -> None:
     """Print why there is no view of tshark."""
-    to.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
+    screen.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
 
 
-def show_row_comparison(path: Path, comparison: RowComparison, to: Console) -> None:
+def show_row_comparison(path: Path, comparison: RowComparison, screen: Console) -> None:
     """Print how our packet table and tshark's agree on a capture."""
     equal = " EQUAL " if comparison.equal else " DIFFERENT "
-    to.print(Text.assemble((equal, "bold reverse"), "  ", printable(path.name)))
+    screen.print(Text.assemble((equal, "bold reverse"), "  ", printable(path.name)))
     counts = ", ".join(f"{column} {n:,}" for column, n in comparison.columns.most_common())
     rows = [
         (
@@ -38,6 +38,6 @@ def show_row_comparison(path: Path, comparison: RowComparison, to: Console) -> N
         *(("by definition", f"{n:,} × {why}") for why, n in comparison.explained.most_common()),
         *(("note", note) for note in comparison.notes),
     ]
-    to.print(facts(rows))
+    screen.print(facts(rows))
     if comparison.first:
-        to.print(Text("\nThe first differences", "bold"), *map(Text, map(printable, comparison.first)), sep="\n")
+        screen.print(Text("\nThe first differences", "bold"), *map(Text, map(printable, comparison.first)), sep="\n")

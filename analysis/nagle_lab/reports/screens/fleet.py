@@ -21,29 +21,30 @@ from nagle_lab.reports.words.numbers import NONE, seconds, thousands
 MOST = 10  # lines of one kind
 
 
-def show_series(series: Sequence[Series], to: Console) -> None:
+def show_series(series: Sequence[Series], screen: Console) -> None:
     """Print every series with its files, as they would be read."""
     for each in series:
         count = "1 file" if len(each.files) == 1 else f"{len(each.files):,} files"
-        to.print(Text.assemble((printable(each.name), "bold"), f": {count}, {size(each.size)}"))
+        screen.print(Text.assemble((printable(each.name), "bold"), f": {count}, {size(each.size)}"))
         for file in each.files:
-            to.print(Text(f"    {printable(file.path)}" + ("  (missing)" if file.size < 0 else "")), soft_wrap=True)
+            missing = "  (missing)" if file.size < 0 else ""
+            screen.print(Text(f"    {printable(file.path)}{missing}"), soft_wrap=True)
 
 
-def show_outcome(judged: Sequence[JudgedSeries], to: Console) -> None:
+def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
     """What the series came to: how many of which verdict, those that lost most, and every problem, or how many."""
     counts = Counter(str(each.verdict or "FAILED") for each in judged)
     packets = sum(each.packets for each in judged)
     verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items()))
-    to.print(Text(f"{len(judged):,} series, {packets:,} packets: {verdicts}", "bold"))
+    screen.print(Text(f"{len(judged):,} series, {packets:,} packets: {verdicts}", "bold"))
     stalled = sorted((each for each in judged if each.stalls), key=lambda each: (-each.lost_ms, each.series))
     if stalled:
         table = ruled_table("series", "stalls", "stalled", "of exchanges", "time lost", words=1)
         for each in stalled[:MOST]:
             figures = (each.stalls, each.stalled, each.exchanges)
             table.add_row(Text(printable(each.series)), *map(thousands, figures), seconds(each.lost_ms))
-        to.print(table)
-        _more(len(stalled), to)
+        screen.print(table)
+        _more(len(stalled), screen)
     decided = {Verdict.STALL, Verdict.CLEAN}
     others = [
         f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}" for each in judged if each.verdict not in decided
@@ -51,36 +52,36 @@ def show_outcome(judged: Sequence[JudgedSeries], to: Console) -> None:
     problems = [problem for each in judged for problem in each.problems]
     for heading, lines in (("Without a verdict", others), ("Files with a problem", problems)):
         if lines:
-            to.print(Text(f"{heading}: {len(lines):,}", "bold"))
+            screen.print(Text(f"{heading}: {len(lines):,}", "bold"))
             for line in lines[:MOST]:
-                to.print(Text(f"  {printable(line)}"), soft_wrap=True)  # paths to copy
-            _more(len(lines), to)
+                screen.print(Text(f"  {printable(line)}"), soft_wrap=True)  # paths to copy
+            _more(len(lines), screen)
 
 
-def _more(count: int, to: Console) -> None:
+def _more(count: int, screen: Console) -> None:
     if count > MOST:
-        to.print(Text(f"  … and {count - MOST:,} more: see the store", "dim"))
+        screen.print(Text(f"  … and {count - MOST:,} more: see the store", "dim"))
 
 
-def show_questions(questions: Sequence[ReadyQuestion], to: Console) -> None:
+def show_questions(questions: Sequence[ReadyQuestion], screen: Console) -> None:
     """Print the ready questions."""
     table = ruled_table("question", "what it asks")
     for question in questions:
         table.add_row(question.name, question.title)
-    to.print(table)
+    screen.print(table)
 
 
-def show_schema(to: Console) -> None:
+def show_schema(screen: Console) -> None:
     """Print every table and column of a store."""
     for name, about in TABLES.items():
-        to.print(Text.assemble((name, "bold"), f": {about.meaning}"))
+        screen.print(Text.assemble((name, "bold"), f": {about.meaning}"))
         table = ruled_table("column", "type", "")
         for column in columns_of(name):
             table.add_row(column.name, column.kind, Text(column.meaning))
-        to.print(table, "")
+        screen.print(table, "")
 
 
-def show_answer(answer: Answer, to: Console) -> None:
+def show_answer(answer: Answer, screen: Console) -> None:
     """Print an answer as a table; columns of numbers are aligned to the right."""
     numbers = [any(isinstance(row[at], int | float) for row in answer.rows) for at in range(len(answer.columns))]
     table = ruled_table(*answer.columns)
@@ -88,7 +89,7 @@ def show_answer(answer: Answer, to: Console) -> None:
         column.justify = "right" if is_number else "left"
     for row in answer.rows:
         table.add_row(*(Text(cell(*pair)) for pair in zip(answer.columns, row, strict=True)))
-    to.print(table if answer.rows else Text("nothing", "dim"))
+    screen.print(table if answer.rows else Text("nothing", "dim"))
 
 
 def cell(column: str, value: Any) -> str:

@@ -93,7 +93,7 @@ def show_guarded(
     run: JudgedCommand,
     command: Sequence[str],
     ladder: Ladder | None,
-    to: Console,
+    screen: Console,
     software: NodelaySetting | None = None,
 ) -> None:
     """The verdict on it, what it rests on, and what to do next; ``software`` held the data, where it names itself."""
@@ -111,11 +111,11 @@ def show_guarded(
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
     about += ends(run.result, software, judged)
     show_capture(
-        run.result, ladder, to, title=title(run, command), about=about, to_paste=_to_paste(run, command, software),
-        slow=False, writes=run.writes,
+        run.result, ladder, screen, title=title(run, command), about=about,
+        to_paste=_to_paste(run, command, software), slow=False, writes=run.writes,
     )  # fmt: skip
     if command and (step := _next(run)):
-        to.print(facts([("next", step)]))
+        screen.print(facts([("next", step)]))
 
 
 def _next(run: JudgedCommand) -> str:

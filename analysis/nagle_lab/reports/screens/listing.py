@@ -10,28 +10,28 @@ from rich.text import Text
 from nagle_lab.lab.scenarios.scenario import IntParameter, Parameter, Scenario, Variant
 
 
-def show_scenarios(scenarios: Iterable[Scenario], to: Console) -> None:
+def show_scenarios(scenarios: Iterable[Scenario], screen: Console) -> None:
     """Every scenario: what it is, and the names of its variants."""
     for scenario in scenarios:
-        to.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
-        to.print(Padding(Text(", ".join(scenario.variants), "dim"), (0, 0, 0, 4), expand=False))
-    to.print(Text("Parameters and what each variant teaches: nagle-lab list SCENARIO", "dim"))
+        screen.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
+        screen.print(Padding(Text(", ".join(scenario.variants), "dim"), (0, 0, 0, 4), expand=False))
+    screen.print(Text("Parameters and what each variant teaches: nagle-lab list SCENARIO", "dim"))
 
 
-def show_scenario(scenario: Scenario, to: Console) -> None:
+def show_scenario(scenario: Scenario, screen: Console) -> None:
     """One scenario: what it asks, where it comes from, its variants, and the parameters that --set takes."""
-    to.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
-    to.print(Text(f"{scenario.question}\n"))
+    screen.print(Text.assemble((scenario.name, "bold"), f": {scenario.title}"))
+    screen.print(Text(f"{scenario.question}\n"))
     source = scenario.source
-    to.print(Text(f"Source: {source.title}" + (f", {source.url}" if source.url else "") + "\n", "dim"))
+    screen.print(Text(f"Source: {source.title}" + (f", {source.url}" if source.url else "") + "\n", "dim"))
     table = _table("variant", "lab", "expected", "what it teaches")
     for variant in scenario.variants.values():
         table.add_row(variant.name, variant.lab, _expected(variant), variant.teaches)
-    to.print(table)
+    screen.print(table)
     table = _table("parameter", "default", "values", "what it is")
     for parameter in scenario.parameters.values():
         table.add_row(parameter.name, str(parameter.default), _values(parameter), parameter.about)
-    to.print("", table)
+    screen.print("", table)
 
 
 def _table(*headings: str) -> Table:

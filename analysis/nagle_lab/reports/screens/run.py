@@ -24,20 +24,20 @@ _TIMES = (
 )
 
 
-def show_run(run: Run, ladder: Ladder | None, to: Console, contradictions: Sequence[str]) -> None:
+def show_run(run: Run, ladder: Ladder | None, screen: Console, contradictions: Sequence[str]) -> None:
     """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder.
 
     ``contradictions`` : what in it is not as expected
     """
-    to.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
-    to.print(facts(_what_ran(run)))
-    to.print(_evidence(run))
+    screen.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
+    screen.print(facts(_what_ran(run)))
+    screen.print(_evidence(run))
     best = run.results[run.best]
     if best.stalls:
-        to.print(facts(who(best, services(run), run.writes)))
+        screen.print(facts(who(best, services(run), run.writes)))
     if ladder:
-        to.print(*typical(ladder), sep="\n")
-    to.print(facts(_ending(run, contradictions)))
+        screen.print(*typical(ladder), sep="\n")
+    screen.print(facts(_ending(run, contradictions)))
 
 
 def _what_ran(run: Run) -> list[tuple[str, str]]:

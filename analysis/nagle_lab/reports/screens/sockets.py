@@ -71,12 +71,12 @@ def sockets_json(inventory: Inventory) -> str:
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
 
 
-def _socket(one: HostSocket) -> Socket:
-    listed, options, info = one.listed, one.options, one.listed.info
+def _socket(socket: HostSocket) -> Socket:
+    listed, options, info = socket.listed, socket.options, socket.listed.info
     return Socket(
-        processes=[Owner(process.pid, process.name, process.uid) for process in one.processes],
-        container=one.container or None,
-        namespace=one.namespace,
+        processes=[Owner(process.pid, process.name, process.uid) for process in socket.processes],
+        container=socket.container or None,
+        namespace=socket.namespace,
         state=listed.state,
         local=SocketAddress(*listed.local),
         remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
@@ -87,23 +87,23 @@ def _socket(one: HostSocket) -> Socket:
         unsent_bytes=listed.unsent,
         in_flight=info.in_flight if info else None,
         mss=info.mss if info else None,
-        waits=one.waits,
+        waits=socket.waits,
     )
 
 
-def show_sockets(inventory: Inventory, to: Console, most: int | None = MOST) -> None:
+def show_sockets(inventory: Inventory, screen: Console, most: int | None = MOST) -> None:
     """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all."""
     rows = inventory.sockets
     if most is not None:
         rows = [one for one in rows if one.listed.state != "TIME-WAIT"][:most]
-    table = _table(rows, to.width)
+    table = _table(rows, screen.width)
     if table.rows:
-        to.print(table)
+        screen.print(table)
     if more := len(inventory.sockets) - len(rows):
-        to.print(Text(f"… and {more:,} more: --all shows them", "dim"))
-    to.print(Text(totals(inventory.sockets), "bold"))
+        screen.print(Text(f"… and {more:,} more: --all shows them", "dim"))
+    screen.print(Text(totals(inventory.sockets), "bold"))
     if step := _next(inventory.sockets):
-        to.print(Text(step))
+        screen.print(Text(step))
 
 
 def _next(sockets: Sequence[HostSocket]) -> str:
@@ -143,9 +143,9 @@ def _columns(heading: str, cells: Sequence[str]) -> int:
     return max(len(line) for cell in (heading, *cells) for line in cell.split("\n")) + _BETWEEN
 
 
-def _named(one: HostSocket, room: int, *, beside: bool) -> str:
+def _named(socket: HostSocket, room: int, *, beside: bool) -> str:
     """Process and container, on one line or on two, and in so many columns if the process has room there."""
-    name, container = _process(one), printable(one.container)
+    name, container = _process(socket), printable(socket.container)
     if not container:
         return name
     before = f"{name} in " if beside else "in "
@@ -153,44 +153,44 @@ def _named(one: HostSocket, room: int, *, beside: bool) -> str:
     return f"{before}{within}" if beside else f"{name}\n{before}{within}"
 
 
-def _waiting(one: HostSocket) -> list[str]:
-    return [_bytes(one.listed.unacknowledged), _bytes(one.listed.unsent), one.waits or ""]
+def _waiting(socket: HostSocket) -> list[str]:
+    return [_bytes(socket.listed.unacknowledged), _bytes(socket.listed.unsent), socket.waits or ""]
 
 
-def _ends(one: HostSocket, columns: int) -> list[str]:
+def _ends(socket: HostSocket, columns: int) -> list[str]:
     """Local and remote end, in two columns or in one; with the state, unless that is the usual one."""
-    state = one.listed.state
+    state = socket.listed.state
     if state == LISTEN:
         remote = "listens"
     else:
-        remote = end_text(*one.listed.remote) + ("" if state == "ESTABLISHED" else f" {state}")
-    ends = [end_text(*one.listed.local), remote]
+        remote = end_text(*socket.listed.remote) + ("" if state == "ESTABLISHED" else f" {state}")
+    ends = [end_text(*socket.listed.local), remote]
     return ends if columns == len(ends) else ["\n".join(ends)]
 
 
-def _acks(one: HostSocket) -> str:
-    if one.options is None or one.listed.state == LISTEN:
+def _acks(socket: HostSocket) -> str:
+    if socket.options is None or socket.listed.state == LISTEN:
         return ""
-    return "delayed" if one.options.interactive else "at once"
+    return "delayed" if socket.options.interactive else "at once"
 
 
-def owner(one: HostSocket) -> str:
+def owner(socket: HostSocket) -> str:
     """The cell with a socket's process, how many others share it, and the container."""
-    return _process(one) + (f" in {printable(one.container)}" if one.container and one.processes else "")
+    return _process(socket) + (f" in {printable(socket.container)}" if socket.container and socket.processes else "")
 
 
-def _process(one: HostSocket) -> str:
-    if not one.processes:
-        return "?" if one.listed.inode else NONE
-    first, *others = one.processes
+def _process(socket: HostSocket) -> str:
+    if not socket.processes:
+        return "?" if socket.listed.inode else NONE
+    first, *others = socket.processes
     return printable(f"{first.name} {first.pid}" + (f" +{len(others)}" if others else ""))
 
 
-def nodelay(one: HostSocket) -> str:
+def nodelay(socket: HostSocket) -> str:
     """The cell with TCP_NODELAY, and TCP_CORK where it is set."""
-    if one.options is None:
-        return "?" if one.listed.inode else ""
-    return ("on" if one.options.nodelay else "off") + (", cork" if one.options.cork else "")
+    if socket.options is None:
+        return "?" if socket.listed.inode else ""
+    return ("on" if socket.options.nodelay else "off") + (", cork" if socket.options.cork else "")
 
 
 def totals(sockets: Sequence[HostSocket]) -> str:

@@ -64,7 +64,7 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
 def show_capture(
     result: Result,
     ladder: Ladder | None,
-    to: Console,
+    screen: Console,
     *,
     title: str = "",
     about: Sequence[tuple[str, str]] = (),
@@ -78,33 +78,33 @@ def show_capture(
     are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow. ``writes`` are
     the two of each stall, where they are known.
     """
-    to.print(headline(result.verdict, title or result.source.file, result.reason))
+    screen.print(headline(result.verdict, title or result.source.file, result.reason))
     if result.source.tcp_packets or not about:
         about = [*about, *_capture_facts(result, slow=slow)]
-    to.print(facts(about))
+    screen.print(facts(about))
     if result.stalls:
-        to.print(facts(who(result, writes=writes)))
+        screen.print(facts(who(result, writes=writes)))
         if ladder:
-            to.print(*typical(ladder), sep="\n")
-    show_commands(to_paste, to)
+            screen.print(*typical(ladder), sep="\n")
+    show_commands(to_paste, screen)
 
 
-def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], to: Console) -> None:
+def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], screen: Console) -> None:
     """Lines to paste, below what they are for; each stays one line, however narrow the terminal.
 
     A shell may be given all of it: each line of a comment begins with #, and none has a quotation mark.
     """
     for what, lines in to_paste:
-        for comment in textwrap.wrap(f"{printable(what)}:", to.width - 2, break_on_hyphens=False):
-            to.print(Text(f"# {comment}", "dim"))
-        to.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
+        for comment in textwrap.wrap(f"{printable(what)}:", screen.width - 2, break_on_hyphens=False):
+            screen.print(Text(f"# {comment}", "dim"))
+        screen.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
 
-def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, to: Console) -> None:
+def show_stall(result: Result, stall: Stall, number: int, ladder: Ladder, screen: Console) -> None:
     """One stall of a capture: its ladder and its figures; ``number`` counts from 1 in order of the release."""
     title = f"Stall {number} of {len(result.stalls)}"
-    to.print(*_ladder(ladder, title), sep="\n")
-    to.print(
+    screen.print(*_ladder(ladder, title), sep="\n")
+    screen.print(
         facts(
             [
                 ("held by", f"{stall.held_by.role} {stall.held_by}, {stall.released_bytes} B"),
@@ -122,7 +122,7 @@ def _released(stall: Stall) -> str:
     return f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"
 
 
-def show_pair(pair: "Pair", to: Console) -> None:
+def show_pair(pair: "Pair", screen: Console) -> None:
     """Print what two captures of the same traffic show together."""
     rows = [
         ("together", " and ".join(map(printable, pair.files))),
@@ -136,7 +136,7 @@ def show_pair(pair: "Pair", to: Console) -> None:
         delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
         rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
         rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
-    to.print(facts(rows))
+    screen.print(facts(rows))
 
 
 def _matched(pair: "Pair") -> str:
@@ -256,13 +256,13 @@ def typical(ladder: Ladder) -> list[RenderableType]:
     return _ladder(ladder, f"A typical stall of {ladder.run}" if ladder.run else "A typical stall")
 
 
-def show_exchange(result: Result, ladder: Ladder, to: Console) -> None:
+def show_exchange(result: Result, ladder: Ladder, screen: Console) -> None:
     """Print an exchange of a capture without a stall: its ladder and its figures."""
     connection = ladder.connection
     title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
-    to.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
+    screen.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
     if ladder.note:
-        to.print(Text(f"\n{ladder.note}."))
+        screen.print(Text(f"\n{ladder.note}."))
 
 
 def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:

@@ -294,16 +294,16 @@ def final(verdicts: dict[Verdict, int]) -> str:
     return f"final: periods {', '.join(count)}" if count else ""
 
 
-def show_periods(sums: PeriodSums, verdict: Verdict, reason: str, name: str, to: Console) -> None:
+def show_periods(sums: PeriodSums, verdict: Verdict, reason: str, name: str, screen: Console) -> None:
     """The verdict on all periods, those that were judged last, and which one is shown in full below."""
     assert sums.worst
-    to.print(headline(verdict, f"{name}: {sums.periods} periods", reason))
+    screen.print(headline(verdict, f"{name}: {sums.periods} periods", reason))
     table = ruled_table("period from", "verdict", "exchanges", "stalled", "lost s", words=2)
     for period in list(sums.listed)[-_MOST_PERIODS:]:
         table.add_row(
             period.began[:19].replace("T", " "), period.verdict, f"{period.exchanges:,}", f"{period.stalled:,}",
             f"{period.lost_ms / 1e3:,.1f}",
         )  # fmt: skip
-    to.print(table)
+    screen.print(table)
     which = "that lost most time" if sums.stalls else "that was the last"
-    to.print(Text(f"\nThe period {which}, from {(sums.worst.source.first_time or '')[:19]}:", "bold"))
+    screen.print(Text(f"\nThe period {which}, from {(sums.worst.source.first_time or '')[:19]}:", "bold"))

@@ -45,12 +45,12 @@ def _lines(ladder: Ladder) -> Iterator[Text]:
         before = row
 
 
-def _call(of: Written, *, from_client: bool) -> Text:
+def _call(call: Written, *, from_client: bool) -> Text:
     """A call that wrote; behind it what it was, and how much it wrote."""
-    style, place = STYLES["trigger" if of.part == "both" else _PARTS[of.part]], place_of(of.write, _INSIDE - 3)
+    style, place = STYLES["trigger" if call.part == "both" else _PARTS[call.part]], place_of(call.write, _INSIDE - 3)
     inside = f"■ {place}".ljust(_INSIDE + 1) + "│" if from_client else "│" + f"{place} ■".rjust(_INSIDE + 1)
-    text = Text(f"{'':8} {of.ns / 1e6:>9.3f}  ", style="dim")
-    return text.append(inside, style=style).append("  ").append(call_of(of.write), style=style)
+    text = Text(f"{'':8} {call.ns / 1e6:>9.3f}  ", style="dim")
+    return text.append(inside, style=style).append("  ").append(call_of(call.write), style=style)
 
 
 def _arrow(row: LadderRow, later: int, *, dim: bool) -> Text:

@@ -129,12 +129,12 @@ def call_of(write: Write) -> str:
     return f"{printable(_call(write))} {write.bytes:,} B"
 
 
-def written_words(one: Written) -> list[str]:
+def written_words(call: Written) -> list[str]:
     """What a ladder says of a call, a line each: its place, bytes, time, system call, process."""
-    write = one.write
+    write = call.write
     who = f"{write.command}, process {write.process}, thread {write.thread}"
     why = f"no line: {write.why_no_line}" if write.why_no_line else ""
-    lines = [shown(write), f"{call_of(write)}, at {one.ns / 1e6:.3f} ms", f"system call {write.call}", who, why]
+    lines = [shown(write), f"{call_of(write)}, at {call.ns / 1e6:.3f} ms", f"system call {write.call}", who, why]
     return [line for line in lines if line]
 
 
