@@ -1354,3 +1354,44 @@ def test_what_was_written_before_the_late_ack_came_is_no_pause_as_long(diagnose)
         "INCONCLUSIVE",
         {"like_a_program": 34},
     )
+
+
+@pytest.mark.parametrize(
+    ("waits", "verdict", "stalls"), [(lambda _: False, "STALL", 19), (lambda n: n % 6 > 0, "CLEAN", 0)]
+)
+def test_who_does_not_wait_behind_full_segments_holds_nothing_behind_them(diagnose, waits, verdict, stalls):
+    """Linux (Minshall): on a busy machine a tail that is written 5 ms later follows the ACK of 10 ms a few times."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US)
+        if waits(number):
+            c.server_sends(BODY, after_ns=5 * MS)
+            c.client_acks(after_ns=20 * US)
+        else:
+            c.client_acks(after_ns=11 * MS + number % 3 * MS)
+            c.server_sends(BODY, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("theirs", "verdict"), [(12, "INCONCLUSIVE"), (5, "STALL")])
+def test_every_packet_twice_from_one_end_is_no_bridge(diagnose, theirs, verdict):
+    """A mirror port sends each twice: pure ACKs show at whose end, and there a kernel is sooner than 80 µs.
+
+    On a bridge those of both ends are captured as soon, and the ACK has yet to reach the sender.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(3 + number % 3) * US)
+        c.server_sends(HEADER, after_ns=100 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(70 + number * 7 % 50) * US)
+        c.client_acks(after_ns=(theirs + number % 4) * US)
+
+    once = talk(exchange, exchanges=30).segments
+    again = [replace(segment, ts_ns=segment.ts_ns + 3 * US) for segment in once]
+    assert diagnose(sorted([*once, *again], key=lambda segment: segment.ts_ns)).verdict == verdict

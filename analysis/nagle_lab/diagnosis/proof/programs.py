@@ -74,6 +74,8 @@ class Program:
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
     first_no_wait : by connection, the frame of the first of these
+    behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: it waits
+        behind small ones at most, as Linux does
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
@@ -90,6 +92,7 @@ class Program:
     not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     first_no_wait: dict[int, int] = field(default_factory=dict)
+    behind_full: Counter[int] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -138,6 +141,7 @@ class Programs(dict[int, Program]):
         for program in self.values():
             program.no_waits.clear()
             program.first_no_wait.clear()
+            program.behind_full.clear()
             program.peers_went_on.clear()
         table, connections = self._no_waits, self._connections
         while self._looked_at < len(table):
@@ -226,6 +230,14 @@ class Programs(dict[int, Program]):
                     sender.first_no_wait.setdefault(int(connection), int(frame))
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
+        self._add_behind_full(rows, involved.of_side("program", side), full)
+
+    def _add_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
+        behind = where(each(_is_small_behind_full, rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
+        shown = (pick(column, behind) for column in (program, rows["connection"], rows["echo"]))
+        for number, connection, echo in zip(*shown, strict=True):
+            if not self[int(number)].echoes or int(echo) != Echo.AFTER:
+                self[int(number)].behind_full[int(connection)] += 1
 
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
@@ -245,6 +257,11 @@ def _is_small(trigger: Any, released: Any, full: Any, pushed: Any) -> Any:
     is_known = full > 0
     least = chosen(is_known, full, chosen(pushed > 0, LEAST_USUAL, LEAST_MSS))
     return (released < least) & (trigger % chosen(is_known, full, trigger + 1) > 0)
+
+
+def _is_small_behind_full(trigger: Any, released: Any, full: Any, owed: Any) -> Any:
+    """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
+    return (full > 0) & (released < full) & (trigger % chosen(full > 0, full, 1) == 0) & (owed == 0)
 
 
 def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:

@@ -123,6 +123,7 @@ def _judge_by_timing(
     late, no_waits = _without_nagle_off(late, no_waits, known, judged)
     if not len(late):
         return
+    late = _without_held_behind_full(late, known, judged)
     known = replace(known, sent_before=_sent_before(late, known, no_waits))
     late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
     pure, piggybacked = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
@@ -192,6 +193,19 @@ def _without_nagle_off(
     judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
     set_later = set(map(int, before.connection))
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in set_later})
+
+
+def _without_held_behind_full(late: Candidates, known: Known, judged: Judged) -> Candidates:
+    """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
+    is_behind = each(
+        lambda trigger, full: (full > 0) & (trigger % chosen(full > 0, full, 1) == 0), late.trigger_bytes, late.full
+    )
+    behind, times = late.only(is_behind), known.program.behind_full
+    held = Counter(map(int, behind.connection)) if times else Counter()
+    off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
+    unlikely = behind.only(among(behind.connection, off))
+    judged.reject(len(unlikely), Rejected.NAGLE_OFF)
+    return late.only(each(lambda out: out < 1, among(late.row, unlikely.row)))
 
 
 def _before_nodelay(off: Candidates, known: Known) -> Candidates:

@@ -38,12 +38,16 @@ CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 # An end that reacts faster than this is at the capture point, or next to it.
 NEAR = 1 * MS
 
+# At an end its pure ACKs are captured so much sooner than the peer's: times as long, at most. Where every packet was
+# captured more than once, on a bridge or at both ends, each end's are as soon, give or take more of chance.
+SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
+
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.
 PAUSE = 1 * MS
 
 # A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
 PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
-SOONER = 5 * MS  # near the program: a pause so much shorter than the wait for the ACK would have ended before that
+SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 # From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
 AWAY = 150 * US
@@ -104,15 +108,14 @@ class Known:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer >= NEAR:
             return "sender"
-        if self.setting.copied:
-            return None
         own, peers = (nearby(side.ack) for side in (self.program.own, self.program.peers))
         if not own or not peers:
             return None
         mine, theirs = percentile(own, 5), percentile(peers, 5)
-        if mine <= 0.7 * theirs:
+        sooner = SURELY_SOONER if self.setting.copied else SOONER_AT_HOME
+        if mine <= sooner * theirs:
             return "sender"
-        return "peer" if theirs <= 0.7 * mine else None
+        return "peer" if theirs <= sooner * mine else None
 
 
 def nearby(reactions: list[int]) -> list[int]:
@@ -335,9 +338,7 @@ def pauses_anyway(c: Candidates, known: Known) -> bool:
     held.
     """
     usual, own, early = percentile(c.since, 50), known.own or 0, known.early
-    least, longest = usual * (1 - PAUSES_VARY), usual * (1 + PAUSES_VARY)
-    if not known.is_far:  # away from it, a path that varies makes some earlier
-        least = max(least, usual - SOONER)
+    least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
     is_pause = each(
         lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
         early.release,
