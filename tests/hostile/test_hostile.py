@@ -20,6 +20,7 @@ from nagle_lab.capture.stored import Stored
 from nagle_lab.errors import Exit
 from nagle_lab.tcp import tables
 from support import schemas
+from support.files import rewrite
 from support.stories import nodelay, server_held, talk
 from support.synthetic import MS, US, Conversation, pcap_bytes, pcapng_bytes
 from support.waiting import unread, within
@@ -66,7 +67,7 @@ def test_a_stall_capture_cut_at_every_byte(run, tmp_path):
     path, verdicts = tmp_path / "cut", []
     whole = record_ends(STALL)
     for size in range(len(STALL)):
-        path.write_bytes(STALL[:size])
+        rewrite(path, STALL[:size])
         result = diagnosed(run, path)
         assert (result is None) == (size < 24)
         if result:
@@ -91,7 +92,7 @@ def test_a_clean_capture_cut_anywhere_is_never_clean_from_a_part(run, tmp_path, 
     """A cut between two records cannot be seen; then ten exchanges are still enough to say so."""
     content, path, seen = STORED[form], tmp_path / "cut", set()
     for size in range(0, len(content), 11):
-        path.write_bytes(content[:size])
+        rewrite(path, content[:size])
         if result := diagnosed(run, path):
             seen.add(result["verdict"])
             assert result["verdict"] == "CLEAN" or result["quality"]["damage"] or result["summary"]["exchanges"] < 10
@@ -108,7 +109,7 @@ def test_random_damage(run, tmp_path, form):
             at = rng.randrange(len(content))
             piece = rng.randbytes(rng.choice((1, 2, 4)))
             content[at : at + rng.choice((0, len(piece)))] = piece
-        path.write_bytes(content)
+        rewrite(path, content)
         results += diagnosed(run, path) is not None
     assert results > 20  # most of the damage leaves something to be diagnosed
 

@@ -24,6 +24,7 @@ from nagle_lab.reports.screens.run import show_run
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run, store
+from support.files import rewrite
 from support.run_folders import change, reseal, write
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -196,7 +197,7 @@ def test_whatever_stands_in_a_run_folder_is_reported_or_refused_in_one_line(tmp_
     for path in (path for path in paths(whole) if not under or path[0] in under):
         for odd in (MISSING, *ODD):
             if name != "manifest.json":
-                (folder / "manifest.json").write_bytes(manifest)
+                rewrite(folder / "manifest.json", manifest)
             write(folder, name, edited(whole, path, odd))
             try:
                 report_everywhere(folder)

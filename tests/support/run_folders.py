@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.runs.manifest import checksum
+from support.files import rewrite
 
 
 def change(run: Path, name: str, edit: Callable[[Any], object]) -> None:
@@ -20,7 +21,7 @@ def write(run: Path, name: str, content: Any) -> None:
     """Write one JSON file of the run; the manifest's checksums follow."""
     if name == "manifest.json" and isinstance(content, dict) and "checksum" in content:
         content["checksum"] = checksum(content)
-    (run / name).write_text(json.dumps(content))
+    rewrite(run / name, json.dumps(content).encode())
     if name != "manifest.json":
         reseal(run, name)
 

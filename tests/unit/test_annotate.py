@@ -12,6 +12,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence import annotation
 from nagle_lab.evidence.annotation import annotate, comments, frame_filter
+from support.files import rewrite
 from support.stories import nodelay, server_held, talk, three_writes
 from support.synthetic import merge, pcap_bytes, pcapng_bytes
 
@@ -100,7 +101,7 @@ def test_a_damaged_capture_is_copied_exactly_as_far_as_it_was_analysed(tmp_path,
     """Whatever byte is wrong: the copy counts the frames the analysis counts, and shows the same stalls."""
     path, out = tmp_path / "damaged", tmp_path / "out.pcapng"
     for at in range(30, len(content), 29):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        rewrite(path, content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
         try:
             result = analyze(path)
             annotate([path], result, out, force=True)

@@ -22,6 +22,7 @@ from nagle_lab.diagnosis import analysis
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES, followed
+from support.files import rewrite
 from support.rows import our_rows, read, row_of, truth
 from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
 
@@ -66,7 +67,7 @@ def test_cut_at_every_byte(tmp_path, form):
     content, path, reach = STORED[form], tmp_path / "cut", 0
     invisible = invisible_cuts(form)
     for size in range(len(content)):
-        path.write_bytes(content[:size])
+        rewrite(path, content[:size])
         rows, trouble = attempt(path)
         assert size % 5 or attempt(path, window_bytes=100)[0] == rows
         if rows is None:
@@ -108,7 +109,7 @@ def test_random_damage(tmp_path_factory, seed, form, window_bytes):
             case _:
                 del content[at : at + rng.randrange(1, 40)]
     path = tmp_path_factory.getbasetemp() / "damaged"
-    path.write_bytes(content)
+    rewrite(path, content)
     rows, trouble = attempt(path, window_bytes=window_bytes)
     again, same_trouble = attempt(path)
     assert rows == again
@@ -148,7 +149,7 @@ def test_damage_changes_no_engine_s_verdict(form, tmp_path, monkeypatch):
             return str(error)
 
     for at in range(0, len(content), 3):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 0x2A]) + content[at + 1 :])
+        rewrite(path, content[:at] + bytes([content[at] ^ 0x2A]) + content[at + 1 :])
         assert len({said(engine) for engine in ENGINES.values()}) == 1, at
 
 
@@ -156,7 +157,7 @@ def test_random_bytes_behind_each_magic(tmp_path):
     rng, path = random.Random(5), tmp_path / "noise"
     heads = [content[:size] for content in STORED.values() for size in (4, 12, 24, 28, 60)]
     for head in heads * 5:
-        path.write_bytes(head + rng.randbytes(rng.randrange(3000)))
+        rewrite(path, head + rng.randbytes(rng.randrange(3000)))
         rows, _ = attempt(path)
         assert rows is None or rows == TRUTH[: len(rows)]
 

@@ -20,6 +20,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge_run
 from support.engines import followed, plainly
+from support.files import rewrite
 from support.rows import read as read_all
 from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
@@ -68,7 +69,7 @@ def test_a_step_forward_makes_and_unmakes_no_stall(tmp_path: Path, name: str, st
     file.write_bytes(capture)
     before = analyze(file)
     for time in times(capture)[70:90]:
-        file.write_bytes(stepped(capture, int(step_s * SECOND), time))
+        rewrite(file, stepped(capture, int(step_s * SECOND), time))
         after = analyze(file)
         assert after.verdict == before.verdict
         waiting = before.summary.connections  # no more can wait at one time
@@ -83,7 +84,7 @@ def test_a_step_forward_like_an_ack_timer_is_a_limit(tmp_path: Path, name: str, 
     file = tmp_path / "some.pcap"
     found = set()
     for frame, time in list(enumerate(times(capture), 1))[::9]:
-        file.write_bytes(stepped(capture, step_ms * MS, time))
+        rewrite(file, stepped(capture, step_ms * MS, time))
         result = analyze(file)
         found.add(result.verdict)
         across = [s for s in result.stalls if s.trigger_frame < frame <= s.ack_frame]
@@ -105,7 +106,7 @@ def test_a_step_back_makes_it_invalid_and_is_named(tmp_path: Path, name: str):
     file = tmp_path / "some.pcap"
     at = times(capture)
     for frame in range(12, len(at) - 12, len(at) // 6):
-        file.write_bytes(stepped(capture, -5 * SECOND, at[frame]))
+        rewrite(file, stepped(capture, -5 * SECOND, at[frame]))
         result = analyze(file)
         assert result.verdict == "INVALID"
         assert result.reason == (
@@ -134,7 +135,7 @@ def test_a_short_step_back_that_shows_changes_no_verdict(
     monkeypatch.setattr(analysis, "open_capture", partial(open_capture, window_bytes=2000))
     shows = [k for k in range(1, len(at)) if at[k] + step_ms * MS < at[k - 1] - DISORDER]
     for frame in shows[:: len(shows) // 8]:
-        file.write_bytes(stepped(capture, step_ms * MS, at[frame]))
+        rewrite(file, stepped(capture, step_ms * MS, at[frame]))
         after = analyze(file)
         assert after.verdict in (before.verdict, "INVALID")
         if after.verdict == "STALL":
@@ -150,7 +151,7 @@ def test_a_step_too_small_to_tell_changes_no_verdict(tmp_path: Path, name: str):
     file.write_bytes(capture)
     before, at = analyze(file), times(capture)
     for frame in range(6, len(at), len(at) // 12):
-        file.write_bytes(stepped(capture, -9 * MS, at[frame]))
+        rewrite(file, stepped(capture, -9 * MS, at[frame]))
         assert analyze(file).verdict == before.verdict
 
 
@@ -189,7 +190,7 @@ def test_stray_packets_cost_the_waits_they_fall_into(
     file = tmp_path / "some.pcap"
     for at in (0, 1, 80, 81, 82, len(segments)):
         lost = stray(segments[min(at, len(segments) - 1)].ts_ns)
-        file.write_bytes(pcap_bytes([*segments[:at], *lost, *segments[at:]]))
+        rewrite(file, pcap_bytes([*segments[:at], *lost, *segments[at:]]))
         result = analyze(file)
         assert (result.verdict, result.quality.damage) == ("STALL" if stalls else "CLEAN", [])
         assert result.summary.stalls in range(max(0, stalls - 2), stalls + 1)
@@ -208,7 +209,7 @@ def test_a_stray_packet_of_a_judged_connection_makes_no_stall(tmp_path: Path, po
         place = next((k for k in range(frame, len(others)) if ahead[k - 1] - DISORDER > stamp), len(others))
         late = struct.pack("<II", *divmod(stamp, SECOND)) + records[frame][8:]
         kept = [*others[:place], late, *others[place:]]
-        file.write_bytes(capture[:24] + b"".join(kept))
+        rewrite(file, capture[:24] + b"".join(kept))
         result = analyze(file)
         assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
 
@@ -220,7 +221,7 @@ def test_a_segment_stamped_early_makes_no_stall(tmp_path: Path):
     headers = [i for i, segment in enumerate(segments) if segment.sport == 80 and segment.length == 238]
     for at in headers[1:]:
         stamped = replace(segments[at], ts_ns=segments[at].ts_ns - 35 * MS)
-        file.write_bytes(pcap_bytes([*segments[:at], stamped, *segments[at + 1 :]]))
+        rewrite(file, pcap_bytes([*segments[:at], stamped, *segments[at + 1 :]]))
         assert analyze(file).verdict == "CLEAN"
 
 

@@ -17,6 +17,7 @@ from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from support.engines import ENGINES, followed
+from support.files import rewrite
 from support.rows import row_of, truth
 from support.synthetic import ETHERNET, MS, NULL, RAW, SLL, Conversation, Frame, Segment, merge, pcap_bytes, tcp_bytes
 from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
@@ -31,7 +32,7 @@ def decoded(request, tmp_path_factory):
 
     def read(packets, link_type=ETHERNET, snaplen=256) -> tuple[list[Decoded], dict[str, int]]:
         content = pcap_bytes(packets, link_type, snaplen=snaplen)
-        path.write_bytes(content)
+        rewrite(path, content)
         found = list(segments_of(path))
         said = followed(ENGINES[request.param], content)
         assert said["counts"][2] == len(found)

@@ -16,6 +16,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import compiled, machine, snapshot
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES
+from support.files import rewrite
 from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
 
 
@@ -43,7 +44,7 @@ def said(make, files: list[bytes], folder: Path, saved_after: frozenset[int] = f
     """All an engine finds in these files as one capture; after some of them another one goes on from a snapshot."""
     paths = [folder / f"{number}.pcap" for number in range(len(files))]
     for path, content in zip(paths, files, strict=True):
-        path.write_bytes(content)
+        rewrite(path, content)
     engine, rows, known = make(in_place=False), {}, None
     for number, path in enumerate(paths):
         with open_capture(path, sha256=False, after=known) as known:
