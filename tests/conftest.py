@@ -1,6 +1,7 @@
 """Shared by all tests. pytest puts this folder on the import path, which is how tests reach `support`."""
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +34,15 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup
+
+
+# Thousands of tests are collected, and all of them stay: nothing of them is worth looking for what can be freed.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 class Units(LoadFileScheduling):
