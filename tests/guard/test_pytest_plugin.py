@@ -167,7 +167,7 @@ IN_EVERYTHING = {
 def everything(tmp_path_factory: pytest.TempPathFactory):
     suite = Suite(tmp_path_factory.mktemp("everything"))
     suite.write("test_everything.py", EVERYTHING)
-    return suite, suite.run("--nagle")
+    return suite, suite.run("--nagle", "--dist=no")  # with xdist, as most have it, and no workers
 
 
 def test_every_test_was_seen(everything):
