@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
@@ -172,7 +173,11 @@ class Tshark:
 
 def version() -> str:
     """Such as "TShark (Wireshark) 4.0.17"."""
-    program = shutil.which("tshark") or "tshark"
+    return _version(shutil.which("tshark") or "tshark")
+
+
+@cache
+def _version(program: str) -> str:
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     return done.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
 
