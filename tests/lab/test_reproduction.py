@@ -10,6 +10,7 @@ from lab.recording import NAGLE_LAB, REPOSITORY, assert_its_story, left_on_engin
 
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.runs.witnesses import Counters
+from support.command import in_process
 from support.schemas import check
 
 pytestmark = [pytest.mark.quiet, pytest.mark.long]
@@ -66,10 +67,7 @@ def assert_recorded_as_published(folder: Path, variant: str, verdict: str) -> No
         assert most * (expected.min_share_after_first or 0) <= summary["stalled_exchanges"] <= most
         assert counters.grown("TcpExt.DelayedACKs") >= summary["stalled_exchanges"]
         stored = (folder / f"{end}.json").read_text()
-        again = subprocess.run(
-            [NAGLE_LAB, "analyze", "--json", folder / f"{end}.pcap"], capture_output=True, text=True, check=True
-        )
-        assert again.stdout == stored
+        assert in_process("analyze", "--json", folder / f"{end}.pcap").out == stored
 
 
 def test_the_parameters_reach_the_load(tmp_path):

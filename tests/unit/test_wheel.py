@@ -62,7 +62,7 @@ def compiled(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel installed; what it depends on is in the environment of the tests."""
     folder = tmp_path_factory.mktemp("elsewhere") / "lib" / "python" / "site-packages"
-    pip("install", "--no-index", "--no-deps", "--target", folder, compiled)
+    pip("install", "--no-index", "--no-deps", "--no-compile", "--target", folder, compiled)
     return folder
 
 
