@@ -10,8 +10,9 @@ MAKEFLAGS += --no-print-directory
 export NAGLE_LAB_MAKE_VARIABLES := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 
 bin := .venv/bin
-# On four workers, because tests of the guard and of the lab wait half of the time; in the order of tests/lab/conftest.py.
-pytest := $(bin)/pytest -c analysis/pyproject.toml --rootdir=. -n 4 --dist=loadfile --no-loadscope-reorder
+# On six workers, because tests of the guard and of the lab wait for most of their time; in the order of
+# tests/lab/conftest.py.
+pytest := $(bin)/pytest -c analysis/pyproject.toml --rootdir=. -n 6 --dist=loadfile --no-loadscope-reorder
 
 ##@ The lab (sets up what is missing: Docker, the base image, .venv)
 

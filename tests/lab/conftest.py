@@ -4,10 +4,12 @@ import fcntl
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from lab.recording import left_on_engine
@@ -17,6 +19,7 @@ from nagle_lab.lab.containers.docker import engine_version
 from support.turns import by_turns, unit_of
 
 LOCKS = Path(__file__).parents[2] / ".cache"
+QUIET_AT_ONCE = 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,9 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Let a test run when all that it may not run beside have ended.
 
-    Ordinary tests run beside each other, and so do `quiet` ones; `alone` runs beside none. Each kind has a lock that
-    its tests share; `alone` holds both, and every test waits for the other kind's. What is marked `builds` measures
-    nothing, and waits for nobody.
+    Ordinary tests run beside each other, and so do `quiet` ones, a few at a time; `alone` runs beside none. Each kind
+    has a lock that its tests share; `alone` holds both, and every test waits for the other kind's. What is marked
+    `builds` measures nothing, and waits for nobody.
     """
     if item.get_closest_marker("builds"):
         return (yield)
@@ -68,7 +71,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
         if not kind:
             fcntl.flock(quiet, fcntl.LOCK_UN)
         fcntl.flock(turn, fcntl.LOCK_UN)
-        return (yield)
+        with one_of(QUIET_AT_ONCE) if kind == "quiet" else nullcontext():
+            return (yield)
+
+
+@contextmanager
+def one_of(places: int) -> Iterator[None]:
+    """Have one of so many places, once there is one."""
+    with ExitStack() as opened:
+        files = [opened.enter_context((LOCKS / f"tests-quiet-{n}.lock").open("a")) for n in range(places)]
+        while not any(map(taken, files)):
+            time.sleep(0.1)
+        yield
+
+
+def taken(file: TextIO) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
