@@ -203,18 +203,17 @@ class Capture(CaptureSoFar):
 
     def read_files(self, taker: RecordTaker) -> Iterator[None]:
         """The same if the capture goes on in other files: then :meth:`CaptureSoFar.end` is for the last of them."""
-        clock = taker.clock
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
             if not self._part.begin:
-                clock.new_file()
+                taker.clock.new_file()
             for _ in self._current.read(taker, self._part.until):
-                if clock.begins_before():
+                if taker.clock.begins_before():
                     before = self.names[self._files_before + number - 1]
                     text = f"{self._current.name}: begins before {before} ends: give files in order"
                     self.facts.warn(TroubleKind.UNORDERED, text)
-                self._note_set_back(clock)
+                self._note_set_back(taker.clock)
                 yield
 
     @property

@@ -42,8 +42,8 @@ class RecordTap:
 
     @property
     def clock(self) -> ClockState:
-        """Whether the times of the records go on; the engine's, even of one that comes later."""
-        return _Clock(self)
+        """Whether the times of the records go on: ask anew after each window, for the engine may be another one."""
+        return self.engine.clock
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Pass pcap records on to the engine, and to the onlooker."""
@@ -66,24 +66,3 @@ class RecordTap:
             with memoryview(window.raw) as raw:
                 self._seen.pcapng(raw[at:end], before + 1, self.frames - before, order, interfaces)
         return end
-
-
-class _Clock:
-    """See :class:`nagle_lab.capture.records.ClockState`."""
-
-    def __init__(self, of: RecordTap) -> None:
-        self._of = of
-
-    @property
-    def set_back(self) -> tuple[int, int] | None:
-        return self._of.engine.clock.set_back
-
-    @property
-    def epoch(self) -> int:
-        return self._of.engine.clock.epoch
-
-    def new_file(self) -> None:
-        self._of.engine.clock.new_file()
-
-    def begins_before(self) -> bool:
-        return self._of.engine.clock.begins_before()

@@ -47,6 +47,25 @@ class Layout:
                 names += [(name, side) for side in range(count)]
         return {name: place for place, name in enumerate(names)}
 
+    def row(self, **values: Any) -> list[Any]:
+        """An unpacked row of these fields, a pair for one number per side; those not named are 0.
+
+        Raises
+        ------
+        TypeError
+            There is no field of that name.
+        """
+        row: list[Any] = []
+        for name, code, count in self.fields:
+            value = values.pop(name, 0)
+            if count == 1 or is_bytes(code, count):
+                row.append(value)
+            else:
+                row += value or [0] * count
+        if values:
+            raise TypeError(f"{self.name} has no field {', '.join(values)}")
+        return row
+
     def place(self, column: Any) -> tuple[str, int]:
         """The code of a column, as in :mod:`struct`, and at which byte of a row it is. Raises KeyError."""
         wanted, side = (column, 0) if isinstance(column, str) else column

@@ -13,6 +13,7 @@ to the last bit.
 from collections import Counter, deque
 from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Kernel, Segment
 from nagle_lab.tcp.connection import (
@@ -40,6 +41,7 @@ from nagle_lab.tcp.connection import (
 )
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE, LATE, MOST_SAMPLES, MS, PROBE, Echo, EndedBy, Reaction
+from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Tables
 
 CONTROL = SYN | FIN | RST
@@ -444,37 +446,14 @@ class Machine:
         one, two = connection.halves
         number = connection.exchange
         is_full = self._end_exchange(connection)
-        src, sport, dst, dport = connection.key
-        client = connection.client
-        program = other_program = -1
+        programs = -1, -1
         if connection.has_candidates or one.not_held or two.not_held:
-            program, other_program = (
-                self._program(src, sport if client else 0),
-                self._program(dst, 0 if client else dport),
-            )
+            src, sport, dst, dport = connection.key
+            client = connection.client
+            programs = self._program(src, sport if client else 0), self._program(dst, 0 if client else dport)
         if connection.has_candidates:
-            self._add_reactions(connection, (program, other_program))
-        followed = sum(half.reactions[RELEASE].count for half in connection.halves if half.reactions)
-        self.tables.put_connection(
-            (
-                connection.number, connection.first_frame, connection.first_ts, connection.last_ts,
-                one.packets, two.packets,
-                one.packets + one.parts, two.packets + two.parts,
-                one.payload, two.payload, one.wire, two.wire,
-                -1 if one.reaction == NEVER else one.reaction, -1 if two.reaction == NEVER else two.reaction,
-                connection.handshake, one.syn, two.syn, one.ahead, two.ahead, 0, 0, one.not_held,
-                two.not_held,
-                one.fin_acks, two.fin_acks, program, other_program, one.data_segments, two.data_segments,
-                one.lost, two.lost, one.swapped, two.swapped, one.full_waits, two.full_waits,
-                one.beside, two.beside,
-                full_size_of(one), full_size_of(two),
-                connection.full_size, connection.exchanges, connection.repeat,
-                -1 if is_full else number, 0, 0, 0, -1, -1, 0, 0, 0, 0, one.stale_echoes, two.stale_echoes,
-                followed, sport, dport, src + dst,
-                client, one.syn >= 0 and two.syn >= 0, connection.greeted, 0, one.kernel, two.kernel,
-                min(one.clock_step, MOST_CLOCK_STEP), min(two.clock_step, MOST_CLOCK_STEP), 0,
-            ),
-        )  # fmt: skip
+            self._add_reactions(connection, programs)
+        self.tables.put_connection(row_of(connection, programs, -1 if is_full else number))
 
     def _program(self, address: bytes, port: int) -> int:
         return self._programs.setdefault((address, port), len(self._programs))
@@ -502,6 +481,50 @@ class Machine:
             idle = [c for c in self._live.values() if c.is_over or c.is_one_way]
             for connection in sorted(idle, key=lambda c: (c.last_ts, c.number))[:too_many]:
                 self._forget(connection)
+
+
+def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -> list[Any]:
+    """The row of a connection that is over; ``unanswered`` is its exchange without an answer, -1 none."""
+    one, two = halves = connection.halves
+    src, sport, dst, dport = connection.key
+    return LAYOUTS["connection"].row(
+        number=connection.number,
+        first_frame=connection.first_frame,
+        first_ts=connection.first_ts,
+        last_ts=connection.last_ts,
+        packets=(one.packets, two.packets),
+        segments=(one.packets + one.parts, two.packets + two.parts),
+        payload=(one.payload, two.payload),
+        wire=(one.wire, two.wire),
+        reaction=[-1 if half.reaction == NEVER else half.reaction for half in halves],
+        handshake=connection.handshake,
+        syn=(one.syn, two.syn),
+        ahead=(one.ahead, two.ahead),
+        not_held=(one.not_held, two.not_held),
+        fin_acks=(one.fin_acks, two.fin_acks),
+        program=programs,
+        data_segments=(one.data_segments, two.data_segments),
+        lost=(one.lost, two.lost),
+        swapped=(one.swapped, two.swapped),
+        full_waits=(one.full_waits, two.full_waits),
+        beside=(one.beside, two.beside),
+        full_segment=(full_size_of(one), full_size_of(two)),
+        full_size=connection.full_size,
+        answered=connection.exchanges,
+        repeat=connection.repeat,
+        open=unanswered,
+        first_stalled=-1,
+        last_stalled=-1,
+        stale_echoes=(one.stale_echoes, two.stale_echoes),
+        followed=sum(half.reactions[RELEASE].count for half in halves if half.reactions),
+        port=(sport, dport),
+        address=src + dst,
+        client=connection.client,
+        syns=one.syn >= 0 and two.syn >= 0,
+        greeted=connection.greeted,
+        kernel=(one.kernel, two.kernel),
+        clock_step=[min(half.clock_step, MOST_CLOCK_STEP) for half in halves],
+    )
 
 
 def duration(begin: int, end: int) -> int:
