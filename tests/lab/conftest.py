@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -50,29 +50,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Let a test run when all that it may not run beside have ended.
 
-    Ordinary tests run beside each other, and so do `quiet` ones, a few at a time; `alone` runs beside none. Each kind
-    has a lock that its tests share; `alone` holds both, and every test waits for the other kind's. What is marked
-    `builds` measures nothing, and waits for nobody.
+    Workers of xdist ask this for every test, not only for those of this folder. Beside what is `alone` runs no other
+    test of the lab but what `builds`, which measures nothing. What is `quiet` begins when every worker has come to
+    such a test, or to its end; a few run at a time.
     """
-    if item.get_closest_marker("builds"):
-        return (yield)
     LOCKS.mkdir(exist_ok=True)
-    kind = next((name for name in ("alone", "quiet") if item.get_closest_marker(name)), "")
-    with (
-        (LOCKS / "tests-turn.lock").open("a") as turn,
-        (LOCKS / "tests-lab.lock").open("a") as others,
-        (LOCKS / "tests-quiet.lock").open("a") as quiet,
-    ):
-        fcntl.flock(turn, fcntl.LOCK_EX)  # whoever waits is not overtaken
-        fcntl.flock(others, fcntl.LOCK_EX if kind else fcntl.LOCK_SH)
-        fcntl.flock(quiet, fcntl.LOCK_SH if kind == "quiet" else fcntl.LOCK_EX)
-        if kind == "quiet":
-            fcntl.flock(others, fcntl.LOCK_UN)
-        if not kind:
-            fcntl.flock(quiet, fcntl.LOCK_UN)
-        fcntl.flock(turn, fcntl.LOCK_UN)
-        with one_of(QUIET_AT_ONCE) if kind == "quiet" else nullcontext():
+    if item.get_closest_marker("quiet"):
+        OTHERS.close()
+        with (LOCKS / "tests-others.lock").open("a") as others:
+            fcntl.flock(others, fcntl.LOCK_EX)
+        with one_of(QUIET_AT_ONCE):
             return (yield)
+    OTHERS.enter()
+    if item.path.parent != Path(__file__).parent or item.get_closest_marker("builds"):
+        return (yield)
+    with (LOCKS / "tests-lab.lock").open("a") as lab:
+        fcntl.flock(lab, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        return (yield)
+
+
+def pytest_sessionfinish() -> None:
+    OTHERS.close()
+
+
+class Others:
+    """A lock that each worker shares from its first test on until it comes to one that is `quiet`."""
+
+    def __init__(self) -> None:
+        self._file: TextIO | None = None
+
+    def enter(self) -> None:
+        if self._file is None:
+            self._file = (LOCKS / "tests-others.lock").open("a")
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+OTHERS = Others()
 
 
 @contextmanager
