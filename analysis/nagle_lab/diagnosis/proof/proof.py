@@ -324,11 +324,17 @@ def _without_unheld_triggers(held: Candidates, judged: Judged) -> Candidates:
     Nagle's algorithm was off when these left. So what follows them waits for something else: room in the send buffer,
     or the program.
     """
-    unheld = held.unheld
-    off = [group for group in groups(held.connection) if 2 * total(pick(unheld, group)) > len(group)]
-    unsure = held.picked(in_order(off) if off else [])
-    judged.leave_open(unsure, Obstacle.OWN_PACE)
-    return held.only(each(lambda out: out < 1, among(held.row, unsure.row)))
+    if not total(held.unheld):
+        return held
+    numbers = distinct(held.connection)
+    of_all = ranks(held.connection, numbers)
+    of_unheld = pick(of_all, where(each(lambda unheld: unheld > 0, held.unheld)))
+    mostly = each(
+        lambda unheld, all_: 2 * unheld > all_, counts(of_unheld, len(numbers)), counts(of_all, len(numbers))
+    )
+    is_off = among(held.connection, pick(numbers, where(mostly)))
+    judged.leave_open(held.only(is_off), Obstacle.OWN_PACE)
+    return held.only(each(lambda off: off < 1, is_off))
 
 
 def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged: Judged) -> Candidates:
