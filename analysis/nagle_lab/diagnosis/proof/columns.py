@@ -270,7 +270,9 @@ def among(column: Column, values: Column) -> Column:
     if is_array(column):
         np = numpy()
 
-        return np.isin(column, values)
+        ordered = distinct(np.asarray(values, np.int64))  # np.isin would import numpy.ma, which takes 15 ms
+        places = np.searchsorted(ordered, column)
+        return np.append(ordered, MOST + 1)[places] == column
     wanted = set(values)
     return [value in wanted for value in column]
 
