@@ -29,7 +29,7 @@ from nagle_lab.diagnosis.result.result import (
     named,
 )
 from nagle_lab.diagnosis.result.spread import Spread, duration_text
-from nagle_lab.diagnosis.result.verdict import Verdict, decide
+from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
@@ -43,11 +43,19 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
     summary = _summary(totals, findings)
     damage, idle_gaps = _damage(capture), _silences(findings)
     verdict, reason = decide(
-        totals.segments, summary.exchanges, summary.stalls, damage, set_back=capture.set_back,
-        one_way=_one_way(totals.connections, findings.sums.both_ways), astray=findings.astray,
-        unresolved=findings.obstacles, late_acks=findings.late_acks,
-        chances=findings.rejected.total() + findings.sums.not_held,
-    )  # fmt: skip
+        Evidence(
+            totals.segments,
+            summary.exchanges,
+            summary.stalls,
+            damage,
+            set_back=capture.set_back,
+            one_way=_one_way(totals.connections, findings.sums.both_ways),
+            astray=findings.astray,
+            unresolved=findings.obstacles,
+            late_acks=findings.late_acks,
+            chances=findings.rejected.total() + findings.sums.not_held,
+        )
+    )
     return Result(
         schema=SCHEMA,
         source=_source(capture, totals),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Verdict, decide, exit_code
+from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -228,10 +228,15 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return Verdict(result.verdict), result.reason
     quality = result.quality
-    verdict, reason = decide(
-        result.source.tcp_packets, total.exchanges, total.stalls, quality.damage,
-        astray=quality.astray_share, unresolved=quality.unresolved,
-    )  # fmt: skip
+    evidence = Evidence(
+        result.source.tcp_packets,
+        total.exchanges,
+        total.stalls,
+        quality.damage,
+        astray=quality.astray_share,
+        unresolved=quality.unresolved,
+    )
+    verdict, reason = decide(evidence)
     if verdict is not Verdict.STALL:
         return verdict, reason
     held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))

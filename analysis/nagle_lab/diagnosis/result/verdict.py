@@ -1,6 +1,7 @@
 """The rule: what the proof of a whole capture amounts to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
@@ -33,25 +34,13 @@ class Verdict(StrEnum):
     INVALID = "INVALID"  # no verdict can be based on it
 
 
-def decide(
-    tcp_packets: int,
-    exchanges: int,
-    stalls: int,
-    damage: list[str],
-    *,
-    set_back: bool = False,
-    one_way: float = 0.0,
-    astray: float = 0.0,
-    unresolved: Mapping[Obstacle, int] | None = None,
-    late_acks: int = 0,
-    chances: int = 0,
-) -> tuple[Verdict, str]:
-    """The verdict on one capture and, for all but STALL, what a person can do about it.
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict rests on, counted over a capture or over some of its connections.
 
-    Parameters
+    Attributes
     ----------
-    damage : what is wrong with the file. A stall is proved by the segments that show it, so damage elsewhere does not
-        take it back; but nothing can be called clean from a part of a capture.
+    damage : what is wrong with the file, in words
     set_back : the clock was; then it proves nothing, for its times cannot be compared
     one_way : share of the connections that are seen in one direction only
     astray : share of the data segments that the capture lacks, or has after their acknowledgement
@@ -61,57 +50,67 @@ def decide(
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
     """
-    if not tcp_packets:
-        return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
-    if stalls and not set_back:
-        return Verdict.STALL, ""
-    if damage:
-        return Verdict.INVALID, "; ".join(damage)
-    is_stream = exchanges < ENOUGH_EXCHANGES and chances >= ENOUGH_CHANCES
-    as_many = chances // CHANCES_EACH if is_stream else 0
-    reason = _what_hinders(
-        exchanges, late_acks, one_way=one_way, astray=astray, unresolved=unresolved or {}, as_many=as_many
-    )
-    if reason:
-        return Verdict.INCONCLUSIVE, reason
-    return Verdict.CLEAN, _what_is_clean(exchanges, late_acks, chances if is_stream else 0)
+
+    tcp_packets: int
+    exchanges: int
+    stalls: int
+    damage: Sequence[str] = ()
+    set_back: bool = False
+    one_way: float = 0.0
+    astray: float = 0.0
+    unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
+    late_acks: int = 0
+    chances: int = 0
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether there are hardly any answers, but enough data that could have been held."""
+        return self.exchanges < ENOUGH_EXCHANGES and self.chances >= ENOUGH_CHANCES
 
 
-def _what_is_clean(exchanges: int, late_acks: int, chances: int) -> str:
-    if chances:
-        return f"{chances} times data followed an acknowledgement or did not wait for it; none was held by a late one"
-    if exchanges < ENOUGH_EXCHANGES:
-        return f"{late_acks} times data followed a late ACK, never because Nagle's algorithm had held it"
-    return f"{exchanges} answered exchanges, none held behind a delayed ACK"
+def decide(evidence: Evidence) -> tuple[Verdict, str]:
+    """The verdict and, for all but STALL, what a person can do about it.
 
-
-def _what_hinders(
-    exchanges: int,
-    late_acks: int,
-    *,
-    one_way: float,
-    astray: float,
-    unresolved: Mapping[Obstacle, int],
-    as_many: int,
-) -> str:
-    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can.
-
-    ``as_many`` exchanges say as much as a stream without answers does; 0 where it is none.
+    A stall is proved by the segments that show it, so damage elsewhere in the file does not take it back; but nothing
+    can be called clean from a part of a capture.
     """
+    if not evidence.tcp_packets:
+        return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
+    if evidence.stalls and not evidence.set_back:
+        return Verdict.STALL, ""
+    if evidence.damage:
+        return Verdict.INVALID, "; ".join(evidence.damage)
+    if reason := _what_hinders(evidence):
+        return Verdict.INCONCLUSIVE, reason
+    return Verdict.CLEAN, _what_is_clean(evidence)
+
+
+def _what_is_clean(evidence: Evidence) -> str:
+    if evidence.is_stream:
+        followed = f"{evidence.chances} times data followed an acknowledgement or did not wait for it"
+        return f"{followed}; none was held by a late one"
+    if evidence.exchanges < ENOUGH_EXCHANGES:
+        return f"{evidence.late_acks} times data followed a late ACK, never because Nagle's algorithm had held it"
+    return f"{evidence.exchanges} answered exchanges, none held behind a delayed ACK"
+
+
+def _what_hinders(evidence: Evidence) -> str:
+    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
+    exchanges, unresolved = max(evidence.exchanges, evidence.late_acks), evidence.unresolved
+    as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
     left_open = sum(unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
-    are_many = without_cause >= FEW and without_cause > MOST_OPEN * (late_acks + left_open)
-    exchanges = max(exchanges, late_acks)
+    are_many = without_cause >= FEW and without_cause > MOST_OPEN * (evidence.late_acks + left_open)
     if are_many or left_open > MOST_UNRESOLVED * max(exchanges, as_many):
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
         return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
-    if astray > MOST_ASTRAY:
+    if evidence.astray > MOST_ASTRAY:
         return (
-            f"{astray:.0%} of the data segments are missing in the capture, or come after their acknowledgement; "
-            "capture at one interface of one host, with `-B 16384`"
+            f"{evidence.astray:.0%} of the data segments are missing in the capture, or come after their "
+            "acknowledgement; capture at one interface of one host, with `-B 16384`"
         )
-    if one_way == 1 or (one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
-        which = "every connection" if one_way == 1 else f"{one_way:.0%} of the connections"
+    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
+        which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
     if exchanges < ENOUGH_EXCHANGES and not as_many:
         return (

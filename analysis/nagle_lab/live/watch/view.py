@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
-from nagle_lab.diagnosis.result.verdict import Verdict, decide
+from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
@@ -284,10 +284,15 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
     if row.unresolved:
         most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
         unresolved = {most: row.unresolved} if most else {}
-    verdict, reason = decide(
-        row.packets, row.exchanges, row.stalls, [], one_way=row.one_way / len(row.connections),
-        astray=result.quality.astray_share, unresolved=unresolved,
-    )  # fmt: skip
+    evidence = Evidence(
+        row.packets,
+        row.exchanges,
+        row.stalls,
+        one_way=row.one_way / len(row.connections),
+        astray=result.quality.astray_share,
+        unresolved=unresolved,
+    )
+    verdict, reason = decide(evidence)
     if lossy and verdict is Verdict.CLEAN:
         return Verdict.INCONCLUSIVE, "packets were lost while recording"
     return verdict, reason
