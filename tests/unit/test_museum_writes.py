@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes
+from nagle_lab.diagnosis.result.writes import Group, Place, Write, nothing_found
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.software.museum import OtherWrites, exhibits
 from nagle_lab.experiments.writes.museum_writes import TracedExhibit, is_at
@@ -25,7 +25,8 @@ def write(program: Place | None, library: Place | None) -> Write:
 
 def traced(exhibit: Any, trigger: Write, held: Write) -> TracedExhibit:
     group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2, [], [])
-    writes = Writes("", [], 30, 29, 30, 29, 29, 29, [group], None, "", [], [])
+    found = nothing_found(30, 29, untraced=(30, 29))
+    writes = msgspec.structs.replace(found, named=29, stalls=29, groups=[group])
     return TracedExhibit(exhibit, None, writes, "", 1.0, 2.0)
 
 

@@ -3,6 +3,7 @@
 Who finds them is :mod:`nagle_lab.experiments.writes.stall_writes`; here is only how they are said.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -75,7 +76,7 @@ class Option(msgspec.Struct, frozen=True):
     caller: Place | None = None  # the program's line that called the function in which it was made
 
 
-class Writes(msgspec.Struct, frozen=True):
+class Writes(msgspec.Struct, frozen=True, kw_only=True):
     """What was found by system calls recorded beside the segments."""
 
     problem: str  # why there is nothing, or not all; one line
@@ -92,6 +93,33 @@ class Writes(msgspec.Struct, frozen=True):
     options: list[Option]  # of the first such socket
     pairs: list[HeldWrite]  # the first thousand
     early_us: float = 0.0  # by how much strace's times of calls were early, which was taken off the true hold
+
+
+def nothing_found(
+    exchanges: int,
+    stalled_exchanges: int,
+    *,
+    problem: str = "",
+    notes: Sequence[str] = (),
+    untraced: tuple[int, int] | None = None,
+) -> Writes:
+    """No writes yet, of so many exchanges of the traced run; ``untraced`` are those of the run without tracing."""
+    exchanges_before, stalled_before = untraced or (None, None)
+    return Writes(
+        problem=problem,
+        notes=list(notes),
+        exchanges=exchanges,
+        stalled_exchanges=stalled_exchanges,
+        untraced_exchanges=exchanges_before,
+        untraced_stalled_exchanges=stalled_before,
+        named=0,
+        stalls=0,
+        groups=[],
+        true_hold_ms=None,
+        nodelay="",
+        options=[],
+        pairs=[],
+    )
 
 
 def is_asked(write: Write) -> bool:

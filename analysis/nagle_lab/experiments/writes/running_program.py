@@ -9,7 +9,7 @@ import msgspec
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
-from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.diagnosis.result.writes import Writes, nothing_found
 from nagle_lab.experiments.software.guarded import JudgedCommand, judge_recording
 from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.joining import CallPair, join
@@ -77,7 +77,7 @@ def writes_beside(
     lines = Lines(places, why or (lambda call: f"{call.command}: {whys.get(id(call), _NONE)}"))
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(guessed)] if guessed else [])]
-    empty = Writes("", notes, s.exchanges, s.stalled_exchanges, None, None, 0, 0, [], None, "", [], [])
+    empty = nothing_found(s.exchanges, s.stalled_exchanges, notes=notes)
     return stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
 
 

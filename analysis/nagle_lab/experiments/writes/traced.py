@@ -10,7 +10,7 @@ import msgspec
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.diagnosis.result.writes import Writes, nothing_found
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import (
     Announce,
@@ -109,7 +109,7 @@ def no_writes(first: Result, problem: str, result: Result | None = None) -> Writ
     """No writes, and why; ``first`` is the result without tracing, ``result`` that with it."""
     s = first.summary
     traced = (result.summary.exchanges, result.summary.stalled_exchanges) if result else (0, 0)
-    return Writes(problem, [], *traced, s.exchanges, s.stalled_exchanges, 0, 0, [], None, "", [], [])
+    return nothing_found(*traced, problem=problem, untraced=(s.exchanges, s.stalled_exchanges))
 
 
 def writes_of_traced(
