@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.proof.timing import (
     SLACK,
     SOME,
     US,
-    Known,
+    Observed,
     around,
     comes_early_too,
     is_chance,
@@ -45,74 +45,74 @@ SENT_ANYWAY = 0.05
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
-def held_far(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those of the late candidates ``pure``, all with pure ACKs, whose data the ACK released.
 
     The others are added to ``judged`` as rejected or unresolved.
     """
-    prompt = _in_time(pure, known, judged)
+    prompt = _in_time(pure, observed, judged)
     if len(prompt) and (
-        pauses_anyway(prompt, known)
-        or _is_one_in_flight(prompt, known)
-        or _is_slower_than_answers(prompt, known)
-        or _is_sooner_than_anything(prompt, known)
-        or _is_slower_than_acks(prompt, known)
+        pauses_anyway(prompt, observed)
+        or _is_one_in_flight(prompt, observed)
+        or _is_slower_than_answers(prompt, observed)
+        or _is_sooner_than_anything(prompt, observed)
+        or _is_slower_than_acks(prompt, observed)
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
     return prompt
 
 
-def _in_time(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those that pass as soon after the ACK as what it releases; none where other evidence speaks against it."""
     nothing = pure.picked([])
     if not len(pure):
         return nothing
-    if known.sent_before.total() > SENT_ANYWAY * len(pure) + 0.5:
-        unsure = _held_elsewhere(pure, known)
+    if observed.sent_before.total() > SENT_ANYWAY * len(pure) + 0.5:
+        unsure = _held_elsewhere(pure, observed)
         judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
         return nothing
-    answers = sorted([*known.program.own.ack, *known.program.own.data])
-    base = _round_trip(pure, known, answers)
+    answers = sorted([*observed.program.own.ack, *observed.program.own.data])
+    base = _round_trip(pure, observed, answers)
     if base is None:
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
     varies = slack(base)
-    if _both_speak(pure, known):  # at their own times: only what came soon tells how the path varies
+    if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = pure.only(each(lambda release: release < 2 * base + 10 * MS, pure.release))
+    soon_enough = pure.filter(lambda release: release < 2 * base + 10 * MS, pure.release)
     soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
-    if (is_paced(soon_enough) and not _are_merged(pure, known)) or soon > HARDLY_ANY * len(pure) + 0.5:
+    if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    prompt = pure.only(each(lambda release: (release >= soonest) & (release <= latest), pure.release))
+    prompt = pure.filter(lambda release: (release >= soonest) & (release <= latest), pure.release)
     by_chance = is_chance(len(prompt), pure.release, latest, latest - base, 4)
-    if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, known)):
-        close = pure.only(each(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release))
+    if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, observed)):
+        close = pure.filter(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release)
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
-    behind = soon_enough.only(each(lambda echo: echo != Echo.BEFORE, soon_enough.echo))
-    late = behind.only(each(lambda release: release > latest, behind.release))
+    behind = soon_enough.filter(lambda echo: echo != Echo.BEFORE, soon_enough.echo)
+    late = behind.filter(lambda release: release > latest, behind.release)
     by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
     most_late = len(prompt) if by_path else FEW_LATE * len(prompt)
-    return _with_those_held_up(prompt, late, pure, known, judged, most_late)
+    return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
 
 
-def _held_elsewhere(pure: Candidates, known: Known) -> Candidates:
+def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
     """Those that seem held on connections of which nothing shows that they wait for no ACK, though others do not.
 
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
     """
-    others = pure.only(each(lambda is_off: is_off < 1, among(pure.connection, list(known.sent_before))))
+    others = pure.not_among(pure.connection, list(observed.sent_before))
     if len(others) == len(pure):
         return pure.picked([])
-    seem_held = held_far(others, replace(known, sent_before=Counter()), Judged())
-    soonest, latest = around(known.own or 0)
+    seem_held = held_far(others, replace(observed, sent_before=Counter()), Judged())
+    soonest, latest = around(observed.own or 0)
     are_in_time = all(soonest <= release <= latest for release in seem_held.release)
     return seem_held if len(seem_held) >= FEW and are_in_time else pure.picked([])
 
@@ -129,17 +129,17 @@ def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: flo
 
 
 def _with_those_held_up(
-    prompt: Candidates, late: Candidates, pure: Candidates, known: Known, judged: Judged, most_late: float
+    prompt: Candidates, late: Candidates, pure: Candidates, observed: Observed, judged: Judged, most_late: float
 ) -> Candidates:
     """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once.
 
     None if the program writes at once and more than ``most_late`` are late: no path delays only those.
     """
-    if comes_early_too(pure, known):
+    if comes_early_too(pure, observed):
         if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
-            late = late.only(each(lambda echo: echo == Echo.AFTER, late.echo))
-            prompt = pure.only(among(pure.row, in_order([prompt.row, late.row])))
-        elif len(known.early) >= FEW and len(late) > most_late:
+            late = late.filter(lambda echo: echo == Echo.AFTER, late.echo)
+            prompt = prompt | late
+        elif len(observed.early) >= FEW and len(late) > most_late:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
             return prompt.picked([])
@@ -147,13 +147,13 @@ def _with_those_held_up(
     return prompt
 
 
-def _is_one_in_flight(prompt: Candidates, known: Known) -> bool:
+def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     """Whether messages leave in the same pieces each time, each behind the ACK of the one before, late or early.
 
     Nagle's algorithm merges what it holds; so here the program itself waits for each piece's ACK, or keeps that pace.
     """
-    early = known.early
-    soon = early.only(each(lambda release: release <= highest(prompt.release), early.release))
+    early = observed.early
+    soon = early.filter(lambda release: release <= highest(prompt.release), early.release)
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
     pieces = sum(count for _, count in most_common if count > 1)  # what came once is not always the same
@@ -174,52 +174,52 @@ def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
     return len(pieces) <= PIECES and 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
 
 
-def _are_merged(pure: Candidates, known: Known) -> bool:
+def _are_merged(pure: Candidates, observed: Observed) -> bool:
     """Whether several writes follow late ACKs in one segment, and single ones early ACKs: they were merged."""
-    single = Counter(map(int, known.early.released_bytes[:MOST_LOOKED_AT]))
-    if len(known.early) < MANY or len(pure) < FEW:
+    single = Counter(map(int, observed.early.released_bytes[:MOST_LOOKED_AT]))
+    if len(observed.early) < MANY or len(pure) < FEW:
         return False
     (size, count), *_ = single.most_common(1)
     merged = each(lambda released: (released > size) & (released % size == 0), pure.released_bytes)
     return count > NEARLY_ALL * single.total() and total(merged) > NEARLY_ALL * len(pure)
 
 
-def _is_slower_than_answers(prompt: Candidates, known: Known) -> bool:
+def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     """Whether releases take longer than the program's answers by more than the path varies: no kernel does.
 
     Not if releases are much larger than answers: on a slow link these take longer, too.
     """
-    answers = known.program.own.data
+    answers = observed.program.own.data
     larger = each(lambda one, other: one > other + MUCH_LARGER, prompt.released_bytes, prompt.trigger_bytes)
     if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
         return False
     longer = percentile(prompt.release, 50) - percentile(answers, 50)
     # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
     soonest = percentile(prompt.release, 10) - percentile(answers, 25)
-    slower = max(SLOWER, 2 * known.setting.step)
+    slower = max(SLOWER, 2 * observed.setting.step)
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
 
 
-def _is_sooner_than_anything(prompt: Candidates, known: Known) -> bool:
+def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
-    own, reactions = known.own or 0, known.program.own
+    own, reactions = observed.own or 0, observed.program.own
     sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.release, prompt.echo)
     enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
     return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
 
 
-def _is_slower_than_acks(prompt: Candidates, known: Known) -> bool:
+def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     """Whether releases take clearly longer than that end's kernel takes to answer, with ACKs that are not delayed.
 
     On a path that varies less; their length may take some time on a slow link.
     """
-    own = known.program.own
-    quick = [ns for ns in [*own.handshake, *own.ack] if ns < (known.own or 0) + LATE_FAR]
+    own = observed.program.own
+    quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
     if len(prompt) < MANY or len(quick) < MANY:
         return False
     by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
     longer = percentile(by_size, 50) - percentile(quick, 50)
-    return longer > max(SLOWER, 2 * known.setting.step, middle_half(quick))
+    return longer > max(SLOWER, 2 * observed.setting.step, middle_half(quick))
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
@@ -234,18 +234,18 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
     return lowest(by_size) > soonest + slack(base)
 
 
-def _is_a_listing(pure: Candidates, known: Known) -> bool:
+def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
     """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
-    return len(pure) < FEW and not known.program.own.handshake and highest(pure.release) < NEAR
+    return len(pure) < FEW and not observed.program.own.handshake and highest(pure.release) < NEAR
 
 
-def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | None:
+def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:
     """The round trip from the capture point to the sender, ns; None not known.
 
     Where nothing else tells, releases do, if they are alike while the waits are not. A release that echoes the late
     ACK was sent after its arrival, so the round trip is no longer than the shortest time to one of these.
     """
-    base = known.own
+    base = observed.own
     if base is None:
         low = percentile(pure.release, 10)
         spread = percentile(pure.wait, 90) - percentile(pure.wait, 10)
@@ -254,13 +254,13 @@ def _round_trip(pure: Candidates, known: Known, answers: list[int]) -> int | Non
         if answers and low > answers[0] + MS:
             return None
         base = int(low)
-    after = pure.only(each(lambda echo: echo == Echo.AFTER, pure.echo))
+    after = pure.filter(lambda echo: echo == Echo.AFTER, pure.echo)
     return min([base, *map(int, after.release[:MOST_LOOKED_AT])])
 
 
-def _both_speak(pure: Candidates, known: Known) -> bool:
+def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, FEW times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(each(lambda release: release - (known.own or 0) >= LATER, known.early.release))
+    by_itself = total(each(lambda release: release - (observed.own or 0) >= LATER, observed.early.release))
     return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 

@@ -15,6 +15,7 @@ from nagle_lab.diagnosis.proof.columns import (
     distinct,
     each,
     groups,
+    in_order,
     most,
     only_in,
     percentile,
@@ -69,9 +70,29 @@ class Candidates:
         setattr(self, name, column)
         return column
 
+    def __or__(self, other: "Candidates") -> "Candidates":
+        """Those of either."""
+        return Candidates(self._columns, distinct(in_order([self.row, other.row])))
+
+    def __sub__(self, other: "Candidates") -> "Candidates":
+        """Those that are none of the others."""
+        return self.not_among(self.row, other.row)
+
     def only(self, condition: Column) -> "Candidates":
         """Those for which the condition (n,) is true."""
         return self if are_all(condition) else self.picked(where(condition))
+
+    def filter(self, rule: Callable[..., Any], *columns: Column) -> "Candidates":
+        """Those whose numbers in these columns (n,) meet the ``rule``, which :func:`each` can apply."""
+        return self.only(each(rule, *columns))
+
+    def among(self, column: Column, values: Column) -> "Candidates":
+        """Those whose number in this column (n,) is one of the ``values``."""
+        return self.only(among(column, values))
+
+    def not_among(self, column: Column, values: Column) -> "Candidates":
+        """The others."""
+        return self.filter(lambda is_among: is_among < 1, among(column, values))
 
     def picked(self, rows: Column) -> "Candidates":
         """Those at these places (m,), from 0 and ascending, among the n."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from nagle_lab.capture.waiting import SLOWEST_NS
 from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
 from nagle_lab.diagnosis.proof.columns import (
-    among,
     distinct,
     each,
     groups,
@@ -19,7 +18,7 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
 )
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, PAUSE, Known
+from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, PAUSE, Observed
 from nagle_lab.tcp.events import Echo
 
 
@@ -38,18 +37,18 @@ class KernelSplit(NamedTuple):
     rest: Candidates
 
 
-def split_by_kernel(late: Candidates, known: Known, judged: Judged) -> KernelSplit:
+def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> KernelSplit:
     """Divide late candidates by what the kernel said; reject, or leave open, those of programs that had not written.
 
     The kernel is asked every 10 to 20 ms, so not during each wait. Of the waits between, data that left as soon after
     the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
     said that data waited, however late in the wait it was asked, none did.
     """
-    kernel, just_before = known.setting.kernel, late.usual_wait / 8
+    kernel, just_before = observed.setting.kernel, late.usual_wait / 8
     nothing = late.picked([])
     if not kernel.waited and not kernel.unwritten:
         return KernelSplit(nothing, 0, late)
-    waiting = _without_corked(late.only(among(late.row, sorted(kernel.waited))), known)
+    waiting = _without_corked(late.among(late.row, sorted(kernel.waited)), observed)
     if not len(waiting):
         if not _had_not_written(late, kernel, just_before) or _is_seldom(late, kernel):
             return KernelSplit(nothing, 0, _without_unwritten(late, set(), kernel, just_before, judged))
@@ -60,7 +59,7 @@ def split_by_kernel(late: Candidates, known: Known, judged: Judged) -> KernelSpl
     others = _without_unwritten(late, holding, kernel, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
         waiting = _with_those_alike(waiting, others, typical, kernel)
-    rest = others.only(each(lambda is_seen: is_seen < 1, among(others.row, waiting.row)))
+    rest = others - waiting
     return KernelSplit(waiting, _waited_at_least(others, waited, kernel), rest)
 
 
@@ -69,15 +68,15 @@ def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, k
     latest = min(highest(waiting.release), max(PAUSE, percentile(waiting.release, 90)))
     is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo)
     alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
-    return others.only(among(others.row, sorted({*map(int, waiting.row), *alike})))
+    return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
-def _without_corked(waiting: Candidates, known: Known) -> Candidates:
+def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
     """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
-    latest = PAUSE + (known.own or 0 if known.is_far else 0)
+    latest = PAUSE + (observed.own or 0 if observed.is_far else 0)
     connections, releases = waiting.connection, waiting.release
     prompt = [
         group
@@ -103,14 +102,14 @@ def _without_unwritten(
         number, its_own = int(connections[group[0]]), late.picked(group)
         if number not in holding and _had_not_written(its_own, kernel, just_before):
             (unsure if _is_seldom(its_own, kernel) else acquitted).append(number)
-    judged.leave_open(late.only(among(connections, sorted(unsure))), Obstacle.OWN_PACE)
-    _acquit(late.only(among(connections, sorted(acquitted))), kernel, judged)
-    return late.only(each(lambda is_out: is_out < 1, among(connections, sorted(unsure + acquitted))))
+    judged.leave_open(late.among(connections, sorted(unsure)), Obstacle.OWN_PACE)
+    _acquit(late.among(connections, sorted(acquitted)), kernel, judged)
+    return late.not_among(connections, sorted(unsure + acquitted))
 
 
 def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
-    later = late.only(each(lambda at, since: at - since > kernel.until, late.at, late.since))
+    later = late.filter(lambda at, since: at - since > kernel.until, late.at, late.since)
     if len(later) > FEW_LATE * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
@@ -138,7 +137,7 @@ def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
 
 def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
-    prompt = late.only(each(lambda release: release <= PAUSE, late.release))
+    prompt = late.filter(lambda release: release <= PAUSE, late.release)
     if not any(int(row) in kernel.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
     asked = [int(row) for row in prompt.row if int(row) in kernel.waited or int(row) in kernel.unwritten]

@@ -31,7 +31,7 @@ from nagle_lab.diagnosis.proof.timing import (
     PAUSE,
     SOME,
     US,
-    Known,
+    Observed,
     comes_early_too,
     is_chance,
     is_paced,
@@ -73,19 +73,19 @@ COARSE = 20 * US  # step of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
 
 
-def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
+def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those of the late candidates ``pure``, all with pure ACKs, whose data the ACK released.
 
     The others are added to ``judged`` as rejected or unresolved.
     """
     if not len(pure):
         return pure
-    limit = slowest_release(pure, known)
-    near = pure.only(each(lambda release: release < PAUSE, pure.release))
-    middle = _typical(near, known.setting.step) if len(near) else 0
-    behind_arrivals = _behind_arrivals(near, known) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
+    limit = slowest_release(pure, observed)
+    near = pure.filter(lambda release: release < PAUSE, pure.release)
+    middle = _typical(near, observed.setting.step) if len(near) else 0
+    behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
-    queued = _queued(pure, known, limit)
+    queued = _queued(pure, observed, limit)
     if queued is not None:
         judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
         return queued
@@ -93,34 +93,34 @@ def held_near(pure: Candidates, known: Known, judged: Judged) -> Candidates:
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
     if is_relayed:
-        _set_aside_relayed(pure, near, behind_arrivals, known, judged)
+        _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
-    is_split = middle <= limit and known.setting.step <= FINE
+    is_split = middle <= limit and observed.setting.step <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
     if len(slow):
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
-        pure, near = (some.only(each(lambda out: out < 1, among(some.connection, others))) for some in (pure, near))
-        middle = _typical(near, known.setting.step)
-    if middle <= limit or (middle <= 2 * HELD_ALIKE and _is_often_at_once(near, known)):
-        return _kernels(pure, near, known, judged, middle)
-    return _held_among_others(pure, near, known, judged, limit)
+        pure, near = (some.not_among(some.connection, others) for some in (pure, near))
+        middle = _typical(near, observed.setting.step)
+    if middle <= limit or (middle <= 2 * HELD_ALIKE and _is_often_at_once(near, observed)):
+        return _kernels(pure, near, observed, judged, middle)
+    return _held_among_others(pure, near, observed, judged, limit)
 
 
-def _is_often_at_once(near: Candidates, known: Known) -> bool:
+def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
     """Whether a third of the releases at the sender came sooner than from any program that sleeps, or as soon as SYNs
     are answered.
 
     Then a kernel released all of them, and a busy machine delayed the rest.
     """
-    answers = nearby(known.program.own.handshake)
-    if not known.is_at_sender or not answers or len(near) < 2 * MANY or known.setting.step > FINE:
+    answers = nearby(observed.program.own.handshake)
+    if not observed.is_at_sender or not answers or len(near) < 2 * MANY or observed.setting.step > FINE:
         return False
     return percentile(near.release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
 
 
 def _set_aside_relayed(
-    pure: Candidates, near: Candidates, behind_arrivals: Candidates, known: Known, judged: Judged
+    pure: Candidates, near: Candidates, behind_arrivals: Candidates, observed: Observed, judged: Judged
 ) -> None:
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
@@ -129,7 +129,7 @@ def _set_aside_relayed(
     """
     arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
-    if _is_slow_stack(pure, known) and in_step > len(arrivals) / 2:
+    if _is_slow_stack(pure, observed) and in_step > len(arrivals) / 2:
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
@@ -138,18 +138,18 @@ def _set_aside_relayed(
         judged.relays[int(connection), int(other)] += 1
 
 
-def slowest_release(pure: Candidates, known: Known) -> float:
+def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
-    near = pure.only(each(lambda release: release < PAUSE, pure.release)).release
-    step = known.setting.step
+    near = pure.filter(lambda release: release < PAUSE, pure.release).release
+    step = observed.setting.step
     cannot_tell = len(near) < SOME_ALIKE or step > FINE
     is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
-    own = known.program.own
+    own = observed.program.own
     answers = nearby(own.handshake or own.ack)
     usual = percentile(answers, 50) if answers else 0
-    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, known) and comes_early_too(pure, known):
+    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, observed) and comes_early_too(pure, observed):
         return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
-    if known.is_at_sender:
+    if observed.is_at_sender:
         return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
@@ -159,8 +159,8 @@ def slowest_release(pure: Candidates, known: Known) -> float:
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
     """Those on connections whose median is clearly too late for a kernel, though that of all is not."""
-    clearly_late = near.only(each(lambda release: release > CLEARLY * limit, near.release))
-    suspects = near.only(among(near.connection, distinct(clearly_late.connection)))
+    clearly_late = near.filter(lambda release: release > CLEARLY * limit, near.release)
+    suspects = near.among(near.connection, distinct(clearly_late.connection))
     releases = suspects.release
     slow = [
         group
@@ -170,14 +170,14 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
     return suspects.picked(in_order(slow) if slow else [])
 
 
-def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, middle: float) -> Candidates:
+def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Judged, middle: float) -> Candidates:
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
-    step = known.setting.step
+    step = observed.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
-    prompt = near.only(each(lambda release: release <= bound, near.release))
+    prompt = near.filter(lambda release: release <= bound, near.release)
     pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
     nothing = near.picked([])
-    sent_before = known.sent_before.total()
+    sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
@@ -187,13 +187,13 @@ def _kernels(pure: Candidates, near: Candidates, known: Known, judged: Judged, m
         else:
             judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
-    prompt = _with_those_a_tick_late(prompt, pure, bound, known)
-    if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, known)):
+    prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
+    if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, observed)):
         judged.leave_open(prompt, Obstacle.COINCIDENCE)
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
-    if _is_often_late_without_pauses(prompt, pure, bound, known):
+    if _is_often_late_without_pauses(prompt, pure, bound, observed):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
@@ -205,16 +205,21 @@ def _follow_the_ack(pure: Candidates) -> bool:
     return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
 
 
-def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> bool:
+def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> bool:
     """Whether releases at the sender are often late though early ACKs show no pauses: by a program that polls.
 
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
     loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    at_once = len(known.program.own.release)
-    if known.place != "sender" or known.program.is_on_loopback or at_once < FEW or 2 * len(known.early) > at_once:
+    at_once = len(observed.program.own.release)
+    if (
+        observed.place != "sender"
+        or observed.program.is_on_loopback
+        or at_once < FEW
+        or 2 * len(observed.early) > at_once
+    ):
         return False
-    late = pure.only(each(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release))
+    late = pure.filter(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release)
     few = FEW_LATE * len(prompt)
     return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
@@ -223,51 +228,51 @@ def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candid
     """Of the late ones, without connections with several releases and none prompt: there the program does something
     else.
     """
-    releases = pure.only(among(pure.connection, distinct(late.connection))).connection
+    releases = pure.among(pure.connection, distinct(late.connection)).connection
     with_few = [releases[group[0]] for group in groups(releases) if len(group) < FEW]
-    return late.only(among(late.connection, [*listed(distinct(prompt.connection)), *with_few]))
+    return late.among(late.connection, [*listed(distinct(prompt.connection)), *with_few])
 
 
-def _may_be_the_path(prompt: Candidates, known: Known) -> bool:
+def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
     """Whether the path may have delayed the one ACK: its sender is far away, and Linux's timer fires later."""
-    return known.peer >= NEAR and highest(prompt.wait) - known.peer < LINUX_TIMER
+    return observed.peer >= NEAR and highest(prompt.wait) - observed.peer < LINUX_TIMER
 
 
-def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, known: Known) -> Candidates:
+def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
     Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
     pauses would.
     """
-    if known.place == "sender" or len(prompt) < FEW:
+    if observed.place == "sender" or len(prompt) < FEW:
         return prompt
-    late = pure.only(each(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo))
+    late = pure.filter(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo)
     late = _without_other_behaviours(late, pure, prompt)
-    ticked = late.only(each(lambda release: release <= TICK, late.release))
-    if known.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
-        ticked = ticked.only(each(lambda arrival: arrival < 0, ticked.arrival))
+    ticked = late.filter(lambda release: release <= TICK, late.release)
+    if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
+        ticked = ticked.filter(lambda arrival: arrival < 0, ticked.arrival)
     later = len(late) - len(ticked)
     are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
-    if not are_few and not comes_early_too(pure, known):
+    if not are_few and not comes_early_too(pure, observed):
         return prompt
     if len(ticked) > len(prompt) or later > HARDLY_ANY * len(prompt):
         return prompt
-    return pure.only(among(pure.row, in_order([prompt.row, ticked.row])))
+    return prompt | ticked
 
 
-def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
+def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
     """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
 
     The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
     the kernel must also be seen to hold: data follows early ACKs as soon as SYNs are answered.
     """
-    answers, early = known.program.own.handshake, known.program.own.release
-    if not answers or len(early) < FEW or known.sent_before:
+    answers, early = observed.program.own.handshake, observed.program.own.release
+    if not answers or len(early) < FEW or observed.sent_before:
         return None
     if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
         return None
     longest = QUEUE * limit
-    queued = pure.only(each(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release))
+    queued = pure.filter(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release)
     soon = total(each(lambda alone: alone <= limit, queued.alone))
     if len(queued) < max(SOME, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
@@ -276,11 +281,11 @@ def _queued(pure: Candidates, known: Known, limit: float) -> Candidates | None:
     if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
-    return pure.only(each(lambda release: release <= latest, pure.release))
+    return pure.filter(lambda release: release <= latest, pure.release)
 
 
 def _held_among_others(
-    pure: Candidates, near: Candidates, known: Known, judged: Judged, limit: float
+    pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
 ) -> Candidates:  # fmt: skip
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     held = []
@@ -289,19 +294,19 @@ def _held_among_others(
         releases = pick(of_all, group)
         if (
             SOME < len(group) < len(near)
-            and known.setting.step <= COARSE
+            and observed.setting.step <= COARSE
             and percentile(releases, 50) <= limit / 2
             and percentile(releases, 80) <= limit
         ):
             held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
     some = near.picked(in_order(held) if held else [])
-    rest = near.only(each(lambda is_some: is_some < 1, among(near.row, some.row)))
+    rest = near - some
     middle = percentile(near.release, 50)
-    if known.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
+    if observed.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
-    elif known.setting.step > COARSE and middle <= limit + known.setting.step:
+    elif observed.setting.step > COARSE and middle <= limit + observed.setting.step:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
-    elif pauses_anyway(near, known):
+    elif pauses_anyway(near, observed):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
         judged.reject(len(rest), Rejected.LATER_RELEASE)
@@ -326,25 +331,25 @@ def _typical(near: Candidates, step: int) -> float:
     return total(most) / len(most)
 
 
-def _behind_arrivals(near: Candidates, known: Known) -> Candidates:
+def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     """Those before which data of another connection arrived at the sender's host since the ACK, as at a relay's.
 
     The same data seen again before or after NAT does not count. On loopback everything arrives at one address, so
     there it tells nothing.
     """
-    if known.program.is_on_loopback:
+    if observed.program.is_on_loopback:
         return near.picked([])
-    behind = near.only(each(lambda arrival: arrival >= 0, near.arrival))
-    if views := known.setting.views:
+    behind = near.filter(lambda arrival: arrival >= 0, near.arrival)
+    if views := observed.setting.views:
         return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in views])
     return behind
 
 
-def _is_slow_stack(pure: Candidates, known: Known) -> bool:
+def _is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
 
     Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
     """
-    acks = nearby(known.program.own.ack)
+    acks = nearby(observed.program.own.ack)
     may_have_timestamps = total(each(lambda pace, clock: (pace >= 0) | (clock < -1), pure.pace, pure.clock))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)

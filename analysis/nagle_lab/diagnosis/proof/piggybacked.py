@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.proof.columns import among, distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.proof.columns import distinct, each, groups, percentile, pick, total
 from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.timing import (
@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.proof.timing import (
     NEARLY_ALL,
     PAUSE,
     SOME,
-    Known,
+    Observed,
     around,
     is_chance,
     is_paced,
@@ -53,7 +53,9 @@ SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are ch
 APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 
-def judge_piggybacked(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
+def judge_piggybacked(
+    piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
+) -> None:
     """Judge the late candidates whose ACK was piggybacked on data.
 
     Parameters
@@ -63,138 +65,142 @@ def judge_piggybacked(piggybacked: Candidates, held: Candidates, c: Candidates, 
     c : all candidates of the program
     judged : where the outcome is added
     """
-    piggybacked = piggybacked.only(each(lambda count: count == 0, piggybacked.not_held))
-    if len(piggybacked) < SOME or _sent_beside(known) > SOME_OF * len(piggybacked):
+    piggybacked = piggybacked.filter(lambda count: count == 0, piggybacked.not_held)
+    if len(piggybacked) < SOME or _sent_beside(observed) > SOME_OF * len(piggybacked):
         return
-    if known.setting.step > FINE:
-        _leave_open_merged(piggybacked, known, judged)
+    if observed.setting.step > FINE:
+        _leave_open_merged(piggybacked, observed, judged)
         return
-    (_judge_far if known.is_far else _judge_near)(piggybacked, held, c, known, judged)
+    (_judge_far if observed.is_far else _judge_near)(piggybacked, held, c, observed, judged)
 
 
-def _leave_open_merged(piggybacked: Candidates, known: Known, judged: Judged) -> None:
+def _leave_open_merged(piggybacked: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may be writes merged until then."""
-    soon = piggybacked.only(each(lambda release: release < PAUSE + known.setting.step, piggybacked.release))
-    if 2 * len(soon) > len(piggybacked) and len(_merged_writes(soon, known)) > NEARLY_ALL * len(soon):
+    soon = piggybacked.filter(lambda release: release < PAUSE + observed.setting.step, piggybacked.release)
+    if 2 * len(soon) > len(piggybacked) and len(_merged_writes(soon, observed)) > NEARLY_ALL * len(soon):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
-def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
-    near = piggybacked.only(each(lambda release: release < PAUSE, piggybacked.release))
+def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
+    near = piggybacked.filter(lambda release: release < PAUSE, piggybacked.release)
     if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
-        near = near.only(each(lambda release: release <= 2 * HELD_ALIKE, near.release))
+        near = near.filter(lambda release: release <= 2 * HELD_ALIKE, near.release)
         if is_chance(len(near), piggybacked.release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
             return
     if len(near) < SOME:
         return
     middle = percentile(near.release, 50)
-    prompt = near.only(each(lambda release: release <= max(2 * middle, HELD_ALIKE), near.release))
-    merged, speaks = _merged_writes(prompt, known), len(_of_own_accord(c, known, prompt)) >= FEW
+    prompt = near.filter(lambda release: release <= max(2 * middle, HELD_ALIKE), near.release)
+    merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= FEW
     has_second_sign = (
-        speaks or _speaks_between(known) or (len(held) >= FEW and known.place == "sender") or _held_early(known)
+        speaks
+        or _speaks_between(observed)
+        or (len(held) >= FEW and observed.place == "sender")
+        or _held_early(observed)
     )
-    are_merged = (len(merged) > NEARLY_ALL * len(prompt) and _holds(known)) or _are_by_a_clock(merged, prompt, known)
-    is_kernel = _is_kernel(middle, prompt, held, known)
+    are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
+    are_merged = (are_nearly_all and _holds(observed)) or _are_by_a_clock(merged, prompt, observed)
+    is_kernel = _is_kernel(middle, prompt, held, observed)
     # A few of many on a busy machine are as quick by chance.
     are_most = MANY <= len(prompt) > len(c) / 2
-    may_be_kernel = (are_most and _answers_like_a_kernel(middle, known)) or _is_too_soon(middle, known)
-    grows = _speaks_between(known) and _grows_with_the_wait(prompt)
-    is_silent_beside = (speaks and _never_beside(prompt, c, known)) or _are_two_talkers(prompt, known)
+    may_be_kernel = (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed)
+    grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
+    is_silent_beside = (speaks and _never_beside(prompt, c, observed)) or _are_two_talkers(prompt, observed)
     if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
-    elif is_kernel and (has_second_sign or (_is_surely_kernel(middle, known) and _is_no_answer(prompt, known))):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
+    elif is_kernel and (has_second_sign or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))):
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif is_kernel or may_be_kernel or (middle <= AT_PEER and (grows or is_silent_beside)):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, known: Known, judged: Judged) -> None:
-    low, high = around(known.own or 0)
+def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
+    low, high = around(observed.own or 0)
     if len(held) >= FEW:
         high = max(high, percentile(held.release, 90))
-    prompt = piggybacked.only(each(lambda release: (release >= low) & (release <= high), piggybacked.release))
+    prompt = piggybacked.filter(lambda release: (release >= low) & (release <= high), piggybacked.release)
     if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
         return
-    both_speak = len(_of_own_accord(c, known, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
-    is_silent_beside = both_speak and _never_beside(prompt, c, known)
-    merged = _merged_writes(prompt, known)
-    if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(known))):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, known))
-    elif _are_by_a_clock(merged, prompt, known):
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, known))
+    both_speak = len(_of_own_accord(c, observed, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
+    is_silent_beside = both_speak and _never_beside(prompt, c, observed)
+    merged = _merged_writes(prompt, observed)
+    if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(observed))):
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
+    elif _are_by_a_clock(merged, prompt, observed):
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif (
         is_silent_beside
-        or (_speaks_between(known) and _grows_with_the_wait(prompt))
-        or _are_two_talkers(prompt, known)
+        or (_speaks_between(observed) and _grows_with_the_wait(prompt))
+        or _are_two_talkers(prompt, observed)
         or len(merged) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
-        or _crosses_and_seldom_answers(low, high, known)
-        or (not len(held) and _held_early(known))
+        or _crosses_and_seldom_answers(low, high, observed)
+        or (not len(held) and _held_early(observed))
     ):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _sent_beside(known: Known) -> int:
-    return known.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
+def _sent_beside(observed: Observed) -> int:
+    return observed.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
 
 
-def _is_kernel(middle: float, prompt: Candidates, held: Candidates, known: Known) -> bool:
+def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Observed) -> bool:
     """Whether releases came as soon as this end's kernel answers a SYN, or sends what pure ACKs release.
 
     Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
-    is_sender = known.place == "sender"
+    is_sender = observed.place == "sender"
     if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(held.release, 50):
         return True
-    answers, theirs = (nearby(side.handshake) for side in (known.program.own, known.program.peers))
-    if known.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
+    answers, theirs = (nearby(side.handshake) for side in (observed.program.own, observed.program.peers))
+    if observed.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
     varies = percentile(prompt.release, 90) > ALIKE * middle
-    return _answers_like_a_kernel(middle, known) and not (middle > HELD and varies)
+    return _answers_like_a_kernel(middle, observed) and not (middle > HELD and varies)
 
 
-def _answers_like_a_kernel(middle: float, known: Known) -> bool:
+def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
     """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
-    answers = nearby(known.program.own.handshake)
+    answers = nearby(observed.program.own.handshake)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
 
 
-def _is_too_soon(middle: float, known: Known) -> bool:
+def _is_too_soon(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than a woken program's, where no SYN shows how fast that end's kernel is."""
-    return not known.program.own.handshake and middle <= HELD
+    return not observed.program.own.handshake and middle <= HELD
 
 
-def _is_surely_kernel(middle: float, known: Known) -> bool:
+def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
-    answers = nearby(known.program.own.handshake)
-    return known.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
+    answers = nearby(observed.program.own.handshake)
+    return observed.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
 
 
-def _holds(known: Known) -> bool:
+def _holds(observed: Observed) -> bool:
     """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
-    releases = [*known.program.own.release, *map(int, known.early.release[:MOST_LOOKED_AT])]
+    releases = [*observed.program.own.release, *map(int, observed.early.release[:MOST_LOOKED_AT])]
     return any(release <= HELD_ALIKE for release in releases)
 
 
-def _held_early(known: Known) -> bool:
+def _held_early(observed: Observed) -> bool:
     """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
-    if known.is_far:
-        low, high = around(known.own or 0)
+    if observed.is_far:
+        low, high = around(observed.own or 0)
     else:
-        answers = nearby(known.program.own.handshake)
+        answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-    prompt = total(each(lambda release: (release >= low) & (release <= high), known.early.release))
-    return prompt >= FEW and _sent_beside(known) <= HARDLY_ANY * prompt
+    prompt = total(each(lambda release: (release >= low) & (release <= high), observed.early.release))
+    return prompt >= FEW and _sent_beside(observed) <= HARDLY_ANY * prompt
 
 
-def _are_by_a_clock(merged: Candidates, prompt: Candidates, known: Known) -> bool:
+def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) -> bool:
     """Whether writes at a constant rate were merged: the longer they waited, the more was sent at once.
 
     Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
     fire, so this asks for some pure ACKs of its own that came late.
     """
-    own = known.own or 0
-    unanswered = sum(ack - own >= LATE_FAR for ack in known.program.own.ack)
+    own = observed.own or 0
+    unanswered = sum(ack - own >= LATE_FAR for ack in observed.program.own.ack)
     if len(merged) < max(SOME_OF * len(prompt), MANY) or unanswered < FEW:
         return False
     strays = []
@@ -227,19 +233,19 @@ def _grows_with_the_wait(c: Candidates) -> bool:
     return closeness * math.sqrt(len(sizes)) > GROWS
 
 
-def _speaks_between(known: Known) -> bool:
+def _speaks_between(observed: Observed) -> bool:
     """Whether some data of the program came long after what it received last: then not all of it is answers."""
-    return sum(data - (known.own or 0) > PAUSE for data in known.program.own.data) >= FEW
+    return sum(data - (observed.own or 0) > PAUSE for data in observed.program.own.data) >= FEW
 
 
-def _are_two_talkers(c: Candidates, known: Known) -> bool:
+def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, but this one never while its own data is unacknowledged.
 
     The peer goes on without waiting for answers, and this end also sends long after what it received.
     """
-    if len(c) < GROWS_LEAST or not _speaks_between(known) or _sent_beside(known):
+    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _sent_beside(observed):
         return False
-    beside = sum(known.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
+    beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= SOME
 
 
@@ -268,60 +274,58 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     return middle_half(between) < (1 - BY_CHANCE / math.sqrt(len(waits))) * middle_half(waits)
 
 
-def _is_no_answer(prompt: Candidates, known: Known) -> bool:
+def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     """Whether what followed the peer's data does not answer it.
 
     Either the peer speaks unasked; or this end takes longer for answers to data that acknowledged nothing new, and so
     could release nothing.
     """
-    free = known.program.own.free
+    free = observed.program.own.free
     quick = 2 * percentile(prompt.release, 90)
     takes_longer = len(free) >= FEW and sum(ns <= quick for ns in free) <= SELDOM * len(free)
-    return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, known)
+    return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
 
 
-def _crosses_and_seldom_answers(low: float, high: float, known: Known) -> bool:
+def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> bool:
     """Whether this end is quick only behind data that acknowledges its own, so that the ACK is what releases.
 
     Its data crosses the peer's on the path, so it speaks unasked; and it seldom comes right behind data of the peer
     that acknowledged nothing new.
     """
-    free = known.program.own.free
+    free = observed.program.own.free
     crossed, quick = sum(ns < low for ns in free), sum(low <= ns <= high for ns in free)
     return len(free) >= SOME and crossed >= FEW and quick <= APART * len(free)
 
 
-def _of_own_accord(c: Candidates, known: Known, piggybacked: Candidates) -> Candidates:
+def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:
     """What the program sent unasked: long after all of its data was acknowledged, with nothing received since.
 
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
-    own, largest = known.own or 0, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
-    return c.only(
-        each(
-            lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
-            c.pure,
-            c.release,
-            c.released_bytes,
-        )
+    own, largest = observed.own or 0, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
+    return c.filter(
+        lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
+        c.pure,
+        c.release,
+        c.released_bytes,
     )
 
 
-def _never_beside(prompt: Candidates, c: Candidates, known: Known) -> bool:
+def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
-    free = _of_own_accord(c, known, prompt)
+    free = _of_own_accord(c, observed, prompt)
     expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
-    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(known) <= HARDLY_ANY * expected
+    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(observed) <= HARDLY_ANY * expected
 
 
-def _unknown_hold(prompt: Candidates, known: Known) -> Hold:
-    return Hold(len(prompt), 0, percentile(prompt.since if known.is_far else prompt.wait, 50))
+def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
+    return Hold(len(prompt), 0, percentile(prompt.since if observed.is_far else prompt.wait, 50))
 
 
-def _merged_writes(c: Candidates, known: Known) -> Candidates:
+def _merged_writes(c: Candidates, observed: Observed) -> Candidates:
     """Those as large as two others together: writes that the program elsewhere sends one by one."""
-    sizes = {int(size) for some in (c, known.early) for size in (*some.trigger_bytes, *some.released_bytes)}
+    sizes = {int(size) for some in (c, observed.early) for size in (*some.trigger_bytes, *some.released_bytes)}
     if len(sizes) > MOST_SIZES:
         return c.picked([])
     sums = {size for size in sizes if any(size - piece in sizes for piece in sizes)}
-    return c.only(among(c.released_bytes, sorted(sums)))
+    return c.among(c.released_bytes, sorted(sums))

@@ -53,12 +53,12 @@ from nagle_lab.diagnosis.proof.timing import (
     PAUSES_VARY,
     SOME,
     US,
-    Known,
+    Observed,
     Setting,
     around,
-    know,
     late_candidates,
     middle_half,
+    observe,
 )  # fmt: skip
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
@@ -85,67 +85,67 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     setting : what holds for the whole capture
     judged : where the outcome is added: stalls, holds for a round trip, rejected and unresolved candidates
     """
-    c = c.only(each(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
-    without_ack = c.only(each(lambda frame: frame == 0, c.ack_frame))  # their ACKs are not in the capture
-    c = c.only(each(lambda frame: frame > 0, c.ack_frame))
+    c = c.filter(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits)
+    without_ack = c.filter(lambda frame: frame == 0, c.ack_frame)  # their ACKs are not in the capture
+    c = c.filter(lambda frame: frame > 0, c.ack_frame)
     c = _without_corked(c, judged)
-    known = know(program, setting, c)
-    _find_round_trips(known, judged)
-    late = _without_unread(late_candidates(c, known, judged), judged)
+    observed = observe(program, setting, c)
+    _find_round_trips(observed, judged)
+    late = _without_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
-            without_ack.only(each(lambda wait: wait >= LATE_NEAR, without_ack.wait)), Obstacle.CAPTURE_INCOMPLETE
+            without_ack.filter(lambda wait: wait >= LATE_NEAR, without_ack.wait), Obstacle.CAPTURE_INCOMPLETE
         )
         return
     usual = late.usual_wait
-    waiting, at_least, rest = split_by_kernel(late, known, judged)
+    waiting, at_least, rest = split_by_kernel(late, observed, judged)
     if len(waiting):
-        hold = _hold(waiting, late.only(among(late.row, in_order([waiting.row, rest.row]))), known)
+        hold = _hold(waiting, waiting | rest, observed)
         judged.accept(waiting, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
     if len(rest):
-        _judge_by_timing(rest, waiting, c, without_ack, known, judged)
+        _judge_by_timing(rest, waiting, c, without_ack, observed, judged)
     else:
-        _judge_without_ack(without_ack, waiting, known, judged, usual)
+        _judge_without_ack(without_ack, waiting, observed, judged, usual)
 
 
 def _judge_by_timing(
-    late: Candidates, shown: Candidates, c: Candidates, without_ack: Candidates, known: Known, judged: Judged
+    late: Candidates, shown: Candidates, c: Candidates, without_ack: Candidates, observed: Observed, judged: Judged
 ) -> None:
     """Judge the late candidates of which the kernel did not say whether their data waited.
 
     ``shown`` are those that it proved, ``c`` all of the program, ``without_ack`` those whose ACK is not captured.
     """
-    program, usual = known.program, late.usual_wait
-    if known.setting.swapped > MOST_SWAPPED:
+    program, usual = observed.program, late.usual_wait
+    if observed.setting.swapped > MOST_SWAPPED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
-    late, no_waits = _without_nagle_off(late, no_waits, known, judged)
+    late, no_waits = _without_nagle_off(late, no_waits, observed, judged)
     if not len(late):
         return
-    late = _without_held_behind_full(late, known, judged)
-    known = replace(known, sent_before=_sent_before(late, known, no_waits))
-    late = late.only(each(lambda echo: echo != Echo.BEFORE, late.echo))
-    pure, piggybacked = late.only(late.pure), late.only(each(lambda pure: 1 - pure, late.pure))
-    if _is_blind(pure, known):
-        _judge_by_own_clock(pure, known, judged)
-        judge_piggybacked(piggybacked, pure.picked([]), c, known, judged)
+    late = _without_held_behind_full(late, observed, judged)
+    observed = replace(observed, sent_before=_sent_before(late, observed, no_waits))
+    late = late.filter(lambda echo: echo != Echo.BEFORE, late.echo)
+    pure, piggybacked = late.only(late.pure), late.filter(lambda pure: 1 - pure, late.pure)
+    if _is_blind(pure, observed):
+        _judge_by_own_clock(pure, observed, judged)
+        judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
-    held = held_far(pure, known, judged) if known.is_far else held_near(pure, known, judged)
-    held = _without_window_of_one(_without_unheld_triggers(_without_pauses(held, pure), judged), c, known, judged)
+    held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
+    held = _without_window_of_one(_without_unheld_triggers(_without_pauses(held, pure), judged), c, observed, judged)
     if len(held):
-        repetition = Ground.REPETITION_ON_PATH if known.is_far else Ground.REPETITION_AT_SENDER
-        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, known))
+        repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
+        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, observed))
     if len(shown):
-        held = c.only(among(c.row, in_order([held.row, shown.row])))
-    _judge_without_ack(without_ack, held, known, judged, usual)
-    judge_piggybacked(piggybacked, held, c, known, judged)
+        held = held | shown
+    _judge_without_ack(without_ack, held, observed, judged, usual)
+    judge_piggybacked(piggybacked, held, c, observed, judged)
 
 
 def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
     """Whether Nagle's algorithm may have held a segment of ``released`` bytes behind one of ``trigger`` bytes.
 
-    Not a full one (``full`` bytes; 0 not known), nor one behind a full one where the congestion window is seen to
+    Not a full one (``full`` bytes; 0 not observed), nor one behind a full one where the congestion window is seen to
     hold full ones (``full_waits``).
     """
     divisor = chosen(full > 0, full, 1 << 40)
@@ -157,7 +157,7 @@ def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
     late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
     judged.reject(total(late), Rejected.CORKED)
-    return c.only(each(lambda announced: announced == 0, c.announced))
+    return c.filter(lambda announced: announced == 0, c.announced)
 
 
 def _without_unread(late: Candidates, judged: Judged) -> Candidates:
@@ -168,11 +168,11 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
     """
     unread = each(lambda beyond, pure: (beyond > 0) & (pure > 0), late.beyond_full, late.pure)
     judged.reject(total(unread), Rejected.NOT_READ)
-    return late.only(each(lambda unread: unread < 1, unread))
+    return late.filter(lambda unread: unread < 1, unread)
 
 
 def _without_nagle_off(
-    late: Candidates, no_waits: Counter[tuple[int, int]], known: Known, judged: Judged
+    late: Candidates, no_waits: Counter[tuple[int, int]], observed: Observed, judged: Judged
 ) -> tuple[Candidates, Counter[tuple[int, int]]]:
     """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
 
@@ -187,36 +187,36 @@ def _without_nagle_off(
     connections = late.connection
     held = {int(connections[group[0]]): len(group) for group in groups(connections)}
     off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
-    is_off = among(connections, off)
-    before = _before_nodelay(late.only(is_off), known)
-    others = late.only(among(late.row, in_order([late.only(each(lambda off: off < 1, is_off)).row, before.row])))
+    on_those = late.among(connections, off)
+    before = _before_nodelay(on_those, observed)
+    others = (late - on_those) | before
     judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
     set_later = set(map(int, before.connection))
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in set_later})
 
 
-def _without_held_behind_full(late: Candidates, known: Known, judged: Judged) -> Candidates:
+def _without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
     is_behind = each(
         lambda trigger, full: (full > 0) & (trigger % chosen(full > 0, full, 1) == 0), late.trigger_bytes, late.full
     )
-    behind, times = late.only(is_behind), known.program.behind_full
+    behind, times = late.only(is_behind), observed.program.behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
-    unlikely = behind.only(among(behind.connection, off))
+    unlikely = behind.among(behind.connection, off)
     judged.reject(len(unlikely), Rejected.NAGLE_OFF)
-    return late.only(each(lambda out: out < 1, among(late.row, unlikely.row)))
+    return late - unlikely
 
 
-def _before_nodelay(off: Candidates, known: Known) -> Candidates:
+def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     """Those near the sender that came before the first data that did not wait, and right behind the ACK.
 
     TCP_NODELAY may have been set then: OpenSSH does it when a session begins. But not those as long after the trigger
     as data that did not wait: that is the program's pause.
     """
-    if known.is_far:
+    if observed.is_far:
         return off.picked([])
-    first, paused = known.program.first_no_wait, {key[3] for key in known.program.no_waits}
+    first, paused = observed.program.first_no_wait, {key[3] for key in observed.program.no_waits}
     rows = zip(off.connection, off.release_frame, off.release, off.since, strict=True)
     return off.picked(
         [
@@ -229,7 +229,7 @@ def _before_nodelay(off: Candidates, known: Known) -> Candidates:
     )
 
 
-def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
+def _sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
     """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
 
     By connection; to the same peers, or, where connections are long, on the same connections. Empty where ACKs that
@@ -237,29 +237,29 @@ def _sent_before(late: Candidates, known: Known, no_waits: Counter[tuple[int, in
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
-    soon = late.only(each(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since))
+    soon = late.filter(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since)
     found = Counter(map(int, soon.connection))
     for (peer, connection), times in no_waits.items():
         if connection in connections if are_long else peer in peers:
             found[connection] += times
-    disorder, count = known.setting.disorder, found.total()
+    disorder, count = observed.setting.disorder, found.total()
     if not disorder:
         return found
-    if known.program.sent_without_waiting():  # timestamps tell most of the lost ones
+    if observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
         return found if count > disorder * (len(late) + count) else Counter()
     return found if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else Counter()
 
 
-def _find_round_trips(known: Known, judged: Judged) -> None:
+def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
-    early, base = known.early, known.own if known.is_far and known.own else 0
+    early, base = observed.early, observed.own if observed.is_far and observed.own else 0
     soonest, latest = around(base)
     prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.release))
-    if len(early) >= MANY and known.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
+    if len(early) >= MANY and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
 
-def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
+def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """Bounds of how long data was held in the median stall; ``late`` are all candidates that ``held`` is chosen from.
 
     The hold begins with the write. What left with an early ACK had been written by then; what left later than that
@@ -268,27 +268,27 @@ def _hold(held: Candidates, late: Candidates, known: Known) -> Hold:
     been written by the end of the shorter ones. Where more than a few releases came too late to have been held, the
     program's pauses vary, and only the upper bound is known.
     """
-    hold = _hold_in_packets(held, late, known)
-    return replace(hold, low=0) if is_denied(hold.low, held, known.setting.kernel) else hold
+    hold = _hold_in_packets(held, late, observed)
+    return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel) else hold
 
 
-def _hold_in_packets(held: Candidates, late: Candidates, known: Known) -> Hold:
+def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """The same by the packets alone, without what the kernel said."""
     at_once = percentile(held.release, 90)  # as the path makes it
-    waits = held.since if known.is_far else held.wait  # away from it, trigger and ACK were under way besides
+    waits = held.since if observed.is_far else held.wait  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
-    late, early = (some.only(among(some.connection, holding)) for some in (late, known.early))
+    late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)
-    early = early.only(each(lambda since: since <= usual, early.since))
+    early = early.filter(lambda since: since <= usual, early.since)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
-    early = early.only(each(lambda trigger: trigger == size, early.trigger_bytes))
-    written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(known.program.own.release))]
+    early = early.filter(lambda trigger: trigger == size, early.trigger_bytes)
+    written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
     latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
     shorter = percentile(waits, 10)
     if len(held) >= MANY and shorter <= usual / 2:
         latest = min(latest, shorter)
-    paused = early.only(each(lambda release: release > NEAR + at_once, early.release))
+    paused = early.filter(lambda release: release > NEAR + at_once, early.release)
     shortest = percentile(paused.since, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
     return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
 
@@ -308,7 +308,7 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     )
     dropped: set[int] = set()
     for number in pick(numbers, mostly_not):
-        its_own = pure.only(each(lambda connection: connection == number, pure.connection))  # noqa: B023 - at once
+        its_own = pure.filter(lambda connection: connection == number, pure.connection)  # noqa: B023 - at once
         is_held = among(its_own.row, held.row)
         rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
         if middle_half(rest.since) < 3 * MS:
@@ -332,29 +332,30 @@ def _without_unheld_triggers(held: Candidates, judged: Judged) -> Candidates:
     mostly = each(
         lambda unheld, all_: 2 * unheld > all_, counts(of_unheld, len(numbers)), counts(of_all, len(numbers))
     )
-    is_off = among(held.connection, pick(numbers, where(mostly)))
-    judged.leave_open(held.only(is_off), Obstacle.OWN_PACE)
-    return held.only(each(lambda off: off < 1, is_off))
+    unsure = held.among(held.connection, pick(numbers, where(mostly)))
+    judged.leave_open(unsure, Obstacle.OWN_PACE)
+    return held - unsure
 
 
-def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged: Judged) -> Candidates:
+def _without_window_of_one(held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
 
     Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
     it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
     candidates of the program.
     """
-    not_held = sum(known.program.not_held[int(peer)] for peer in distinct(held.peer)) * known.setting.part
+    not_held = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.part
     if not len(held) or 2 * not_held < len(held):
         return held
-    by_turns, with_free, connections = _set_by_turns(held, known), _began_with_free_ones(held, known), held.connection
+    by_turns, with_free = _set_by_turns(held, observed), _began_with_free_ones(held, observed)
+    connections = held.connection
     surely = [
         group
         for group in groups(connections)
         if (number := int(connections[group[0]])) in by_turns
         or (
             (held.beside[group[0]] >= FEW or number in with_free)
-            and _outlasts_growth(held.picked(group), c.only(each(lambda other: other == number, c.connection)))
+            and _outlasts_growth(held.picked(group), c.filter(lambda other: other == number, c.connection))
         )
     ]
     sure = held.picked(in_order(surely) if surely else [])
@@ -364,7 +365,7 @@ def _without_window_of_one(held: Candidates, c: Candidates, known: Known, judged
     return sure
 
 
-def _set_by_turns(held: Candidates, known: Known) -> set[int]:
+def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
     """Connections on which data is held, where connections of the two ends that hold and that do not begin by turns.
 
     TURNS changes and more: nobody changes what applies to a destination so often.
@@ -373,7 +374,7 @@ def _set_by_turns(held: Candidates, known: Known) -> set[int]:
     found: set[int] = set()
     for group in groups(peers):
         holding = set(map(int, pick(connections, group)))
-        free = set(known.program.not_held_on.get(int(peers[group[0]]), ()))
+        free = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
         both = holding & free
         order = [number in free for number in sorted((holding | free) - both)]
         if sum(one != other for one, other in pairwise(order)) >= TURNS:
@@ -381,7 +382,7 @@ def _set_by_turns(held: Candidates, known: Known) -> set[int]:
     return found
 
 
-def _began_with_free_ones(held: Candidates, known: Known) -> set[int]:
+def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
     """Connections on which data is held, and which began when one to the same peer began that waits for no ACK.
 
     The first connection that ends leaves its window to all that begin later, for long (Linux, tcp_metrics.c): so the
@@ -389,7 +390,7 @@ def _began_with_free_ones(held: Candidates, known: Known) -> set[int]:
     """
     found: set[int] = set()
     for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
-        free = known.program.not_held_on.get(int(peer), {})
+        free = observed.program.not_held_on.get(int(peer), {})
         if int(number) not in free and any(
             abs(other - int(began)) < SHORTLY and int(began) < ended for other, ended in free.values()
         ):
@@ -409,7 +410,9 @@ def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
     return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
 
 
-def _judge_without_ack(without_ack: Candidates, held: Candidates, known: Known, judged: Judged, usual: float) -> None:
+def _judge_without_ack(
+    without_ack: Candidates, held: Candidates, observed: Observed, judged: Judged, usual: float
+) -> None:
     """Judge the candidates whose ACK the capture lacks, and whose release echoes it (RFC 7323).
 
     Those that came as long after the trigger as proved stalls (``held``) are stalls, too. Without such stalls, those
@@ -417,32 +420,32 @@ def _judge_without_ack(without_ack: Candidates, held: Candidates, known: Known, 
     """
     if len(held):
         low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
-        alike = without_ack.only(each(lambda wait: (wait >= low) & (wait <= high), without_ack.wait))
+        alike = without_ack.filter(lambda wait: (wait >= low) & (wait <= high), without_ack.wait)
         if len(alike):
-            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, known))
+            judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
         return
-    late = without_ack.only(each(lambda wait: wait >= usual / 2, without_ack.wait))
+    late = without_ack.filter(lambda wait: wait >= usual / 2, without_ack.wait)
     if len(late) >= FEW:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 
 
-def _is_blind(pure: Candidates, known: Known) -> bool:
+def _is_blind(pure: Candidates, observed: Observed) -> bool:
     """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
-    step, own = known.setting.step, known.own
-    if known.is_far:
+    step, own = observed.setting.step, observed.own
+    if observed.is_far:
         return step > BLIND and not (own is not None and step <= own / 8)
     return step > BLIND or (step > COARSE and len(pure) < 30)
 
 
-def _judge_by_own_clock(pure: Candidates, known: Known, judged: Judged) -> None:
+def _judge_by_own_clock(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
-    paces = pure.only(each(lambda pace: pace >= 0, pure.pace)).pace
-    limit = (known.own or 0) + 2 * known.setting.step + MS
-    soon = pure.only(each(lambda release: release <= limit, pure.release))
+    paces = pure.filter(lambda pace: pace >= 0, pure.pace).pace
+    limit = (observed.own or 0) + 2 * observed.setting.step + MS
+    soon = pure.filter(lambda release: release <= limit, pure.release)
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
-        at_once = pure.only(each(lambda pace: (pace >= 0) & (pace < 2), pure.pace))
-        not_known = soon.only(each(lambda pace: pace < 0, soon.pace))
-        unsure = pure.only(among(pure.row, in_order([at_once.row, not_known.row])))
+        at_once = pure.filter(lambda pace: (pace >= 0) & (pace < 2), pure.pace)
+        not_known = soon.filter(lambda pace: pace < 0, soon.pace)
+        unsure = at_once | not_known
     else:
         unsure = soon
     judged.leave_open(unsure, Obstacle.COARSE_CLOCK)

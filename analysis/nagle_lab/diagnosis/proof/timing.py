@@ -74,8 +74,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a program while its candidates are judged: what each rule starts from.
+class Observed:
+    """What was observed of a program before its candidates are judged: what each rule starts from.
 
     Attributes
     ----------
@@ -145,12 +145,12 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
     return min(handshake + sorted(others)[1:2])  # not the very fastest: the clock may have been wrong once
 
 
-def know(program: Program, setting: Setting, c: Candidates) -> Known:
-    """What is known of the program of these candidates before they are judged."""
+def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
+    """What was observed of the program of these candidates."""
     own, peers = program.own, program.peers
     peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
-    early = c.only(each(lambda late, pure: (late < _margin(peer)) & (pure > 0), c.late_by(peer), c.pure))
-    return Known(
+    early = c.filter(lambda late, pure: (late < _margin(peer)) & (pure > 0), c.late_by(peer), c.pure)
+    return Observed(
         program,
         setting,
         own=_own(own, c),
@@ -177,21 +177,21 @@ def _own(own: Reactions, c: Candidates) -> int | None:
     return min([by_itself, *releases])
 
 
-def late_candidates(c: Candidates, known: Known, judged: Judged) -> Candidates:
+def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
 
     The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
     """
-    peer, margin = known.peer, _margin(known.peer)
-    late = c.only(each(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait))
-    sent_late = _sent_late(late, c, known)
+    peer, margin = observed.peer, _margin(observed.peer)
+    late = c.filter(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait)
+    sent_late = _sent_late(late, c, observed)
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
-    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(each(lambda pure: 1 - pure, sent_late.pure))
-    others, peers = _ways_to_peers(known), known.program.peers
+    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.filter(lambda pure: 1 - pure, sent_late.pure)
+    others, peers = _ways_to_peers(observed), observed.program.peers
     if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
         return sent_late
-    if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), known):
-        _leave_to_the_path(pure, known, judged)
+    if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
+        _leave_to_the_path(pure, observed, judged)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes tell how long it was under way.
     if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
@@ -201,26 +201,26 @@ def late_candidates(c: Candidates, known: Known, judged: Judged) -> Candidates:
     return pure if len(pure) else piggybacked
 
 
-def _leave_to_the_path(pure: Candidates, known: Known, judged: Judged) -> None:
+def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    unsure = pure if known.is_far else pure.only(each(lambda release: release < PAUSE, pure.release))
+    unsure = pure if observed.is_far else pure.filter(lambda release: release < PAUSE, pure.release)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
 
-def _ways_to_peers(known: Known) -> list[int]:
+def _ways_to_peers(observed: Observed) -> list[int]:
     """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
-    peers = known.program.peers
+    peers = observed.program.peers
     return peers.handshake if len(peers.handshake) >= FEW else [*peers.handshake, *(peers.ack or peers.data)]
 
 
-def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, known: Known) -> bool:
+def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observed: Observed) -> bool:
     """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK.
 
     Also where many of them, all but ``sent_late``, were sent in time by the ends' timestamps, and were under way for
     long: what happens to ACKs happens to the data before them, too.
     """
-    peer, peers = known.peer, known.program.peers
+    peer, peers = observed.peer, observed.program.peers
     under_way = len(late) - sent_late
     if under_way > 1 and 2 * under_way >= sent_late:
         return True
@@ -237,21 +237,24 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, known:
     )
 
 
-def _sent_late(late: Candidates, c: Candidates, known: Known) -> Candidates:
+def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
     """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
 
     Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
     """
-    own, margin = known.own or 0, _margin(known.peer)
-    early = c.only(each(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(known.peer), c.pace))
-    soon = early.only(each(lambda release: release - own < NEAR, early.release)).pace
+    own, margin = observed.own or 0, _margin(observed.peer)
+    early = c.filter(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(observed.peer), c.pace)
+    soon = early.filter(lambda release: release - own < NEAR, early.release).pace
     if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
         return late
     after_capture = each(lambda release: most(release - own, 0), late.release)
     way = each(lambda pace, rest: (pace - CLOCK_ERROR) * MS - rest, late.pace, after_capture)
     is_known = each(lambda echo, pace: (echo == Echo.AFTER) & (pace >= 0), late.echo, late.pace)
-    return late.only(
-        each(lambda late, way, known: (late - way >= margin) | (1 - known), late.late_by(known.peer), way, is_known)
+    return late.filter(
+        lambda late, way, is_known: (late - way >= margin) | (1 - is_known),
+        late.late_by(observed.peer),
+        way,
+        is_known,
     )
 
 
@@ -310,7 +313,7 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
     if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
         return False
-    others = c.only(each(lambda late: late < _margin(peer), c.late_by(peer)))
+    others = c.filter(lambda late: late < _margin(peer), c.late_by(peer))
     return len(others) >= MANY and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
 
@@ -323,21 +326,21 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
     return sooner >= max(FEW, len(late) / 2)
 
 
-def comes_early_too(pure: Candidates, known: Known) -> bool:
+def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
-    at_once, usual = len(known.program.own.release), 0.8 * percentile(pure.wait, 50)
-    soon = at_once + total(each(lambda since: since <= usual, known.early.since))
-    return soon >= 2 and 2 * soon > at_once + len(known.early)
+    at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.wait, 50)
+    soon = at_once + total(each(lambda since: since <= usual, observed.early.since))
+    return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
-def pauses_anyway(c: Candidates, known: Known) -> bool:
+def pauses_anyway(c: Candidates, observed: Observed) -> bool:
     """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
     After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
     early, are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was
     held.
     """
-    usual, own, early = percentile(c.since, 50), known.own or 0, known.early
+    usual, own, early = percentile(c.since, 50), observed.own or 0, observed.early
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
     is_pause = each(
         lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
