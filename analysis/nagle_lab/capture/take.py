@@ -1,8 +1,9 @@
 """Records taken one by one, in plain Python: the specification, and what is used where there is no C compiler."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from nagle_lab.capture.capture import Capture
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcap import heads
 from nagle_lab.capture.pcapng import OBSOLETE_PACKET, PACKET, block_fault, blocks, nanoseconds, packet_head
@@ -24,9 +25,22 @@ class Record(NamedTuple):
     epoch: int  # of the clock
     interface: int
 
+    @property
+    def data(self) -> bytes:
+        """What was captured, from the link layer on."""
+        return bytes(self.buffer[self.at : self.at + self.captured])
+
 
 Take = Callable[[bytearray, int, int, int, int, int, int, int, int], object]
 """Takes the fields of one :class:`Record`, in their order: to make one of each would take a third longer."""
+
+
+def records(capture: Capture) -> Iterator[Record]:
+    """Every record of an open capture, in file order; the buffer keeps it until the next one is asked for."""
+    taken: list[Record] = []
+    for _window in capture.read(Taker(lambda *record: taken.append(Record(*record)))):
+        yield from taken
+        taken.clear()
 
 
 class Taker:

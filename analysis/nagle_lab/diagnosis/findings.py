@@ -241,7 +241,7 @@ def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
     span = highest(exchange) + 1
     unsure, stalled = (
         pick(each(lambda connection, exchange: connection * span + exchange, connection, exchange), rows)
-        for rows in (in_order([rows for _, rows in judged.unresolved] or [[]]), in_order(judged.stalls or [[]]))
+        for rows in (in_order([rows for _, rows in judged.unresolved]), in_order(judged.stalls))
     )
     keys = distinct(unsure)
     return len(keys) - total(among(keys, stalled)) if len(keys) else 0

@@ -3,10 +3,9 @@
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.capture.capture import Capture, open_capture
-from nagle_lab.capture.take import Record, Taker
+from nagle_lab.capture.take import records
 from nagle_lab.packet.segment import Segment, decode
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
@@ -44,20 +43,11 @@ def segments(
 
 def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
     """In plain Python; of all connections."""
-    decoded: list[Segment] = []
-
-    def take(*record: Any) -> None:
-        if first_frame <= Record(*record).frame <= last_frame:
-            segment = decode(*record)
-            if isinstance(segment, Segment):
-                decoded.append(segment)
-
-    taker = Taker(take)
-    for _window in capture.read(taker):
-        yield from decoded
-        decoded.clear()
-        if taker.frames >= last_frame:
+    for record in records(capture):
+        if record.frame > last_frame:
             return
+        if record.frame >= first_frame and isinstance(segment := decode(*record), Segment):
+            yield segment
 
 
 def _collected(capture: Capture, only: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import records
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Endpoint, NamedEnd, Result
-from nagle_lab.packet.segment import Segment, decode, packed_address
+from nagle_lab.packet.segment import decode, packed_address
 
 _MOST_FRAMES = 2_000  # that are looked through for a header
 _WINDOW = 1 << 16  # bytes looked through at once: the header is mostly among the first packets
@@ -86,28 +86,15 @@ def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | Non
     if not files or end is None:
         return None
     sender, port = packed_address(end.ip), end.port
-    texts: list[bytes] = []
-
-    def take(buffer: bytearray, at: int, captured: int, *more: Any) -> None:
-        segment = decode(buffer, at, captured, *more)
-        if (
-            isinstance(segment, Segment)
-            and segment.length
-            and segment.src == sender
-            and port in (None, segment.sport)
-        ):
-            texts.append(bytes(buffer[at : at + captured]))
-
-    taker = Taker(take)
     with open_capture([str(file) for file in files], window_bytes=_WINDOW, sha256=False) as capture:
-        for _ in capture.read(taker):
-            for text in texts:
-                for said in _HEADERS.findall(text):
+        for record in islice(records(capture), _MOST_FRAMES):
+            segment = decode(*record)
+            if isinstance(segment, int) or not segment.length:
+                continue
+            if segment.src == sender and port in (None, segment.sport):
+                for said in _HEADERS.findall(record.data):
                     if setting := _named(said):
                         return setting
-            texts.clear()
-            if taker.frames >= _MOST_FRAMES:
-                break
     return None
 
 

@@ -19,10 +19,10 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from nagle_lab.capture.capture import Capture, open_capture
-from nagle_lab.capture.take import Record, Taker
+from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError
 from nagle_lab.packet.headers import Packet
 from nagle_lab.packet.kinds import name_of
@@ -103,22 +103,15 @@ class OurFrame(NamedTuple):
 
 def our_frames(capture: Capture) -> Iterator[OurFrame]:
     """Every frame of an open capture, in file order."""
-    frames: list[OurFrame] = []
-
-    def take(*record: Any) -> None:  # see nagle_lab.capture.take.Take
-        one = Record(*record)
-        packet = Packet(one.buffer, one.at, one.captured, one.original, one.link_type)
+    for record in records(capture):
+        packet = Packet(record.buffer, record.at, record.captured, record.original, record.link_type)
         peel(packet)
         segment = decode(*record)
         if isinstance(segment, int):
-            frames.append(OurFrame(one.frame, None, name_of(segment)))
+            yield OurFrame(record.frame, None, name_of(segment))
         else:
             is_cut = packet.captured_end < packet.wire_end
-            frames.append(OurFrame(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end))
-
-    for _ in capture.read(Taker(take)):
-        yield from frames
-        frames.clear()
+            yield OurFrame(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end)
 
 
 # -------------------------------------------------------------------------------------------- tshark

@@ -83,7 +83,7 @@ def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
         for group in groups(connections)
         if sum(int(releases[place]) > latest for place in group) <= FEW_LATE * len(group)
     ]
-    return waiting.picked(in_order(prompt) if prompt else [])
+    return waiting.picked(in_order(prompt))
 
 
 def _without_unwritten(

@@ -167,7 +167,7 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
         for group in groups(suspects.connection)
         if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
     ]
-    return suspects.picked(in_order(slow) if slow else [])
+    return suspects.picked(in_order(slow))
 
 
 def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Judged, middle: float) -> Candidates:
@@ -299,7 +299,7 @@ def _held_among_others(
             and percentile(releases, 80) <= limit
         ):
             held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
-    some = near.picked(in_order(held) if held else [])
+    some = near.picked(in_order(held))
     rest = near - some
     middle = percentile(near.release, 50)
     if observed.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):

@@ -358,7 +358,7 @@ def _without_window_of_one(held: Candidates, c: Candidates, observed: Observed, 
             and _outlasts_growth(held.picked(group), c.filter(lambda other: other == number, c.connection))
         )
     ]
-    sure = held.picked(in_order(surely) if surely else [])
+    sure = held.picked(in_order(surely))
     if len(sure):  # TCP_NODELAY on some connections only: that explains the others, too
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import records
 from nagle_lab.capture.waiting import End
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
@@ -24,20 +23,15 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
     frames = {segment.frame for segment in segments(capture, ends=ends)}
     with out.open("xb") as file:
         writer, numbers = Pcapng(file), dict[tuple[int, int], int]()
-
-        def take(*record: Any) -> None:
-            buffer, at, captured, original, link_type, frame, ts, _, interface = record
-            if frame not in frames:
-                return
-            key = (interface, link_type)
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                writer.add_interface(f"interface {interface}", link_type=link_type)
-            writer.add(ts, numbers[key], original, bytes(buffer[at : at + captured]))
-
         with open_capture(capture, sha256=False) as opened:
-            for _ in opened.read(Taker(take)):
-                pass
+            for record in records(opened):
+                if record.frame not in frames:
+                    continue
+                key = (record.interface, record.link_type)
+                if key not in numbers:
+                    numbers[key] = len(numbers)
+                    writer.add_interface(f"interface {record.interface}", link_type=record.link_type)
+                writer.add(record.ts, numbers[key], record.original, record.data)
             wanted = {_pair(one.client, one.server) for one in connections}
             for waiting in opened.facts.waiting if numbers else ():
                 if frozenset((waiting.sender, waiting.receiver)) in wanted:
