@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nagle_lab.host.signals import handling
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _FROM_KERNEL = 128  # SI_KERNEL: the terminal sends its signals to every process in the foreground
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -170,15 +172,9 @@ class Child:
 @contextmanager
 def ending_by_signals() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP, unless ignored, end the program by SystemExit, so that it cleans up."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
-    try:
-        for number in taken:
-            signal.signal(number, _end)
+    not_taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    with handling(dict.fromkeys(not_taken, _end)):
         yield
-    finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(number: int, _: object) -> None:

@@ -4,6 +4,8 @@ import os
 import signal
 from typing import Self
 
+from nagle_lab.host.signals import handling
+
 LAST_PACKETS_S = 2.0
 
 
@@ -20,20 +22,18 @@ class CtrlC:
 
     def __init__(self, is_piped: bool) -> None:
         self.pressed = False
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # nohup, or a shell's background job
-        self._handlers = {}
-        if is_piped and not os.isatty(0) and not ignored:
-            self._handlers = {signal.SIGINT: self._interrupt, signal.SIGALRM: self._end_input}
+        self._is_taken = is_piped and not os.isatty(0)
+        handlers = {signal.SIGINT: self._interrupt, signal.SIGALRM: self._end_input}
+        self._handling = handling(handlers if self._is_taken else {})
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, handler) for number, handler in self._handlers.items()}
+        self._handling.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before:
+        if self._is_taken:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handling.__exit__(None, None, None)
 
     def _interrupt(self, *_: object) -> None:
         if self.pressed:

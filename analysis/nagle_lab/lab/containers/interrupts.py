@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from nagle_lab.host.signals import handling
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,15 +34,8 @@ def deferred() -> Iterator[None]:
         yield
         return
     _State.received = False
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup, or a shell's background job: stays ignored
-            signal.signal(number, _on_signal)
-    try:
+    with handling(dict.fromkeys(_SIGNALS, _on_signal)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if _State.received:
         raise KeyboardInterrupt
 

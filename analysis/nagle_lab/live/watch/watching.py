@@ -16,6 +16,7 @@ from typing import Any
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.findings import Wanted
 from nagle_lab.diagnosis.result.result import Connection
+from nagle_lab.host.signals import handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
@@ -222,19 +223,11 @@ def _signals(handler: Callable[..., None]) -> Iterator[int]:
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    taken = [number for number, old in before.items() if old is not signal.SIG_IGN]
-    window = signal.signal(signal.SIGWINCH, lambda *_: None)
     old_fd = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    for number in taken:
-        signal.signal(number, handler)
     try:
-        yield wake
+        with handling({**dict.fromkeys(_SIGNALS, handler), signal.SIGWINCH: lambda *_: None}):
+            yield wake
     finally:
         signal.set_wakeup_fd(old_fd)
-        for number in taken:
-            signal.signal(number, before[number])
-        with suppress(TypeError):
-            signal.signal(signal.SIGWINCH, window)
         os.close(wake)
         os.close(woken)

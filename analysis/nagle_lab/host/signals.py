@@ -1,0 +1,25 @@
+"""Handlers of signals for the time of a block."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Within the block signals go to their handlers; those that are ignored stay ignored.
+
+    A shell's background job, or what nohup started, has SIGINT or SIGHUP ignored.
+    """
+    before = {number: signal.getsignal(number) for number in handlers}
+    taken = [number for number, old in before.items() if old is not signal.SIG_IGN]
+    try:
+        for number in taken:
+            signal.signal(number, handlers[number])
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number] or signal.SIG_DFL)
