@@ -4,12 +4,12 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
 from nagle_lab.capture.stored import STDIN
+from nagle_lab.cli.captures.asked import Asked
 from nagle_lab.cli.shared.ctrl_c import CtrlC
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
@@ -43,19 +43,8 @@ def command(
         _show_pair(paths, as_json)
     with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
         names = distinct_names([path for capture in captures for path in capture])
-        asked = _Asked(expected, as_json, strace, exports, ctrl_c)
+        asked = Asked(expected, as_json, strace, exports, ctrl_c)
         return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What the options ask of every capture, and the files to write."""
-
-    expected: Verdict | None
-    as_json: bool
-    strace: Path | None
-    exports: Exports
-    ctrl_c: CtrlC
 
 
 def _is_no_file(path: Path) -> bool:
@@ -85,7 +74,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
         show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
 
 
-def _analyze_or_tell(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
+def _analyze_or_tell(paths: Sequence[Path], name: str, asked: Asked) -> Exit:
     """Diagnose one of several captures; one that is unusable is reported, and the others go on."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
@@ -105,7 +94,7 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
     return error.exit_code
 
 
-def _analyze(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
+def _analyze(paths: Sequence[Path], name: str, asked: Asked) -> Exit:
     """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
     sha256 = asked.as_json or bool(asked.exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)
@@ -114,7 +103,7 @@ def _analyze(paths: Sequence[Path], name: str, asked: _Asked) -> Exit:
         analysis.note_interrupted()
     from nagle_lab.cli.captures.outcome import tell_outcome
 
-    return tell_outcome(paths, name, analysis.result(), asked.expected, asked.as_json, asked.exports, asked.strace)
+    return tell_outcome(paths, name, analysis.result(), asked)
 
 
 _SHORTLY = 0.0001  # s

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nagle_lab.cli.shared.exports import Exports
+from nagle_lab.cli.captures.asked import Asked
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.diagnosis.result.verdict import exit_code
 from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
@@ -17,37 +17,30 @@ from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends
 
 
-def tell_outcome(
-    paths: Sequence[Path],
-    name: str,
-    result: Result,
-    expected: Verdict | None,
-    as_json: bool,
-    exports: Exports,
-    strace: Path | None,
-) -> Exit:
+def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: Asked) -> Exit:
     """Print the ``result`` of a capture, and hand it to the files that are to be written; see ``_analyze``."""
+    exports = asked.exports
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     if readable and (processes := processes_of(paths, result)):
         result = replace(result, processes=processes)
-    if strace:
+    if asked.strace:
         from nagle_lab.experiments.writes.recorded import with_recorded  # noqa: PLC0415 - few need it
 
-        result = with_recorded(paths, result, strace)
+        result = with_recorded(paths, result, asked.strace)
     shown = replace(result, source=replace(result.source, file=name))
-    to_draw = paths if readable and (exports.with_packets or not as_json) else []
+    to_draw = paths if readable and (exports.with_packets or not asked.as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
     if to_draw and result.writes:
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
-    if as_json:
+    if asked.as_json:
         for part in result.json_parts():
             sys.stdout.write(part)
     else:
         ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
         about = ends(result, packets.software)
         show_capture(shown, ladder, console(), about=about, to_paste=to_paste, writes=result.writes)
-    code = exit_code(result.verdict, expected)
-    exports.capture(shown, packets, code, expected, result.writes, below=Path.cwd() if strace else None)
-    if code is Exit.CONTRADICTED and not as_json:
-        tell(f"{' '.join(map(str, paths))}: expected {expected}, found {result.verdict}")
+    code = exit_code(result.verdict, asked.expected)
+    exports.capture(shown, packets, code, asked.expected, result.writes, below=Path.cwd() if asked.strace else None)
+    if code is Exit.CONTRADICTED and not asked.as_json:
+        tell(f"{' '.join(map(str, paths))}: expected {asked.expected}, found {result.verdict}")
     return code
