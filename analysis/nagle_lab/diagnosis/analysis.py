@@ -12,7 +12,7 @@ from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine
 
 if TYPE_CHECKING:
-    from nagle_lab.diagnosis.findings import Wanted
+    from nagle_lab.diagnosis.left_out import Wanted
     from nagle_lab.diagnosis.result.result import Result
 
 Paths = str | Path | Sequence[str | Path]

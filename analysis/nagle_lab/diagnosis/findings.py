@@ -4,15 +4,16 @@ What the engine found is gone through once, now that every connection is known: 
 it waits for acknowledgements at all. Every step takes a chunk of rows, so memory stays bounded.
 """
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.waiting import Waiting
+from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.kernel_answers import Answers
+from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.candidates import by_program
 from nagle_lab.diagnosis.proof.columns import (
@@ -20,17 +21,14 @@ from nagle_lab.diagnosis.proof.columns import (
     Columns,
     add_all,
     among,
-    as_column,
     chosen,
+    chunks,
     counts,
     distinct,
     each,
     extended,
-    groups,
     highest,
     in_order,
-    listed,
-    lowest,
     pick,
     replaced,
     sums,
@@ -43,17 +41,14 @@ from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.relays import reject_relayed
 from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
-from nagle_lab.diagnosis.result.result import Role, Roles
+from nagle_lab.diagnosis.result.result import Role
+from nagle_lab.diagnosis.sums import Sums, astray
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import IDLE, MS
+from nagle_lab.tcp.events import IDLE
 from nagle_lab.tcp.tables import Table, Tables
 
 Name = TypeVar("Name", bound=StrEnum)
-CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
-ROLES: tuple[Role, Role] = ("client", "server")
-# Whether a connection is to be judged, by address and port of its client and of its server.
-Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
 
 
 class Findings:
@@ -106,7 +101,7 @@ class Findings:
         self._count_before_judging(tables)
         views = mark_seen_again(tables.connection)
         if only:
-            _leave_out_others(tables.connection, only)
+            leave_out_others(tables.connection, only)
         self.astray, swapped = astray(tables.connection)
         setting = Setting(step, self.astray, swapped, copied=copied, views=views)
         self._prove_all(tables, setting, Answers(answers, tables.connection))
@@ -118,16 +113,16 @@ class Findings:
         return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
     def _count_before_judging(self, tables: Tables) -> None:
-        for gaps, _ in _chunks(tables.idle_gap):
+        for gaps, _ in chunks(tables.idle_gap):
             self._count_idle(gaps)
-        for late, _ in _chunks(tables.late_ack):
+        for late, _ in chunks(tables.late_ack):
             self._count_late(late)
         for counted in (tables.idle_gap, tables.late_ack):
             counted.cut(0)  # the proof needs the memory
 
     def _prove_all(self, tables: Tables, setting: Setting, of_kernel: Answers) -> None:
         programs, count, done = Programs(tables), len(tables.candidate), 0
-        for candidates, packed in _chunks(tables.candidate):
+        for candidates, packed in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
             of_these = replace(setting, part=len(candidates) / count, kernel=of_kernel.of(candidates))
@@ -285,148 +280,6 @@ def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> N
     """Add times to those of the connections involved, which may repeat."""
     more = sums(connections, ns, len(involved.numbers))
     involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
-
-
-@dataclass
-class End:
-    """One end that held, or delayed: a server's address and port, or a client's address."""
-
-    role: Role
-    connection: int  # one of its connections, and its side of that
-    side: int
-    stalls: int = 0
-    ports: set[int] = field(default_factory=set)  # one or two of them
-
-
-class Ends(dict[int, End]):
-    """The ends that held, or those that delayed."""
-
-    def add(self, involved: Involved, side: Column, rows: Column) -> None:
-        """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
-        is_server = pick(each(_differ, side, involved.rows("client")), rows)
-        program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
-        keys = each(lambda program, is_server: 2 * program + is_server * 1, program, is_server)
-        for group in groups(keys):
-            key, row = int(keys[group[0]]), int(rows[group[0]])
-            role = ROLES[key % 2]
-            end = self.setdefault(key, End(role, int(involved.numbers[involved.of[row]]), int(side[row])))
-            end.stalls += len(group)
-            ports = pick(port, group)
-            end.ports |= {lowest(ports), highest(ports)}
-
-    @property
-    def role(self) -> Roles | None:
-        """The role all of them have; "both" when they differ; None when there are none."""
-        roles = {end.role for end in self.values()}
-        return "both" if len(roles) > 1 else next(iter(roles), None)
-
-
-class Sums:
-    """Sums over the connections of a capture.
-
-    Attributes
-    ----------
-    whole : by name; a connection that is seen twice counts once, one that is not wanted does not
-    both_ways : connections of which both ends are seen to send
-    not_held : small segments sent behind unacknowledged small ones, on those
-    by_role : by name and role, of what each side has its own
-    round_trip : from the capture point to the ends of a role and back, where a handshake shows it
-    """
-
-    def __init__(self, connections: Table) -> None:
-        self.whole = dict.fromkeys(("syns", "answered", "repeat", "stalls", "stalled"), 0)
-        self.both_ways = self.not_held = 0
-        sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
-        self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
-        self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
-        for rows, _ in _chunks(connections):
-            client = rows["client"]
-            for name in self.whole:
-                self.whole[name] += total(
-                    each(lambda number, left_out: number * (1 - left_out), rows[name], rows["left_out"])
-                )
-            both_ways = each(lambda one, two: (one > 0) & (two > 0), *by_client(rows, "packets", client))
-            self.both_ways += total(both_ways)
-            for side in (0, 1):
-                self.not_held += total(each(_counted, rows["not_held", side], both_ways, rows["left_out"]))
-            for name in sided:
-                for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
-                    self.by_role[name][role] += total(column)
-            for role, reaction in zip(ROLES, by_client(rows, "reaction", client), strict=True):
-                seen = where(each(lambda seen, reaction: (seen > 0) & (reaction > 0), rows["syns"], reaction))
-                add_all(self.round_trip[role], pick(reaction, seen))
-
-
-def _counted(number: Any, is_counted: Any, left_out: Any) -> Any:
-    return number * is_counted * (1 - left_out)
-
-
-def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
-    """What a column says of the clients (n,), and of the servers."""
-    zero, one = rows[name, 0], rows[name, 1]
-    of_clients = each(chosen, client, one, zero)
-    of_servers = each(chosen, client, zero, one)
-    return of_clients, of_servers
-
-
-def _leave_out_others(connections: Table, wanted: Wanted) -> None:
-    """Mark those that are not wanted: what they show of programs counts, what happens on them does not."""
-    columns = connections.layout.columns
-    for row in connections.rows():
-        client = row[columns["client"]]
-        ends = []
-        for side in (client, 1 - client):
-            address = row[columns["address"]][16 * side : 16 * side + 16]
-            ends.append((address_text(address), row[columns["port", side]]))
-        if not wanted(*ends):
-            connections.fill_in(row[columns["number"]], "left_out", 1)
-
-
-def mark_seen_again(connections: Table) -> set[int]:
-    """Mark, and return, those that are another one seen elsewhere, before or after NAT: the same SYNs.
-
-    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). The clocks of two hosts whose captures were merged
-    may be apart.
-    """
-    found = array("q")
-    for rows, _ in _chunks(connections):
-        syns = each(_syns, rows["syn", 0], rows["syn", 1])
-        found.extend(listed(pick(syns, where(each(lambda syns: syns >= 0, syns)))))
-    views: set[int] = set()
-    if len(distinct(as_column(found))) == len(found):
-        return views
-    columns = connections.layout.columns
-    seen: dict[int, tuple[int, int]] = {}
-    for row in connections.rows():
-        syns = _syns(row[columns["syn", 0]], row[columns["syn", 1]])
-        number, at = row[columns["number"]], row[columns["first_ts"]]
-        first, began = seen.setdefault(syns, (number, at))
-        if syns >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
-            connections.fill_in(number, "left_out", 1)
-            views.add(number)
-    return views
-
-
-def _syns(one: Any, two: Any) -> Any:
-    """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
-    return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
-
-
-def astray(connections: Table) -> tuple[float, float]:
-    """The share of all data segments that the capture lacks, or has only after their ACKs; and that of the latter."""
-    sent = lost = swapped = 0
-    for rows, _ in _chunks(connections):
-        for side in (0, 1):
-            sent += total(rows["data_segments", side])
-            lost += total(rows["lost", side])
-            swapped += total(rows["swapped", side])
-    return ((lost + swapped) / sent, swapped / sent) if sent else (0.0, 0.0)
-
-
-def _chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
-    for begin, end in table.chunks():
-        packed = table.read(begin, end)
-        yield Columns(table.layout, packed), packed
 
 
 def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:

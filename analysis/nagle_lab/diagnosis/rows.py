@@ -9,7 +9,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
-from nagle_lab.diagnosis.findings import ROLES, Findings
+from nagle_lab.diagnosis.ends import ROLES
+from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.proof.columns import Columns, each, listed
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
 from nagle_lab.packet.segment import address_text

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from nagle_lab.cli.live.live_screen import Terminal
-from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code

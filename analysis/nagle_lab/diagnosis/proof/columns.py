@@ -12,6 +12,7 @@ from typing import Any
 from nagle_lab.tcp.arrays import has_numpy, numpy
 from nagle_lab.tcp.durations import MOST, Durations
 from nagle_lab.tcp.layout import Layout
+from nagle_lab.tcp.tables import Table
 
 LARGE = 1 << 12  # rows
 EXACT = 1 << 53  # up to here whole numbers are exact as doubles
@@ -51,6 +52,13 @@ class Columns:
             column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
             self._converted[name] = column.astype("i8")
         return self._converted[name]
+
+
+def chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
+    """The rows of a table, some at a time: as columns, and packed."""
+    for begin, end in table.chunks():
+        packed = table.read(begin, end)
+        yield Columns(table.layout, packed), packed
 
 
 def as_column(numbers: Sequence[int]) -> Column:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from nagle_lab.diagnosis.analysis import Analysis
-from nagle_lab.diagnosis.findings import Wanted
+from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Connection
 from nagle_lab.host.signals import handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings

@@ -1,0 +1,43 @@
+"""The ends that held, and those that delayed."""
+
+from dataclasses import dataclass, field
+
+from nagle_lab.diagnosis.proof.columns import Column, each, groups, highest, lowest, pick
+from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.result.result import Role, Roles
+
+ROLES: tuple[Role, Role] = ("client", "server")
+
+
+@dataclass
+class End:
+    """One end that held, or delayed: a server's address and port, or a client's address."""
+
+    role: Role
+    connection: int  # one of its connections, and its side of that
+    side: int
+    stalls: int = 0
+    ports: set[int] = field(default_factory=set)  # one or two of them
+
+
+class Ends(dict[int, End]):
+    """The ends that held, or those that delayed."""
+
+    def add(self, involved: Involved, side: Column, rows: Column) -> None:
+        """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
+        is_server = pick(each(lambda side, client: side != client, side, involved.rows("client")), rows)
+        program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
+        keys = each(lambda program, is_server: 2 * program + is_server * 1, program, is_server)
+        for group in groups(keys):
+            key, row = int(keys[group[0]]), int(rows[group[0]])
+            role = ROLES[key % 2]
+            end = self.setdefault(key, End(role, int(involved.numbers[involved.of[row]]), int(side[row])))
+            end.stalls += len(group)
+            ports = pick(port, group)
+            end.ports |= {lowest(ports), highest(ports)}
+
+    @property
+    def role(self) -> Roles | None:
+        """The role all of them have; "both" when they differ; None when there are none."""
+        roles = {end.role for end in self.values()}
+        return "both" if len(roles) > 1 else next(iter(roles), None)

@@ -1,0 +1,57 @@
+"""Which connections are not judged: those not wanted, and others seen once more, before or after NAT."""
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from nagle_lab.diagnosis.proof.columns import as_column, chosen, chunks, distinct, each, listed, pick, where
+from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.tables import Table
+
+CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
+# Whether a connection is to be judged, by address and port of its client and of its server.
+Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
+
+
+def leave_out_others(connections: Table, wanted: Wanted) -> None:
+    """Mark connections that are not wanted: what they show of programs counts, what happens on them does not."""
+    columns = connections.layout.columns
+    for row in connections.rows():
+        client = row[columns["client"]]
+        ends = []
+        for side in (client, 1 - client):
+            address = row[columns["address"]][16 * side : 16 * side + 16]
+            ends.append((address_text(address), row[columns["port", side]]))
+        if not wanted(*ends):
+            connections.fill_in(row[columns["number"]], "left_out", 1)
+
+
+def mark_seen_again(connections: Table) -> set[int]:
+    """Mark, and return, connections that are another one seen elsewhere, before or after NAT: the same SYNs.
+
+    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). The clocks of two hosts whose captures were merged
+    may be apart.
+    """
+    found = array("q")
+    for rows, _ in chunks(connections):
+        syns = each(_syns, rows["syn", 0], rows["syn", 1])
+        found.extend(listed(pick(syns, where(each(lambda syns: syns >= 0, syns)))))
+    views: set[int] = set()
+    if len(distinct(as_column(found))) == len(found):
+        return views
+    columns = connections.layout.columns
+    seen: dict[int, tuple[int, int]] = {}
+    for row in connections.rows():
+        syns = _syns(row[columns["syn", 0]], row[columns["syn", 1]])
+        number, at = row[columns["number"]], row[columns["first_ts"]]
+        first, began = seen.setdefault(syns, (number, at))
+        if syns >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
+            connections.fill_in(number, "left_out", 1)
+            views.add(number)
+    return views
+
+
+def _syns(one: Any, two: Any) -> Any:
+    """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
+    return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)

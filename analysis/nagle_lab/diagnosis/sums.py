@@ -1,0 +1,68 @@
+"""Sums over the connections of a capture."""
+
+from typing import Any
+
+from nagle_lab.diagnosis.ends import ROLES
+from nagle_lab.diagnosis.proof.columns import Column, Columns, add_all, chosen, chunks, each, pick, total, where
+from nagle_lab.diagnosis.result.result import Role
+from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.tables import Table
+
+
+class Sums:
+    """Sums over the connections of a capture.
+
+    Attributes
+    ----------
+    whole : by name; a connection that is seen twice counts once, one that is not wanted does not
+    both_ways : connections of which both ends are seen to send
+    not_held : small segments sent behind unacknowledged small ones, on those
+    by_role : by name and role, of what each side has its own
+    round_trip : from the capture point to the ends of a role and back, where a handshake shows it
+    """
+
+    def __init__(self, connections: Table) -> None:
+        self.whole = dict.fromkeys(("syns", "answered", "repeat", "stalls", "stalled"), 0)
+        self.both_ways = self.not_held = 0
+        sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
+        self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
+        self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
+        for rows, _ in chunks(connections):
+            client = rows["client"]
+            for name in self.whole:
+                self.whole[name] += total(
+                    each(lambda number, left_out: number * (1 - left_out), rows[name], rows["left_out"])
+                )
+            both_ways = each(lambda one, two: (one > 0) & (two > 0), *by_client(rows, "packets", client))
+            self.both_ways += total(both_ways)
+            for side in (0, 1):
+                self.not_held += total(each(_counted, rows["not_held", side], both_ways, rows["left_out"]))
+            for name in sided:
+                for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
+                    self.by_role[name][role] += total(column)
+            for role, reaction in zip(ROLES, by_client(rows, "reaction", client), strict=True):
+                seen = where(each(lambda seen, reaction: (seen > 0) & (reaction > 0), rows["syns"], reaction))
+                add_all(self.round_trip[role], pick(reaction, seen))
+
+
+def _counted(number: Any, is_counted: Any, left_out: Any) -> Any:
+    return number * is_counted * (1 - left_out)
+
+
+def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
+    """What a column says of the clients (n,), and of the servers."""
+    zero, one = rows[name, 0], rows[name, 1]
+    of_clients = each(chosen, client, one, zero)
+    of_servers = each(chosen, client, zero, one)
+    return of_clients, of_servers
+
+
+def astray(connections: Table) -> tuple[float, float]:
+    """The share of all data segments that the capture lacks, or has only after their ACKs; and that of the latter."""
+    sent = lost = swapped = 0
+    for rows, _ in chunks(connections):
+        for side in (0, 1):
+            sent += total(rows["data_segments", side])
+            lost += total(rows["lost", side])
+            swapped += total(rows["swapped", side])
+    return ((lost + swapped) / sent, swapped / sent) if sent else (0.0, 0.0)
