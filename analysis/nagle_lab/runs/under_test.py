@@ -78,7 +78,7 @@ def totals_of(connections: Sequence[Connection], stalls: Iterable[Stall]) -> Tot
     return Totals(
         connections=len(connections),
         exchanges=sum(c.exchanges for c in connections),
-        repeat_exchanges=sum(max(0, c.exchanges - c.handshake) for c in connections),  # the first one never stalls
+        repeat_exchanges=sum(c.repeat_exchanges for c in connections),
         stalled_exchanges=sum(c.stalled_exchanges for c in connections),
         stalls=len(mine),
         packets=sum(s.packets for s in sent),
