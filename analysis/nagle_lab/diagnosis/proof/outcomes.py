@@ -32,6 +32,11 @@ class Ground(StrEnum):
     DATA_ACKS = "data_acks"  # piggybacked ACKs: an end that also speaks unasked sends as soon after them as a kernel
     MERGED_WRITES = "merged_writes"  # piggybacked ACKs, and writes were merged while they waited
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing else would explain what it proves; else that is likely."""
+        return self in (Ground.SEEN_WAITING, Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS)
+
 
 class Obstacle(StrEnum):
     """Why it cannot be told whether an ACK released what followed it."""

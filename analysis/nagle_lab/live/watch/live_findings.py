@@ -109,14 +109,14 @@ class LiveFindings:
         """Count what is new in a view; what there is to say of it."""
         self._count(view)
         said, present = [], set()
-        new: dict[int, NewStalls] = {}  # by id() of the row
+        new: dict[tuple[str, str, str], NewStalls] = {}  # by key of the row
         for (connection, _), one in self.new.items():
-            new.setdefault(id(view.row_of[connection]), NewStalls()).add(one.stalls, one.lost_ms)
+            new.setdefault(view.row_of[connection].key, NewStalls()).add(one.stalls, one.lost_ms)
         for row in view.rows:
             if not row.stalls:
                 continue
             present.add(row.key)
-            more = new.get(id(row), NewStalls())
+            more = new.get(row.key, NewStalls())
             going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
             self._going[row.key] = going  # its processes may have become known since
             going.stalls, going.lost_ms = going.stalls + more.stalls, going.lost_ms + more.lost_ms
@@ -141,9 +141,8 @@ class LiveFindings:
 
 
 def _finding(row: Row, view: View, going: _Going, state: Literal["begins", "goes_on", "ended"]) -> Finding:
-    sure: Literal["certain", "likely", ""] = ("certain" if row.certain else "likely") if row.stalls else ""
     return Finding(
-        SCHEMA, now(), state, row.server, row.process, row.peer, sorted(row.held_by), sure,
+        SCHEMA, now(), state, row.server, row.process, row.peer, sorted(row.held_by), row.sure,
         round(row.stalls / view.seconds, 3), round(row.lost_ms / view.seconds, 3), round(row.wait_ms, 3),
         round(row.share, 4), going.stalls, round(going.lost_ms, 3),
     )  # fmt: skip

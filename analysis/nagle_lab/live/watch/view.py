@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from pathlib import Path
+from typing import Literal
 
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.proof.outcomes import Ground
@@ -19,11 +20,13 @@ from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
 _ROLES: tuple[Role, Role] = ("server", "client")
-CERTAIN = {Ground.SEEN_WAITING, Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS}
 MOST_ROWS = 1_000  # with stalls, and as many without
 MOST_CONNECTIONS = 100_000  # of more, only the last ones are judged
 MOST_PIDS = 9  # of an end of a row
 OTHERS = "other servers"
+
+
+Sure = Literal["certain", "likely", ""]
 
 
 @dataclass
@@ -74,7 +77,7 @@ class Row:
         return min(self.stalled / self.exchanges, 1.0) if self.exchanges else 0.0
 
     @property
-    def sure(self) -> str:
+    def sure(self) -> Sure:
         """How sure the stalls are, in one word; empty without stalls."""
         return ("certain" if self.certain else "likely") if self.stalls else ""
 
@@ -104,7 +107,6 @@ class View:
     connections : the same, a row for each connection, but no more than MOST_ROWS
     row_of : the row in ``rows`` of each connection with stalls
     latest : the ladder of the latest stall
-    lossy : packets were lost in this window, more than MOST_LOST of them: nothing in it is called clean
     is_cut : there were too many connections, and only the last ones are in it
     took_s : how long judging took
     """
@@ -115,7 +117,6 @@ class View:
     connections: list[Row]
     row_of: dict[int, Row]
     latest: Ladder | None
-    lossy: bool
     is_cut: bool
     took_s: float
 
@@ -170,7 +171,7 @@ def look(
     latest = _count_stalls(result.stalls, programs.of)
     rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single.rows(result, names)))
     ladder = ladder_of([Path(snapshot.path)], result, latest) if latest else None
-    return View(snapshot, result, rows, single_rows, programs.of, ladder, lossy, is_cut, time.monotonic() - began)
+    return View(snapshot, result, rows, single_rows, programs.of, ladder, is_cut, time.monotonic() - began)
 
 
 def _judge_last(path: Path, exchanges: bool) -> tuple[Result, bool]:
@@ -272,9 +273,10 @@ def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | N
 def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
     """With their verdicts, those that lose most time first."""
     grounds = set(result.summary.grounds)
+    is_certain = bool(grounds) and all(ground.is_certain for ground in grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
-        row.certain = bool(grounds) and grounds <= CERTAIN and (row.stalls >= FEW or grounds == {Ground.SEEN_WAITING})
+        row.certain = is_certain and (row.stalls >= FEW or grounds == {Ground.SEEN_WAITING})
     return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
 
 

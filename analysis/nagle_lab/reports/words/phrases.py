@@ -6,31 +6,31 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
 
 GROUNDS = {
-    Ground.SEEN_WAITING: "certain: asked before the ACK came, the kernel said that the data waited in the socket",
-    Ground.REPETITION_AT_SENDER: (
-        "certain: each time the data left right after the ACK, sooner than a program wakes up"
-    ),
-    Ground.PROMPTNESS: "likely: once or twice the data left right after the ACK, sooner than a program wakes up",
+    Ground.SEEN_WAITING: "asked before the ACK came, the kernel said that the data waited in the socket",
+    Ground.REPETITION_AT_SENDER: ("each time the data left right after the ACK, sooner than a program wakes up"),
+    Ground.PROMPTNESS: "once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
-        "likely: each time the data came one round trip after the ACK, as it would from a program that itself waits "
+        "each time the data came one round trip after the ACK, as it would from a program that itself waits "
         "for the ACK; a capture at the sender can tell"
     ),
     Ground.TIMESTAMPS: (
-        "certain: the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
+        "the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
     ),
-    Ground.DATA_ACKS: (
-        "likely: the ACK came on data, and the held data left as soon after it as after ACKs that came alone"
-    ),
-    Ground.MERGED_WRITES: "likely: several writes left as one segment once the other end's data carried the ACK",
+    Ground.DATA_ACKS: ("the ACK came on data, and the held data left as soon after it as after ACKs that came alone"),
+    Ground.MERGED_WRITES: "several writes left as one segment once the other end's data carried the ACK",
 }
+
+
+def _said_of(ground: Ground) -> str:
+    return f"{'certain' if ground.is_certain else 'likely'}: {GROUNDS[ground]}"
 
 
 def how_sure(result: Result) -> str:
     """How sure the proof of the stalls is, and by what; empty where there is none."""
     grounds = result.summary.grounds
     if len(grounds) == 1:
-        return GROUNDS[next(iter(grounds))]
-    return "; ".join(f"{count} × {GROUNDS[ground]}" for ground, count in grounds.items())
+        return _said_of(next(iter(grounds)))
+    return "; ".join(f"{count} × {_said_of(ground)}" for ground, count in grounds.items())
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
