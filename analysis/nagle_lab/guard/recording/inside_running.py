@@ -22,9 +22,9 @@ from nagle_lab.guard.tracing.strace_attached import (
     untraced_s,
 )
 from nagle_lab.host import children, namespace
+from nagle_lab.host.signals import ENDING
 
 REQUEST, READY = "request.json", "ready"
-_ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 OF_PROCESS = ("user", "net")  # namespaces: the right to be in the second comes with the first
 
 
@@ -78,7 +78,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     (folder / READY).touch()
     if tracer:
         seconds = _stacks_first(tracer, seconds)
-    signal.sigtimedwait(_ENDS, seconds)
+    signal.sigtimedwait(ENDING, seconds)
     recorder.stop()
     if tracer:
         tracer.stop()
@@ -110,7 +110,7 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
     tracer.check()
     part = untraced_s(seconds)
     recorder.start()
-    ended = signal.sigtimedwait(_ENDS, part)
+    ended = signal.sigtimedwait(ENDING, part)
     recorder.stop()
     if ended:
         raise NotTracedError(f"it was ended in the first {part:g} s, which are without strace: let it run longer")
@@ -122,7 +122,7 @@ def _stacks_first(tracer: Tracer, seconds: float) -> float:
     if not strace_command.has_stacks():
         return seconds
     part = min(STACKS_S, seconds / 4)
-    if signal.sigtimedwait(_ENDS, part):
+    if signal.sigtimedwait(ENDING, part):
         return 0
     tracer.stop()
     with suppress(NotTracedError):  # it has ended by itself

@@ -20,6 +20,7 @@ from nagle_lab.guard.recording.inside_running import OF_PROCESS, Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
+from nagle_lab.host.signals import ENDING
 
 NEEDS = "it needs"  # says it of a capability
 GONE = 7  # the exit code when the interface is
@@ -53,14 +54,13 @@ def main(request: str) -> None:
 def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) -> int:
     """Stream until a signal comes, or the interface is gone; the exit code: 0, or GONE."""
     look_at = 0.0
-    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     out.flush()
     ended = None
     while ended is None:
         is_more = streamed.pass_on()
         streamed.tell_waiting()
         wait_s = EVERY_S * uniform(0.5, 1)  # the kernel is to be asked in any part of a wait
-        ended = signal.sigtimedwait(ends, 0 if is_more else wait_s)
+        ended = signal.sigtimedwait(ENDING, 0 if is_more else wait_s)
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + DROPS_EVERY_S
             streamed.tell_dropped()

@@ -16,7 +16,7 @@ from typing import Any
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Connection
-from nagle_lab.host.signals import handling
+from nagle_lab.host.signals import ENDING, handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
@@ -29,7 +29,6 @@ EVERY_S = 2.0  # between two views, and so many times as long as one took:
 BREAK = 4
 SETTLED_S = 5.0  # after which an exchange is counted: it has been answered, or is not
 LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Spectator(ABC):
@@ -225,7 +224,7 @@ def _signals(handler: Callable[..., None]) -> Iterator[int]:
     os.set_blocking(woken, False)
     old_fd = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     try:
-        with handling({**dict.fromkeys(_SIGNALS, handler), signal.SIGWINCH: lambda *_: None}):
+        with handling({**dict.fromkeys(ENDING, handler), signal.SIGWINCH: lambda *_: None}):
             yield wake
     finally:
         signal.set_wakeup_fd(old_fd)
