@@ -142,8 +142,8 @@ class Case:
     client: tuple[Step, ...]
     server: tuple[Step, ...]
     held_by: str | None = None
-    # The cause (nagle_lab.diagnosis.proof.idle.Cause) of the silence that every exchange has, or every second one.
-    silence: str | None = None
+    # The cause (idle_gaps.Cause) of the idle gap that every exchange has, or every second one.
+    idle_gap: str | None = None
     exchanges: int = 40
     nodelay: bool = False  # TCP_NODELAY, both ends
     keepalive: bool = True  # False: a connection per exchange
@@ -245,12 +245,12 @@ STALLED = (
 
 CLEAN = (
     Case("think-40", "The server thinks for 40 ms, then answers in one write.",
-         ASK, (Read(REQUEST), Pause(40), Write(HEADER + BODY)), silence="server_think"),
+         ASK, (Read(REQUEST), Pause(40), Write(HEADER + BODY)), idle_gap="server_think"),
     Case("nodelay", "Header and body apart with TCP_NODELAY: nothing is held.", ASK, HEADER_BODY, nodelay=True),
     Case("nodelay-pause-30-60", "TCP_NODELAY and a random pause between the writes: some end right behind the ACK.",
          ASK, header_pause_body(30, 60), nodelay=True, exchanges=120),
     Case("nodelay-pause-45", "TCP_NODELAY and always 45 ms between the writes: the body always follows the ACK.",
-         ASK, header_pause_body(45), nodelay=True, silence="delayed_ack"),
+         ASK, header_pause_body(45), nodelay=True, idle_gap="delayed_ack"),
     Case("nodelay-pause-30-90-rtt-20", "As nodelay-pause-30-60, with longer pauses on a path of 20 ms.",
          ASK, header_pause_body(30, 90), nodelay=True, exchanges=120, rtt_ms=20),
     Case("nodelay-pause-50-70-rtt-20", "TCP_NODELAY on a path of 20 ms; pauses around the time its late ACKs arrive.",
@@ -258,27 +258,27 @@ CLEAN = (
     Case("nodelay-pause-63-rtt-20", "TCP_NODELAY on a path of 20 ms; the pause always ends as the late ACK arrives.",
          ASK, header_pause_body(63), nodelay=True, rtt_ms=20),
     Case("nagle-pause-60", "Nagle on, but the server pauses 60 ms between the writes: longer than any delayed ACK.",
-         ASK, header_pause_body(60), silence="delayed_ack"),
+         ASK, header_pause_body(60), idle_gap="delayed_ack"),
     Case("nodelay-rtt-40", "A path of 40 ms and TCP_NODELAY.", ASK, HEADER_BODY, nodelay=True, rtt_ms=40),
     Case("nagle-rtt-40", "Nagle holds the body one round trip of 40 ms; the client delays no ACK (quickack route).",
-         ASK, HEADER_BODY, rtt_ms=40, client_route=("quickack", "1"), silence="nagle_round_trip"),
+         ASK, HEADER_BODY, rtt_ms=40, client_route=("quickack", "1"), idle_gap="nagle_round_trip"),
     Case("cork", "The server corks after the header; the kernel lets the body go after 200 ms (tcp(7)).",
-         ASK, (Read(REQUEST), Cork(False), Write(HEADER), Cork(True), Write(BODY)), exchanges=20, silence="cork"),
+         ASK, (Read(REQUEST), Cork(False), Write(HEADER), Cork(True), Write(BODY)), exchanges=20, idle_gap="cork"),
     Case("tail-loss-probe", "The body is lost on every second reply and sent again by a tail-loss probe.",
-         ASK, HEADER_BODY, nodelay=True, rtt_ms=20, drop=Drop(every=4, first=3), silence="retransmission"),
+         ASK, HEADER_BODY, nodelay=True, rtt_ms=20, drop=Drop(every=4, first=3), idle_gap="retransmission"),
     Case("rto", "The one segment of every second reply is lost and sent again after an RTO of about 40 ms.",
          ASK, (Read(REQUEST), Write(HEADER + BODY)), nodelay=True, rtt_ms=0, drop=Drop(every=2, first=1),
          server_route=("rto_min", "40ms"), server_sysctls=("net.ipv4.tcp_early_retrans=0",),
-         silence="retransmission"),
+         idle_gap="retransmission"),
     Case("rto-nagle", "The header of every second reply is lost; Nagle holds the body until the RTO repairs that.",
          ASK, HEADER_BODY, rtt_ms=0, drop=Drop(every=4, first=2), client_route=("quickack", "1"),
          server_route=("rto_min", "40ms"), server_sysctls=("net.ipv4.tcp_early_retrans=0",),
-         silence="retransmission"),
+         idle_gap="retransmission"),
     Case("zero-window", "A client with a small buffer reads 120 ms late; the server waits for room.",
          (Write(REQUEST), Pause(120), Read(12_000)), (Read(REQUEST), Write(12_000)), exchanges=20, client_buffer=4096,
-         silence="window"),
+         idle_gap="window"),
     Case("harmless-delayed-ack", "The client rests for 60 ms and delays its ACK; the server has no more to send.",
-         (*ASK, Pause(60)), (Read(REQUEST), Write(HEADER + BODY)), silence="delayed_ack"),
+         (*ASK, Pause(60)), (Read(REQUEST), Write(HEADER + BODY)), idle_gap="delayed_ack"),
     Case("one-write-of-1.5-mss", "One write of a full and a half segment: Linux holds no segment behind a full one.",
          (Write(REQUEST), Read(MSS * 3 // 2)), (Read(REQUEST), Write(MSS * 3 // 2))),
     Case("full-segment-first", "Two writes, the first a full segment: Linux holds no segment behind a full one.",

@@ -271,7 +271,7 @@ def truth(case: Case) -> dict[str, object]:
         "verdict": case.verdict,
         "held_by": case.held_by,
         "why": case.why,
-        "silence": case.silence or ("nagle_delayed_ack" if case.held_by else None),
+        "idle_gap": case.idle_gap or ("nagle_delayed_ack" if case.held_by else None),
         "exchanges": case.exchanges,
         "rtt_ms": case.rtt_ms,
     }

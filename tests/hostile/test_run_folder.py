@@ -251,6 +251,6 @@ def report_everywhere(folder: Path) -> None:
     both = comparison.comparison([comparison.subject_of_run(run)] * 2)
     both.to_json()
     result = run.results[run.best]
-    plain = replace(result, silences={}, summary=replace(result.summary, exchange_ms=None, wait_ms=None))
+    plain = replace(result, idle_gaps={}, summary=replace(result.summary, exchange_ms=None, wait_ms=None))
     name = f"{run.manifest.scenario} / {run.manifest.variant}"
     assert "\x1b" not in report_page([Shown(name, run.verdict, run.reason, plain, Examples(), run)])

@@ -65,8 +65,10 @@ def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pyt
 @pytest.mark.parametrize("capture", FAMILIES, ids=lambda capture: capture.name)
 def test_no_cause_has_less_than_no_idle_gap(capture: Labelled):
     """Of the idle gap before a stall another cause was counted first: that one is taken back, whatever ended it."""
-    silences = analyze(capture.path).silences
-    assert {cause: silence for cause, silence in silences.items() if silence.count < 1 or silence.total_ms < 20} == {}
+    idle_gaps = analyze(capture.path).idle_gaps
+    assert {
+        cause: idle_gap for cause, idle_gap in idle_gaps.items() if idle_gap.count < 1 or idle_gap.total_ms < 20
+    } == {}
 
 
 def test_the_true_hold_lies_between_the_bounds():

@@ -6,7 +6,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from support.truth import Labelled, lookalikes, references
 
 LOOKALIKES = lookalikes()
-SILENT = [c for c in LOOKALIKES if c.silence and c.where == "at the sender"]
+IDLE = [c for c in LOOKALIKES if c.idle_gap and c.where == "at the sender"]
 OTHER_END = {"server": "client", "client": "server", None: None}
 
 
@@ -33,11 +33,11 @@ def test_every_exchange_is_found_in_a_whole_file(capture: Labelled):
     assert result.quality.not_decoded == {}
 
 
-@pytest.mark.parametrize("capture", SILENT, ids=lambda c: c.name)
+@pytest.mark.parametrize("capture", IDLE, ids=lambda c: c.name)
 def test_silences_have_their_true_cause(capture: Labelled):
-    silences = analyze(capture.path).silences
-    assert capture.silence in silences
-    assert silences[capture.silence].count >= 0.4 * capture.exchanges
+    idle_gaps = analyze(capture.path).idle_gaps
+    assert capture.idle_gap in idle_gaps
+    assert idle_gaps[capture.idle_gap].count >= 0.4 * capture.exchanges
 
 
 FAR = [capture for capture in LOOKALIKES if "rtt-20" in str(capture.path)]

@@ -39,7 +39,7 @@ class Labelled:
     held_by: str | None
     exchanges: int
     rtt: int = 0  # of the path, ns
-    silence: str | None = None  # what causes a silence in every exchange, or in every second
+    idle_gap: str | None = None  # the cause of the idle gap in every exchange, or in every second
     late: int = LATE  # an ACK that takes so much longer than the path is a late one, ns
     family: str = "look-alike"
     also: tuple[str, ...] = ()  # other verdicts that are honest from this capture alone
@@ -80,7 +80,7 @@ def lookalikes() -> list[Labelled]:
     found = []
     for file in sorted((CAPTURES / "lookalikes").glob("*/truth.json")):
         truth = json.loads(file.read_text())
-        known = {name: truth[name] for name in ("verdict", "held_by", "exchanges", "silence")}
+        known = {name: truth[name] for name in ("verdict", "held_by", "exchanges", "idle_gap")}
         rtt = round((truth["rtt_ms"] or 0) * MS)
         paths = sorted(file.parent.glob("*.pcap.gz"))
         found += [Labelled(path, path.name.split(".")[0], rtt=rtt, **known) for path in paths]

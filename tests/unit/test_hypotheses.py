@@ -564,7 +564,7 @@ def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
         c.client_acks(after_ns=10 * US)
 
     for story, cause in ((probed, "retransmission"), (corked, "cork")):
-        counts = {name: silence.count for name, silence in diagnose(talk(story).segments).silences.items()}
+        counts = {name: idle_gap.count for name, idle_gap in diagnose(talk(story).segments).idle_gaps.items()}
         assert {name: count for name, count in counts.items() if count} == {cause: 19}
 
 
@@ -580,7 +580,7 @@ def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagn
 
     result = diagnose(talk(corked).segments)
     assert result.verdict == "CLEAN"
-    assert result.silences[cause].count == 19
+    assert result.idle_gaps[cause].count == 19
 
 
 @pytest.mark.parametrize("position", ["client", "server"])
@@ -978,7 +978,7 @@ def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagn
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
     assert result.quality.rejected["not_read"] == (19 if verdict == "CLEAN" else 0)
     cause = "server_think" if verdict == "CLEAN" else "nagle_delayed_ack"
-    assert result.silences[cause].count == 19
+    assert result.idle_gaps[cause].count == 19
 
 
 def test_what_is_acknowledged_late_from_afar_may_have_been_late_on_the_path(diagnose):
@@ -987,8 +987,8 @@ def test_what_is_acknowledged_late_from_afar_may_have_been_late_on_the_path(diag
         c.server_writes(4000, after_ns=200 * US)
         c.client_acks(after_ns=LATE)
 
-    silences = diagnose(talk(exchange, rtt_ns=10 * MS).seen_at("server")).silences
-    assert {cause: silence.count for cause, silence in silences.items()} == {"unknown": 19}
+    idle_gaps = diagnose(talk(exchange, rtt_ns=10 * MS).seen_at("server")).idle_gaps
+    assert {cause: idle_gap.count for cause, idle_gap in idle_gaps.items()} == {"unknown": 19}
 
 
 @pytest.mark.parametrize(("in_two", "verdict", "stalls"), [(True, "CLEAN", 0), (False, "STALL", 19)])

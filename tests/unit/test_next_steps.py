@@ -55,11 +55,11 @@ def test_every_cause_has_a_name_and_the_shares_are_of_all_idle_time(tmp_path):
     path = tmp_path / "c.pcap"
     path.write_bytes(pcap_bytes(talk(thinks).segments))
     result = analyze(path)
-    assert set(result.silences) <= set(CAUSES)
+    assert set(result.idle_gaps) <= set(CAUSES)
     rows = dict(idle_gaps(result))
     assert rows["idle gaps"].endswith("% of all idle time")
-    total = sum(gaps.total_ms for gaps in result.silences.values())
-    longest = max(gaps.total_ms for gaps in result.silences.values())
+    total = sum(gaps.total_ms for gaps in result.idle_gaps.values())
+    longest = max(gaps.total_ms for gaps in result.idle_gaps.values())
     assert f"{longest / total:.0%} of all idle time" in rows["idle gaps"]
 
 
@@ -183,7 +183,7 @@ def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):
     both = talk(thinks).segments
     path.write_bytes(pcap_bytes([one for one in both if one.sport == both[0].sport]))
     result = analyze(path)
-    assert "one direction is missing" in result.reason and result.silences
+    assert "one direction is missing" in result.reason and result.idle_gaps
     ((name, step),) = idle_gaps(result)
     assert name == "next" and step.startswith("only packets from 10.0.0.1:") and "capture on 10.0.0.1 itself" in step
     assert idle_gaps(result, slow=False) == []

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_fields
 from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, SentTotals, Silence, Stall
+from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, Exchange, Result, SentTotals, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
@@ -377,8 +377,8 @@ def went(
         connections.append(connection(other, *ends, port=80, exchanges=1))
         exchanges.append(Exchange(other, 1, 0.0, None, None, 5.0, stalled=False))
     silent = {"nagle_delayed_ack": stalled, "round_trip": 3, "client_think": paused, "server_think": slow}
-    silences = {cause: Silence(count, 45.0 * count) for cause, count in silent.items()}
-    return part(replace_fields(stalled_result(connections), exchanges=exchanges, silences=silences), 80)
+    idle_gaps = {cause: CountAndTime(count, 45.0 * count) for cause, count in silent.items()}
+    return part(replace_fields(stalled_result(connections), exchanges=exchanges, idle_gaps=idle_gaps), 80)
 
 
 STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEAN", 80)
@@ -436,7 +436,7 @@ def test_slow_handshakes_decide_nothing():
 
 def test_pauses_on_other_connections_excuse_nothing():
     seen = went(stalled=50, quick=50)
-    seen = replace(seen, result=replace_fields(seen.result, silences={"server_think": Silence(50, 2250.0)}))
+    seen = replace(seen, result=replace_fields(seen.result, idle_gaps={"server_think": CountAndTime(50, 2250.0)}))
     check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
     assert check is not None
     assert check.ok

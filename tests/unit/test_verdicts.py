@@ -350,9 +350,9 @@ CAUSES = {
 
 @pytest.mark.parametrize("story", [s for s in STALLED + CLEAN if s.__name__ in CAUSES], ids=lambda s: s.__name__)
 def test_every_silence_has_its_cause(diagnose, story):
-    """On a path without delay; where a pause follows a late ACK, each is a silence of its own."""
-    silences = diagnose(talk(story).segments).silences
-    assert {cause: silence.count for cause, silence in silences.items()} == CAUSES[story.__name__]
+    """On a path without delay; where a pause follows a late ACK, each is a idle_gap of its own."""
+    idle_gaps = diagnose(talk(story).segments).idle_gaps
+    assert {cause: idle_gap.count for cause, idle_gap in idle_gaps.items()} == CAUSES[story.__name__]
 
 
 @pytest.mark.parametrize(("think_ms", "says"), [(300, True), (25, False)])
@@ -379,7 +379,7 @@ def test_how_long_a_client_pauses_between_exchanges_is_not_said_beside_stalls(di
         server_held(c, number)
 
     result = diagnose(talk(rare).segments)
-    assert result.silences["client_think"].total_ms > result.silences["nagle_delayed_ack"].total_ms
+    assert result.idle_gaps["client_think"].total_ms > result.idle_gaps["nagle_delayed_ack"].total_ms
     assert result.reason.endswith(" ms later (median)")
 
 
@@ -397,14 +397,14 @@ def test_who_thinks_for_long_thinks(diagnose, think_ms, ack_ms):
         c.client_sends(100)
         c.server_sends(200, after_ns=think_ms * MS)
         c.client_acks(after_ns=10 * US)
-    counts = {cause: silence.count for cause, silence in diagnose(c.segments).silences.items()}
+    counts = {cause: idle_gap.count for cause, idle_gap in diagnose(c.segments).idle_gaps.items()}
     assert counts == {"delayed_ack" if ack_ms < 500 else "unknown": 6, "server_think": 12}
 
 
 def test_a_hold_of_one_round_trip_is_not_a_delayed_ack(diagnose):
-    silences = diagnose(talk(CLEAN[0], rtt_ns=30 * MS).seen_at("server")).silences
-    assert silences["nagle_round_trip"].count == 20
-    assert "nagle_delayed_ack" not in silences
+    idle_gaps = diagnose(talk(CLEAN[0], rtt_ns=30 * MS).seen_at("server")).idle_gaps
+    assert idle_gaps["nagle_round_trip"].count == 20
+    assert "nagle_delayed_ack" not in idle_gaps
 
 
 def test_an_ack_of_a_bare_fin_is_counted_apart(diagnose):

@@ -17,6 +17,7 @@ from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,
+    CountAndTime,
     Histogram,
     NamedEnd,
     Place,
@@ -24,7 +25,6 @@ from nagle_lab.diagnosis.result.result import (
     Range,
     Relay,
     Result,
-    Silence,
     Source,
     Summary,
     named,
@@ -42,7 +42,7 @@ from nagle_lab.tcp.tables import Table
 def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
-    damage, idle_gaps = _damage(capture), _silences(findings)
+    damage, idle_gaps = _damage(capture), _idle_gaps(findings)
     verdict, reason = decide(
         Evidence(
             totals.segments,
@@ -64,7 +64,7 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
         verdict=verdict,
         reason=_reason(verdict, reason, summary, idle_gaps),
         summary=summary,
-        silences=idle_gaps,
+        idle_gaps=idle_gaps,
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
         connections=ConnectionRows(findings.connections),
         stalls=StallRows(findings),
@@ -138,7 +138,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         wait_ms=wait,
         hold_ms=_hold(findings),
         release_us=_spread(findings.release),
-        round_trips=Silence(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
+        round_trips=CountAndTime(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
         grounds=dict(findings.grounds),
         ack_timer_ms=_median(findings.ack_timer, 1e3),
         round_trips_by=dict(findings.waited_by),
@@ -161,12 +161,12 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
     return replace(summary, remedy=remedy(summary))
 
 
-def _silences(findings: Findings) -> dict[Cause, Silence]:
+def _idle_gaps(findings: Findings) -> dict[Cause, CountAndTime]:
     by_cause = ((cause, *findings.idle.get(cause, (0, 0))) for cause in Cause)
-    return {cause: Silence(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
+    return {cause: CountAndTime(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
-def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cause, Silence]) -> str:
+def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cause, CountAndTime]) -> str:
     """The rule's reason, with what the summary has to say to it."""
     if verdict is Verdict.STALL:
         return _stall_reason(summary) + _larger_cause(summary, idle_gaps)
@@ -191,14 +191,14 @@ def _stall_reason(summary: Summary) -> str:
 _NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
 
 
-def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, Silence]) -> Cause | None:
+def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, CountAndTime]) -> Cause | None:
     """What took more time than the stalls, in which ``lost_ms`` were; None where nothing did."""
     others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
     largest = max(others, key=lambda cause: others[cause], default=None)
     return largest if largest and others[largest] > lost_ms else None
 
 
-def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
+def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
     if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
         return ""
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
@@ -207,7 +207,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
     return f"; but most of the idle time has another cause ({times}): {what}"
 
 
-def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, Silence]) -> str:
+def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
     """How long the exchanges took that did not stall, where that is long, and neither pauses nor the path alone."""
     if not summary.exchange_ms or summary.exchange_ms.p50 < IDLE / MS or not larger_cause(0, idle_gaps):
         return ""

@@ -108,7 +108,7 @@ _HELD_OTHERWISE = {Cause.NAGLE_ROUND_TRIP, Cause.CORK, Cause.LIKELY_CORK, Cause.
 def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]) -> str:
     """A sentence on the first data in ``steps`` that followed a late ACK without having waited for it; or empty."""
     proved = result.verdict is Verdict.CLEAN and not connection.unresolved
-    if not proved or Cause.DELAYED_ACK not in result.silences or _HELD_OTHERWISE & result.silences.keys():
+    if not proved or Cause.DELAYED_ACK not in result.idle_gaps or _HELD_OTHERWISE & result.idle_gaps.keys():
         return ""
     for before, ack, after in zip(steps, steps[1:], steps[2:], strict=False):
         late = before.length and ack.flags == "ACK" and not ack.length and ack.ts - before.ts >= LATE

@@ -362,7 +362,7 @@ def _files(reads: Sequence[FileRead]) -> dict[str, Any]:
 def _series(series: Series, found: SeriesResult, problems: int) -> dict[str, Any]:
     result, totals, summary = found.result, found.counted, found.result.summary
     parts = {
-        name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "silences")
+        name: getattr(result, name) for name in ("source", "quality", "verdict", "reason", "summary", "idle_gaps")
     }
     row = {
         "interface": series.interface,

@@ -20,7 +20,7 @@ from nagle_lab.tcp.events import LATE, MS
 # way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
 LATE_MS = LATE / MS
 
-# Silences that are no pause of an end: the stall itself, and what the path takes.
+# Idle gaps that are no pause of an end: the stall itself, and what the path takes.
 _EXPLAINED = (Cause.NAGLE_DELAYED_ACK, Cause.NAGLE_ROUND_TRIP, Cause.ROUND_TRIP)
 
 
@@ -128,7 +128,7 @@ def _undisturbed(noise: Noise, capture: RunCapture) -> int:
     connection is no longer interactive, tcp_event_data_sent). A connection's first exchange never stalls.
     """
     total = capture.under_test
-    pauses = sum(silence.count for cause, silence in capture.result.silences.items() if cause not in _EXPLAINED)
+    pauses = sum(idle_gap.count for cause, idle_gap in capture.result.idle_gaps.items() if cause not in _EXPLAINED)
     unstalled = total.repeat_exchanges - total.stalled_exchanges if total.repeat_exchanges else total.exchanges
     if not pauses:  # spares a busy run the look at every exchange
         return unstalled
@@ -139,7 +139,7 @@ def _undisturbed(noise: Noise, capture: RunCapture) -> int:
 def _quick(noise: Noise, capture: RunCapture) -> tuple[int, int]:
     """Exchanges under test without a stall, too quick for a pause: first ones of a connection, and later ones.
 
-    The capture's silences are also those of its other connections; this tells them apart.
+    The capture's idle gaps are also those of its other connections; this tells them apart.
     """
     # Nagle's algorithm alone costs a second round trip, and is no stall.
     longest = LATE_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)

@@ -7,7 +7,7 @@ MS = 1_000_000  # ns
 # A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/timing.py). Linux's
 # timer takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
 LATE = 20 * MS
-IDLE = LATE  # a silence so long is an idle gap
+IDLE = LATE  # from here on a connection without packets has an idle gap
 
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
 # Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.

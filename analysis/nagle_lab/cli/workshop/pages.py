@@ -201,8 +201,8 @@ def diagnosis(part: Mystery, result: Result) -> list[Block]:
     """What the analysis of a mystery says."""
     file = Path(*part.capture.parts[-3:])
     causes = ", ".join(
-        f"{silence.count} × {CAUSES[cause]} ({silence.total_ms / silence.count:.0f} ms each)"
-        for cause, silence in sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
+        f"{idle_gap.count} × {CAUSES[cause]} ({idle_gap.total_ms / idle_gap.count:.0f} ms each)"
+        for cause, idle_gap in sorted(result.idle_gaps.items(), key=lambda item: -item[1].total_ms)
     )
     return [
         Banner(result.verdict, str(file), result.reason),

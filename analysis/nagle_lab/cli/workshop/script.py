@@ -104,7 +104,7 @@ class DemoFile(StrictRecord):
 class Guess(StrictRecord):
     """A choice of a mystery; it is right if ``truth`` is what ``truth.json`` says.
 
-    That is ``held_by``, the end that waited for a delayed ACK, or else the cause of ``silence``.
+    That is ``held_by``, the end that waited for a delayed ACK, or else the cause of the idle gap, ``idle_gap``.
     """
 
     text: Text
@@ -236,7 +236,7 @@ def _mystery(entry: MysteryEntry, asks: str, file: Path, key: str) -> Mystery:
         answer: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise mistake(file, f"{key}.capture", f"has no truth.json beside it that can be read ({error})") from error
-    truth = answer["held_by"] or answer["silence"]
+    truth = answer["held_by"] or answer["idle_gap"]
     choices = [Choice(guess.text, None if guess.truth == truth else "") for guess in entry.choices]
     question = convert({"asks": asks, "choices": choices, "lesson": entry.lesson}, Question, file, key)
     return Mystery(capture, answer["verdict"], truth, entry.story, entry.frames, question)

@@ -1,4 +1,4 @@
-"""The one cause of every idle gap of a connection (:func:`cause_of`); the JSON calls them silences.
+"""The one cause of every idle gap of a connection (:func:`cause_of`).
 
 An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/events.py), from its
 first data on and without its closing. What ended it tells its cause; where an acknowledgement did, the proof of the

@@ -88,8 +88,8 @@ class Range(msgspec.Struct, frozen=True):
     high: Number
 
 
-class Silence(msgspec.Struct, frozen=True):
-    """Idle gaps that have one cause in common."""
+class CountAndTime(msgspec.Struct, frozen=True):
+    """How many idle gaps of one cause there were, or holds, and how long they took in all."""
 
     count: Count
     total_ms: Number
@@ -174,7 +174,7 @@ class Summary(msgspec.Struct, frozen=True):
     wait_ms: Spread | None  # trigger to late ACK; at the sender an upper bound of the hold
     hold_ms: Range | None  # in the median stall: how long its sender held the data
     release_us: Spread | None
-    round_trips: Silence  # Nagle's algorithm waited for ACKs that were not delayed
+    round_trips: CountAndTime  # Nagle's algorithm waited for ACKs that were not delayed
     round_trips_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
     grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
@@ -276,7 +276,7 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str
     summary: Summary
-    silences: dict[Cause, Silence]  # by cause: nagle_lab.diagnosis.proof.idle_gaps.Cause
+    idle_gaps: dict[Cause, CountAndTime]  # by cause: nagle_lab.diagnosis.proof.idle_gaps.Cause
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls

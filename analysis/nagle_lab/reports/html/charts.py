@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from nagle_lab.diagnosis.proof.idle_gaps import Cause
-from nagle_lab.diagnosis.result.result import Histogram, Silence
+from nagle_lab.diagnosis.result.result import CountAndTime, Histogram
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
@@ -140,7 +140,7 @@ def _decades(ax: Axes) -> None:
 # --------------------------------------------------------------------------------- bars, one for each name
 
 
-def cause_plot(causes: Mapping[Cause, Silence]) -> Markup:
+def cause_plot(causes: Mapping[Cause, CountAndTime]) -> Markup:
     """Where the time of the idle gaps went, a bar for each cause."""
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
     total = sum(gap.total_ms for _, gap in ordered) or 1.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.busiest import busiest
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess, NamedEnd, Result, Silence
+from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import larger_cause
@@ -83,7 +83,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 
 def _besides(result: Result) -> str:
     """What to do about a cause that took longer than the stalls; empty where none did, or their remedy covers it."""
-    cause = larger_cause(result.summary.lost_ms_total, result.silences)
+    cause = larger_cause(result.summary.lost_ms_total, result.idle_gaps)
     is_relayed = cause is Cause.DELAYED_ACK and result.summary.relays
     if cause is None or cause is Cause.NAGLE_ROUND_TRIP or is_relayed:
         return ""
@@ -130,15 +130,15 @@ def _first(causes: list[Cause]) -> Cause | None:
     return next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0] if causes else None)
 
 
-def _by_time(result: Result) -> list[tuple[Cause, Silence, float]]:
+def _by_time(result: Result) -> list[tuple[Cause, CountAndTime, float]]:
     """The causes that are worth naming, each with its share of all idle time."""
-    total = sum(gaps.total_ms for gaps in result.silences.values())
-    most_first = sorted(result.silences.items(), key=lambda item: -item[1].total_ms)
+    total = sum(gaps.total_ms for gaps in result.idle_gaps.values())
+    most_first = sorted(result.idle_gaps.items(), key=lambda item: -item[1].total_ms)
     shares = [(cause, gaps, gaps.total_ms / total) for cause, gaps in most_first if total]
     return [found for found in shares if found[2] >= _WORTH_NAMING][:_MOST]
 
 
-def _gaps(cause: Cause, gaps: Silence, share: float, is_open: bool) -> str:
+def _gaps(cause: Cause, gaps: CountAndTime, share: float, is_open: bool) -> str:
     """``is_open``: whether it could not be told if data waited for some late ACKs."""
     name = (
         "delayed ACK, perhaps with data waiting for it" if is_open and cause is Cause.DELAYED_ACK else CAUSES[cause]
