@@ -1,9 +1,10 @@
 """The schedule of a fleet: series and their stretches, on all workers; where a worker dies, the others go on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Protocol
 
 import msgspec
@@ -66,6 +67,32 @@ class Chain:
             return refused
 
 
+class Waiting:
+    """Chains that wait for a worker: those that failed come first, then those with most left to read."""
+
+    def __init__(self, chains: Iterable[Chain]) -> None:
+        self._heap: list[tuple[int, int, int, Chain]] = []
+        self._number = count()  # of two alike the one that came first is taken first
+        for chain in chains:
+            self.push(chain)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, chain: Chain) -> None:
+        """Have a chain wait."""
+        heappush(self._heap, (-chain.tries, -chain.left, next(self._number), chain))
+
+    @property
+    def first(self) -> Chain:
+        """The one that is next."""
+        return self._heap[0][-1]
+
+    def pop(self) -> Chain:
+        """Take the one that is next."""
+        return heappop(self._heap)[-1]
+
+
 def run(
     series: Sequence[Series], out: Folder, workers: Workers, progress: Progress, *, size: int
 ) -> list[JudgedSeries]:
@@ -75,52 +102,55 @@ def run(
     MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
     """
     forget_others(series, out)
-    chains = [Chain(each, stretches(each, size)) for each in series]
-    before = _judged_before(chains, out)
-    results = list(before.values())
-    ready = [(0, -chain.left, number) for number, chain in enumerate(chains) if number not in before]
-    heapify(ready)  # the largest first, but before them what failed
-    progress.begin(len(ready), sum(chains[number].left for _, _, number in ready))
-    flying: dict[Future[Any], int] = {}
+    results, chains = _judged_before([Chain(each, stretches(each, size)) for each in series], out)
+    progress.begin(len(chains), sum(chain.left for chain in chains))
+    waiting = Waiting(chains)
+    running: dict[Future[Any], Chain] = {}
     executor = workers.make()
     try:
-        while ready or flying:
-            suspects = any(chains[number].tries for number in (*flying.values(), *(ready[0][2:] if ready else ())))
-            while ready and len(flying) < (1 if suspects else workers.count):
-                number = heappop(ready)[2]
-                flying[chains[number].submit(executor, out)] = number
-            finished, _ = wait(flying, return_when=FIRST_COMPLETED)
-            broken = any(isinstance(future.exception(), BrokenExecutor) for future in finished)
-            for future in list(flying) if broken else finished:
-                number = flying.pop(future)
-                chain = chains[number]
+        while waiting or running:
+            while waiting and len(running) < _most_running(waiting, running, workers):
+                chain = waiting.pop()
+                running[chain.submit(executor, out)] = chain
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            is_broken = any(isinstance(future.exception(), BrokenExecutor) for future in finished)
+            for future in list(running) if is_broken else finished:
+                chain = running.pop(future)
                 judged = _advance(chain, future, out, progress)
                 if judged is None:
-                    heappush(ready, (-chain.tries, -chain.left, number))
+                    waiting.push(chain)
                 else:
                     results.append(judged)
                     progress.series(judged)
-            if broken:
+            if is_broken:
                 executor.shutdown(wait=False)
                 executor = workers.make()
     finally:
-        for future in flying:  # some executors know no other way to let go of them
+        for future in running:  # some executors know no other way to let go of them
             future.cancel()
         executor.shutdown(wait=False)
     return sorted(results, key=lambda judged: judged.series)
 
 
-def _judged_before(chains: Sequence[Chain], out: Folder) -> dict[int, JudgedSeries]:
-    """The results of series that are judged already, by number; the others go on at their next stretch."""
+def _most_running(waiting: Waiting, running: Mapping["Future[Any]", Chain], workers: Workers) -> int:
+    """How many chains may run at once: one that failed runs alone, so that it is known what killed a worker."""
+    has_failed = any(chain.tries for chain in (waiting.first, *running.values()))
+    return 1 if has_failed else workers.count
+
+
+def _judged_before(chains: Sequence[Chain], out: Folder) -> tuple[list[JudgedSeries], list[Chain]]:
+    """The results of series that are judged already, and the others, which go on at their next stretch."""
     there, stored = out.names("work"), out.names("series")
-    found = {}
-    for number, chain in enumerate(chains):
+    results, others = [], []
+    for chain in chains:
         done = [is_done(stretch, there) for stretch in chain.stretches]
         chain.at = done.index(False) if False in done else len(done)
         name = judged_name(chain.stretches)
         if name.partition("/")[2] in there and partition(chain.series.name) in stored:
-            found[number] = msgspec.json.decode(out.read(name), type=JudgedSeries)
-    return found
+            results.append(msgspec.json.decode(out.read(name), type=JudgedSeries))
+        else:
+            others.append(chain)
+    return results, others
 
 
 def _advance(chain: Chain, future: "Future[Any]", out: Folder, progress: Progress) -> JudgedSeries | None:
