@@ -26,7 +26,7 @@ from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
 from nagle_lab.runs.manifest import CaptureRecord, Expected, Manifest, NamespaceRecord
 from nagle_lab.runs.noise import Handshakes, Noise, Timers
 from nagle_lab.runs.run import Run, judge_run, store
-from nagle_lab.runs.under_test import RunCapture, part, totals_of
+from nagle_lab.runs.under_test import RunCapture, split_by_port, totals_of
 from nagle_lab.runs.witnesses import Counters, Untraced
 from support.run_folders import change, reseal
 from support.stories import SECOND, nodelay, server_held, talk, thinks_then_one_write
@@ -199,7 +199,7 @@ def test_on_loopback_every_packet_is_sent_and_received(address):
 
 def test_only_connections_to_the_port_are_under_test():
     story = stalled_result([connection(0, "c", "p", port=80), connection(1, "p", "s", port=81, stalls=19)])
-    capture = part(story, 81)
+    capture = split_by_port(story, 81)
     total = capture.under_test
     assert (total.connections, total.exchanges, total.stalls) == (1, 20, 19)
     assert (total.held_by, total.delayed_by) == ("client", "server")
@@ -208,7 +208,7 @@ def test_only_connections_to_the_port_are_under_test():
     assert (total.packets, total.wire_bytes, total.payload_bytes) == (50, 5000, 1900)
     assert ([c.id for c in capture.tested], len(capture.tested_stalls())) == ([1], 19)
     assert totals_of(story.connections, story.stalls).connections == 2
-    assert part(story, 80).other_ports == [81]
+    assert split_by_port(story, 80).other_ports == [81]
 
 
 @cache
@@ -240,7 +240,9 @@ def test_a_stall_on_another_connection_is_never_expected(stalled):
 def seen_by(*connections: Connection, port: int) -> RunCapture:
     result = stalled_result(list(connections))
     stalled = any(c.stalls for c in connections)
-    return part(replace_fields(result, verdict="STALL" if stalled else "CLEAN", reason="whole capture"), port)
+    return split_by_port(
+        replace_fields(result, verdict=Verdict.STALL if stalled else Verdict.CLEAN, reason="whole capture"), port
+    )
 
 
 EXPECTED = Expected("STALL", 81, "client", "server", 0.9)
@@ -345,7 +347,7 @@ def test_handshakes_are_timed_from_syn_to_the_clients_ack(tmp_path, rtt_ms, long
     again = replace(seen[2][0], ts_ns=seen[2][0].ts_ns - SECOND)
     capture = tmp_path / "client.pcap"
     capture.write_bytes(pcap_bytes(merge([again], *seen)))
-    took = noise.measured(None, part(analyze(capture), 80)).handshake_us
+    took = noise.measure_noise(None, split_by_port(analyze(capture), 80)).handshake_us
     assert took is not None
     assert took.min == pytest.approx(rtt_ms * 1e3, abs=200)
     assert took.max == pytest.approx((rtt_ms + longer_ms) * 1e3, abs=200)
@@ -378,7 +380,7 @@ def went(
         exchanges.append(Exchange(other, 1, 0.0, None, None, 5.0, stalled=False))
     silent = {"nagle_delayed_ack": stalled, "round_trip": 3, "client_think": paused, "server_think": slow}
     idle_gaps = {cause: CountAndTime(count, 45.0 * count) for cause, count in silent.items()}
-    return part(replace_fields(stalled_result(connections), exchanges=exchanges, idle_gaps=idle_gaps), 80)
+    return split_by_port(replace_fields(stalled_result(connections), exchanges=exchanges, idle_gaps=idle_gaps), 80)
 
 
 STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEAN", 80)
@@ -419,7 +421,7 @@ STALLS, CLEAN = Expected("STALL", 80, min_share_after_first=0.9), Expected("CLEA
 def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
     measured = Noise(Timers(80, 300, max_ms * 1e3), Handshakes(2000, 2100, 2200))
     verdict = Verdict.STALL if seen.under_test.stalls else Verdict.CLEAN
-    check = noise.check(measured, seen, verdict, expected)
+    check = noise.noise_check(measured, seen, verdict, expected)
     assert check is not None
     assert check.ok is not bool(unsafe)
     assert check.verdict is Verdict.INCONCLUSIVE
@@ -429,7 +431,7 @@ def test_when_noise_makes_a_verdict_unsafe(seen, expected, max_ms, unsafe):
 
 def test_slow_handshakes_decide_nothing():
     measured = Noise(Timers(80, 300, 900), Handshakes(2000, 2100, 65e3))
-    check = noise.check(measured, went(stalled=9, quick=90), Verdict.STALL, CLEAN)
+    check = noise.noise_check(measured, went(stalled=9, quick=90), Verdict.STALL, CLEAN)
     assert check is not None
     assert check.ok
 
@@ -437,7 +439,7 @@ def test_slow_handshakes_decide_nothing():
 def test_pauses_on_other_connections_excuse_nothing():
     seen = went(stalled=50, quick=50)
     seen = replace(seen, result=replace_fields(seen.result, idle_gaps={"server_think": CountAndTime(50, 2250.0)}))
-    check = noise.check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
+    check = noise.noise_check(Noise(Timers(80, 300, 65e3), Handshakes(2000, 2100, 2200)), seen, Verdict.STALL, STALLS)
     assert check is not None
     assert check.ok
 
@@ -446,7 +448,7 @@ def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
     """The reference, as if half of its exchanges had been slow instead of stalled, is no contradiction."""
     change(stalled, "witnesses.json", lambda w: w.update(timers=LATE))
     seen = went(stalled=50, slow=50)
-    monkeypatch.setattr(runs, "part", lambda *_: seen)
+    monkeypatch.setattr(runs, "split_by_port", lambda *_: seen)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)

@@ -80,14 +80,14 @@ def _ms(us: float) -> str:
     return f"{us / 1e3:.3g}"
 
 
-def measured(timers: Lateness | None, capture: RunCapture) -> Noise:
+def measure_noise(timers: Lateness | None, capture: RunCapture) -> Noise:
     """The noise of a run: how late its ``timers`` were, and the handshakes in that capture of it."""
     late = Timers(timers.p50_us, timers.p99_us, timers.max_us) if timers else None
     took = sorted(c.handshake_us for c in capture.tested if c.handshake_us is not None)
     return Noise(late, Handshakes(took[0], nearest_rank(took, 50), took[-1]) if took else None)
 
 
-def check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:
+def noise_check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:
     """Whether noise leaves the verdict safe; None where the machine's timers were not measured.
 
     ``capture`` is the one to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an

@@ -34,7 +34,7 @@ class CaptureResult(StrictRecord):
     def of(cls, capture: RunCapture) -> Self:
         """The part of the result about one capture."""
         r = capture.result
-        verdict = Verdict(r.verdict)
+        verdict = r.verdict
         return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)
 
 

@@ -25,10 +25,9 @@ from nagle_lab.runs.checks import (
 )
 from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched, write_whole
 from nagle_lab.runs.manifest import MANIFEST, Expected, Manifest
-from nagle_lab.runs.noise import Noise, measured
-from nagle_lab.runs.noise import check as noise_check
+from nagle_lab.runs.noise import Noise, measure_noise, noise_check
 from nagle_lab.runs.result import RESULT, SCHEMA, CaptureResult, RunResult
-from nagle_lab.runs.under_test import RunCapture, part
+from nagle_lab.runs.under_test import RunCapture, split_by_port
 from nagle_lab.runs.witnesses import Untraced, Witnesses
 
 
@@ -121,25 +120,27 @@ def judge_run(folder: Path) -> Run:
     expected = manifest.expected
     if manifest.traced:  # how often it stalls is what strace changes
         expected = replace(expected, min_share_after_first=None)
-    captures = {name: part(_analyzed(folder, manifest, name), expected.port) for name in manifest.captures}
+    captures = {name: split_by_port(_analyzed(folder, manifest, name), expected.port) for name in manifest.captures}
     best = best_capture(manifest, captures)
-    noise = measured(witnesses.timers, captures[best])
+    noise = measure_noise(witnesses.timers, captures[best])
     checks = _checks(manifest, witnesses, captures, noise)
     verdict, reason = verdict_of(manifest, checks, captures)
     if verdict is Verdict.INCONCLUSIVE and noise.is_late:  # whatever the reason, the machine may be at fault
         reason = f"{reason} ({noise})"
-    if (checked := noise_check(noise, captures[best], verdict, expected)) is not None:
-        checks.append(checked)
-        if not checked.ok:
-            verdict, reason = checked.verdict, f"{checked.name}: {checked.detail}"
-    unlike = contradictions(expected, verdict, captures, best)
-    if (untraced := witnesses.untraced) is not None:
-        verdict, reason = _beside(untraced, verdict, reason)
-        unlike = [*unlike, *(f"without tracing: {each}" for each in untraced.contradictions)]
-    return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, unlike)
+    of_noise = noise_check(noise, captures[best], verdict, expected)
+    if of_noise is not None:
+        checks.append(of_noise)
+        if not of_noise.ok:
+            verdict, reason = of_noise.verdict, f"{of_noise.name}: {of_noise.detail}"
+    contradicting = contradictions(expected, verdict, captures, best)
+    untraced = witnesses.untraced
+    if untraced is not None:
+        verdict, reason = _after_tracing(verdict, reason, untraced)
+        contradicting += [f"without tracing: {each}" for each in untraced.contradictions]
+    return Run(folder, manifest, witnesses, captures, noise, checks, verdict, reason, contradicting)
 
 
-def _beside(untraced: Untraced, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[Verdict, str]:
     """A traced run's verdict: a stall is proved whoever looks on, but strace may hide one, so it is never CLEAN."""
     if verdict is not Verdict.CLEAN:
         return verdict, reason
@@ -193,7 +194,7 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
     tested = _without_unsure(
         {name: _on_tested(capture) for name, capture in captures.items() if capture.tested}, captures
     )
-    whole = {name: (Verdict(of.result.verdict), of.result.reason) for name, of in captures.items()}
+    whole = {name: (of.result.verdict, of.result.reason) for name, of in captures.items()}
     for verdict, verdicts in ((Verdict.INVALID, whole | tested), (Verdict.INCONCLUSIVE, tested)):
         problems = [f"{c.name}: {c.detail}" for c in checks if not c.ok and c.verdict is verdict]
         for name, (of_capture, why) in verdicts.items():
@@ -226,7 +227,7 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     """The verdict on the connections under test of a capture alone, by the analyzer's rule."""
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
-        return Verdict(result.verdict), result.reason
+        return result.verdict, result.reason
     quality = result.quality
     evidence = Evidence(
         result.source.tcp_packets,

@@ -40,7 +40,7 @@ class Totals(StrictRecord):
 
 @dataclass(frozen=True)
 class RunCapture:
-    """One capture of a run, its connections parted by the server's port."""
+    """One capture of a run, its connections split by the server's port."""
 
     result: Result
     port: int
@@ -55,8 +55,8 @@ class RunCapture:
         return _stalls_of(self.tested, self.result.stalls)
 
 
-def part(result: Result, port: int) -> RunCapture:
-    """Part the connections of a capture: those whose server's port is ``port``, and the others."""
+def split_by_port(result: Result, port: int) -> RunCapture:
+    """Split the connections of a capture: those whose server's port is ``port``, and the others."""
     connections = list(result.connections)
     tested = [c for c in connections if c.server.port == port]
     others = [c for c in connections if c.server.port != port]
