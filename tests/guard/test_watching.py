@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from support.crowd import crowd
+from support.crowd import AT_ONCE, crowd
 from support.namespaces import FIN_WAIT_2, is_recorded, sent, sockets
 from support.rights import mount_refused
 from support.schemas import check
@@ -364,7 +364,7 @@ def peaks_kb(connections: int) -> tuple[int, int]:
         with process.stdin as to:
             for number, part in enumerate(crowd(connections)):
                 to.write(part)
-                if number == connections // 2:
+                if number == connections // AT_ONCE // 2:
                     half = _peak_kb_until_now(process.pid)
         return half, int(process.stderr.read().split()[-1])
 

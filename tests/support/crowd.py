@@ -3,31 +3,43 @@
 import struct
 from collections.abc import Iterator
 
+import numpy as np
+
 from support.stories import prompt, talk
 from support.synthetic import packet_bytes, pcap_bytes
 
-KEPT = 66  # bytes of a packet: Ethernet, IPv4, TCP with timestamps or without
-SRC, SPORT, DST, DPORT = (slice(26, 30), slice(34, 36), slice(30, 34), slice(36, 38))
-SEQ, ACK = slice(38, 42), slice(42, 46)
+KEPT = 66  # bytes of a packet: Ethernet, IPv4, TCP with timestamps
+AT_ONCE = 1_000  # connections
+FIRST_CLIENT = 0x0A800001
 PORTS, APART = 20_000, 50_021
 EVERY_NS = 100_000
+# What differs in the records of two connections, by its place: the header of the record takes 16 bytes.
+RECORD = np.dtype(
+    {
+        "names": ["s", "ns", "src", "dst", "sport", "dport", "seq", "ack"],
+        "formats": ["<u4", "<u4", ">u4", ">u4", ">u2", ">u2", ">u4", ">u4"],
+        "offsets": [0, 4, 16 + 26, 16 + 30, 16 + 34, 16 + 36, 16 + 38, 16 + 42],
+        "itemsize": 16 + KEPT,
+    }
+)
 
 
 def crowd(count: int) -> Iterator[bytes]:
     """The bytes of a pcap file (nanoseconds), in parts; clients differ in address and port, the server is one."""
     segments = talk(prompt, 1).segments
     yield pcap_bytes([])
-    packets = [(s.ts_ns - segments[0].ts_ns, packet_bytes(s), s.src == segments[0].src) for s in segments]
-    for number in range(count):
-        address = struct.pack(">I", 0x0A800001 + number // PORTS)
-        port = struct.pack(">H", PORTS + number % PORTS)
-        records = []
-        for after, whole, from_client in packets:
-            packet = bytearray(whole[:KEPT])
-            packet[SRC if from_client else DST], packet[SPORT if from_client else DPORT] = address, port
-            for at in SEQ, ACK:  # with the numbers of one a few ms before it would be its copy behind a NAT
-                (old,) = struct.unpack(">I", packet[at])
-                packet[at] = struct.pack(">I", (old + number * APART) % 2**32)
-            ts = 10**18 + number * EVERY_NS + after
-            records.append(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(packet), len(whole)) + packet)
-        yield b"".join(records)
+    packets = [packet_bytes(segment) for segment in segments]
+    one = b"".join(struct.pack("<IIII", 0, 0, KEPT, len(packet)) + packet[:KEPT] for packet in packets)
+    after = np.array([segment.ts_ns - segments[0].ts_ns for segment in segments])
+    from_client = np.array([segment.src == segments[0].src for segment in segments])
+    for first in range(0, count, AT_ONCE):
+        number = np.arange(first, min(first + AT_ONCE, count))[:, np.newaxis]
+        part = bytearray(one * len(number))
+        records = np.frombuffer(part, RECORD).reshape(len(number), -1)
+        records["s"], records["ns"] = divmod(10**18 + number * EVERY_NS + after, 10**9)
+        for address, port, is_client in (("src", "sport", from_client), ("dst", "dport", ~from_client)):
+            records[address][:, is_client] = FIRST_CLIENT + number // PORTS
+            records[port][:, is_client] = PORTS + number % PORTS
+        for name in ("seq", "ack"):  # with the numbers of one a few ms before it would be its copy behind a NAT
+            records[name] = (records[name] + number * APART) % 2**32
+        yield bytes(part)
