@@ -206,7 +206,7 @@ class Conversation:
             travelled = share if flight.by_client else 1.0 - share
             if not (flight.lost and travelled == 1.0):
                 delay = int(travelled * self.one_way_ns)
-                seen.append(replace(flight.segment, ts_ns=flight.segment.ts_ns + delay))
+                seen.append(replace(flight.segment, ts_ns=flight.segment.ts_ns + delay) if delay else flight.segment)
         return sorted(seen, key=lambda segment: segment.ts_ns)
 
     # -- how -------------------------------------------------------------------------------------
@@ -231,7 +231,8 @@ class Conversation:
             now, end.ip, end.port, other.ip, other.port, end.next_seq & 0xFFFFFFFF, ack & 0xFFFFFFFF,
             flags, length, timestamps=timestamps, vlan=self.vlan,
         )  # fmt: skip
-        segment = replace(segment, **fields)
+        if fields:
+            segment = replace(segment, **fields)
         if "seq" not in fields:
             end.next_seq += length + ("S" in flags) + ("F" in flags)
         if length:
