@@ -98,7 +98,7 @@ def test_python_s_structs_are_those_of_engine_h(name):
     (array,) = np.frombuffer(packed, layout.dtype)
     assert layout.dtype.itemsize == layout.struct.size == len(packed)
     for column, place in layout.columns.items():
-        code, at = layout.place(column)
+        code, at = layout.places[column]
         if isinstance(values[place], bytes):
             assert bytes(array[column]) == values[place] == packed[at : at + len(values[place])]
         else:
@@ -115,4 +115,4 @@ def test_a_struct_that_needs_padding_is_refused(body):
 
 def test_a_column_that_is_none_is_refused():
     with pytest.raises(KeyError):
-        LAYOUTS["candidate"].place("none")
+        LAYOUTS["candidate"].places["none"]

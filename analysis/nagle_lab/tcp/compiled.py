@@ -201,7 +201,7 @@ class CompiledEngine:
         """Put rows of connections, which are over in any order, where their numbers say."""
         layout = LAYOUTS["connection"]
         size, count = layout.struct.size, len(rows) // layout.struct.size
-        numbers = rows.cast("q")[layout.place("number")[1] // 8 :: size // 8]
+        numbers = rows.cast("q")[layout.places["number"][1] // 8 :: size // 8]
         first, last = min(numbers), max(numbers)
         table = self.tables.connection
         table.reach(last + 1)

@@ -66,15 +66,17 @@ class Layout:
             raise TypeError(f"{self.name} has no field {', '.join(values)}")
         return row
 
-    def place(self, column: Any) -> tuple[str, int]:
-        """The code of a column, as in :mod:`struct`, and at which byte of a row it is. Raises KeyError."""
-        wanted, side = (column, 0) if isinstance(column, str) else column
+    @cached_property
+    def places(self) -> dict[Any, tuple[str, int]]:
+        """The code of each column, as in :mod:`struct`, and at which byte of a row it is."""
+        places: dict[Any, tuple[str, int]] = {}
         at = 0
         for name, code, count in self.fields:
-            if name == wanted:
-                return f"={code}", at + side * calcsize(f"={code}")
+            is_one = count == 1 or is_bytes(code, count)
+            for side in range(1 if is_one else count):
+                places[name if is_one else (name, side)] = (f"={code}", at + side * calcsize(f"={code}"))
             at += calcsize(f"={count}{code}")
-        raise KeyError(column)
+        return places
 
     @cached_property
     def dtype(self) -> Any:

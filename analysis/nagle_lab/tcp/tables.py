@@ -69,7 +69,7 @@ class Table:
 
     def fill_in(self, number: int, name: str, value: int) -> None:
         """Write one field of row ``number``, which is there."""
-        code, offset = self.layout.place(name)
+        code, offset = self.layout.places[name]
         pack_into(code, self.part(number, number), offset, value)
 
     def reach(self, count: int) -> None:

@@ -66,6 +66,6 @@ class Involved:
         return rows[name] if isinstance(name, str) else rows[name[0]][:, name[1]]
 
     def _places(self, name: Any) -> tuple[Struct, list[int]]:
-        code, offset = self._layout.place(name)
+        code, offset = self._layout.places[name]
         size = self._layout.struct.size
         return Struct(code), [(number - self._first) * size + offset for number in self.numbers]
