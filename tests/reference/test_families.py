@@ -4,6 +4,7 @@ Their truth agrees with the log of their writes; every verdict is right or hones
 """
 
 import json
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -12,6 +13,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof import columns as column_tools
+from nagle_lab.diagnosis.result.result import Result
 from recorder.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
@@ -20,6 +22,18 @@ from support.truth import KNOWN_LIMITS, Judgement, Labelled, families, holds, lo
 FAMILIES = families()
 BY_NAME = {transform.name: transform.change for transform in TRANSFORMS}
 HELD = 4 * MS
+
+
+@cache
+def diagnosed(path: Path) -> Result:
+    """The result of a recorded capture: several tests look at it."""
+    return analyze(path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Labelled]:
+    """What is made of the captures."""
+    return list(transformed(FAMILIES + stacks(), tmp_path_factory.mktemp("made")))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +63,7 @@ def test_the_log_of_the_writes_agrees(capture: Labelled):
 
 def judged_as(capture: Labelled) -> tuple[Judgement, str]:
     """What the verdict on a capture is worth, and the verdict."""
-    result = analyze(capture.path)
+    result = diagnosed(capture.path)
     said = f"{result.verdict}, held by {result.summary.held_by}, {result.summary.stalls} stalls: {result.reason}"
     return capture.judge(result), said
 
@@ -65,7 +79,7 @@ def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pyt
 @pytest.mark.parametrize("capture", FAMILIES, ids=lambda capture: capture.name)
 def test_no_cause_has_less_than_no_idle_gap(capture: Labelled):
     """Of the idle gap before a stall another cause was counted first: that one is taken back, whatever ended it."""
-    idle_gaps = analyze(capture.path).idle_gaps
+    idle_gaps = diagnosed(capture.path).idle_gaps
     assert {
         cause: idle_gap for cause, idle_gap in idle_gaps.items() if idle_gap.count < 1 or idle_gap.total_ms < 20
     } == {}
@@ -75,7 +89,7 @@ def test_the_true_hold_lies_between_the_bounds():
     """The median of what one end held, by its sockets' timestamps, to half a millisecond; from every position."""
     judged, outside = 0, []
     for capture in FAMILIES:
-        summary = analyze(capture.path).summary
+        summary = diagnosed(capture.path).summary
         if capture.held_by not in ("client", "server") or summary.held_by != capture.held_by or not capture.stalls:
             continue
         true = median(hold for hold in holds(capture).values() if hold >= HELD) / MS
@@ -85,15 +99,14 @@ def test_the_true_hold_lies_between_the_bounds():
     assert (judged >= 60, outside) == (True, [])
 
 
-def test_what_capturing_does_to_captures_misleads_no_more(tmp_path: Path):
+def test_what_capturing_does_to_captures_misleads_no_more(made: list[Labelled]):
     """Coarse stamps, losses, copies, a missing handshake: only the known limits are wrong, and they are."""
-    made = list(transformed(FAMILIES + stacks(), tmp_path))
     wrong = {capture.name for capture in made if judged_as(capture)[0] is Judgement.WRONG}
     assert wrong == {capture.name for capture in made} & KNOWN_LIMITS.keys()
 
 
-def test_there_are_enough_captures_to_judge(tmp_path: Path):
-    captures = [*references(), *lookalikes(), *FAMILIES, *transformed(FAMILIES + stacks(), tmp_path)]
+def test_there_are_enough_captures_to_judge(made: list[Labelled]):
+    captures = [*references(), *lookalikes(), *FAMILIES, *made]
     assert len(captures) >= 450
     assert len({(capture.family, capture.name) for capture in captures}) == len(captures)
 
@@ -147,9 +160,9 @@ def test_copies(frames: list[Frame]):
     assert checksum(copy.data[14:34]) == 0
 
 
-def test_every_base_has_every_transformation(tmp_path: Path):
-    made = {capture.name for capture in transformed(FAMILIES + stacks(), tmp_path)}
-    assert made >= {base.replace("/", f"+{transform.name}/") for base in BASES for transform in TRANSFORMS}
+def test_every_base_has_every_transformation(made: list[Labelled]):
+    names = {capture.name for capture in made}
+    assert names >= {base.replace("/", f"+{transform.name}/") for base in BASES for transform in TRANSFORMS}
 
 
 @pytest.mark.parametrize("name", ["duplex-chat-rtt-10/client", "duplex-one/client", "chain-proxy-beside/both"])
