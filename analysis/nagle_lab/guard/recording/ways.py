@@ -46,10 +46,14 @@ def ways() -> Iterator[Way]:
 
 
 def program(module: str, argument: str) -> list[str]:
-    """The program that calls ``main`` of a module beside this one; it finds the package whoever starts it."""
+    """The program that calls ``main`` of a module beside this one; it finds the package whoever starts it.
+
+    It looks for garbage as seldom as the command line (cli/main.py): that would be a tenth of so short a program.
+    """
     paths = [path for path in sys.path if path]
-    start = f"from nagle_lab.guard.recording.{module} import main; main({argument!r})"
-    return [sys.executable, "-P", "-c", f"{_AT_ONCE}; import sys; sys.path[:0] = {paths!r}; {start}"]
+    find = f"import gc, sys; gc.set_threshold(50_000); sys.path[:0] = {paths!r}"
+    start = f"from nagle_lab.guard.recording.{module} import main; main({argument!r}); gc.freeze()"
+    return [sys.executable, "-P", "-c", f"{_AT_ONCE}; {find}; {start}"]
 
 
 # Ctrl-C before it waits: no traceback; what is ignored (nohup, a shell's background) stays so for the command
