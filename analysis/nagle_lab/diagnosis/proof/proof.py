@@ -65,7 +65,6 @@ from nagle_lab.tcp.events import MS, PROBE, Echo
 BLIND = 100 * US  # step of a clock by which distances say nothing
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
-SHORTLY = 1_000 * MS  # nobody takes a window back so soon
 TURNS = 3  # from connections that hold data to some that do not, or back
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
@@ -383,17 +382,15 @@ def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
 
 
 def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held, and which began when one to the same peer began that waits for no ACK.
+    """Connections on which data is held, and to which no window was left that one to the same peer does not have.
 
-    The first connection that ends leaves its window to all that begin later, for long (Linux, tcp_metrics.c): so the
-    other one would have it, too, if it began shortly after; or shortly before, if none ended in between.
+    The first connection that ends leaves its window to all that begin later, for an hour (Linux, tcp_metrics.c). So
+    one that waits for no ACK would have it, too, if it began later; or before, if none ended in between.
     """
     found: set[int] = set()
     for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
         free = observed.program.not_held_on.get(int(peer), {})
-        if int(number) not in free and any(
-            abs(other - int(began)) < SHORTLY and int(began) < ended for other, ended in free.values()
-        ):
+        if int(number) not in free and any(int(began) < ended for _, ended in free.values()):
             found.add(int(number))
     return found
 
