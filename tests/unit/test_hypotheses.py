@@ -981,6 +981,17 @@ def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagn
     assert result.idle_gaps[cause].count == 19
 
 
+def test_what_an_end_takes_does_not_tell_what_its_peer_takes(diagnose):
+    """The client's SYN is missing, and the server takes 536 bytes: what it sends itself may be larger, and held."""
+    segments = [
+        replace(s, mss=s.mss and 536)
+        for s in talk(reply_in_two(LATE, lambda _: RELEASE)).segments
+        if s.flags != "S"
+    ]  # fmt: skip
+    assert BODY > 536
+    assert diagnose(segments).summary.stalls == 19
+
+
 def test_what_is_acknowledged_late_from_afar_may_have_been_late_on_the_path(diagnose):
     def exchange(c: Conversation, _: int) -> None:
         c.client_sends(REQUEST)

@@ -231,8 +231,8 @@ static inline void learn_full_size_by_mss(flow *f)
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
         const half *y = &f->halves[1 - side];
-        int64_t its_mss = y->mss ? y->mss : mss, window = y->syn_window;
-        x->full_size = (int32_t)(its_mss ? most(its_mss - options, 1) : 0);
+        x->full_size = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
+        int64_t window = y->syn_window;
         int64_t half_window = window > LEAST_MSS ? window / 2 : window;
         x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
     }

@@ -337,8 +337,7 @@ def learn_full_size_by_mss(connection: Connection) -> None:
     surely_full = max(mss - options, 1) if mss else LEAST_MSS
     connection.full_size = surely_full if mss else USUAL_FULL_SIZE
     for half in (one, two):
-        its_mss = half.peer.mss or mss  # what its peer takes, or its own where that is not in the capture
-        half.full_size = max(its_mss - options, 1) if its_mss else 0
+        half.full_size = max(half.peer.mss - options, 1) if half.peer.mss else 0
         window = half.peer.syn_window
         half_window = window // 2 if window > LEAST_MSS else window
         half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full

@@ -393,8 +393,9 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
             x->unheld = before->end + s->length;
         }
     }
-    if (x->full_size && s->length > x->full_size) /* segmentation offload */
-        x->beside += (s->length - 1) / x->full_size;
+    int32_t usual = x->full_size ? x->full_size : y->full_size;
+    if (usual && s->length > usual) /* segmentation offload */
+        x->beside += (s->length - 1) / usual;
     if ((before->flags | s->flags) & CONTROL)
         return 0;
     int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;

@@ -275,8 +275,9 @@ class Machine:
             return
         if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             note_beside(x, s, before, is_owed=is_owed)
-        if x.full_size and s.length > x.full_size:  # segmentation offload
-            x.beside += (s.length - 1) // x.full_size
+        usual = x.full_size or y.full_size
+        if usual and s.length > usual:  # segmentation offload
+            x.beside += (s.length - 1) // usual
         if (before.flags | s.flags) & CONTROL:
             return
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
