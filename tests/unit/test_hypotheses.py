@@ -981,6 +981,21 @@ def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagn
     assert result.idle_gaps[cause].count == 19
 
 
+def test_without_a_handshake_what_went_beside_other_data_is_full(diagnose):
+    """Nagle's algorithm let it go behind a small segment, so the late ACK is of more than a full one: not read."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(HEADER)
+        c.client_sends(2 * c.full_segment, after_ns=5 * US)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(BODY, after_ns=RELEASE)
+        c.server_sends(REQUEST, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose([s for s in talk(exchange).segments if "S" not in s.flags])
+    assert (result.verdict, result.quality.rejected["not_read"]) == ("CLEAN", 19)
+
+
 def test_what_an_end_takes_does_not_tell_what_its_peer_takes(diagnose):
     """The client's SYN is missing, and the server takes 536 bytes: what it sends itself may be larger, and held."""
     segments = [

@@ -239,6 +239,8 @@ static int echoes_older(const half *x, const segment *s, const sent *answered)
 static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 {
     int64_t full = most(y->full_size, y->learned_full_size);
+    if (!full && y->data.length >= LEAST_USUAL && y->data.start > x->acked)
+        full = y->data.length;
     return full && x->ack >= 0 && x->kernel != BSD ? (int32_t)most(ack - x->acked - full, 0) : 0;
 }
 

@@ -536,9 +536,14 @@ def duration(begin: int, end: int) -> int:
 def beyond_full(x: Half, ack: int) -> int:
     """How much more than a full segment of its peer ``x`` newly acknowledges, up to ``ack``, bytes.
 
-    0 also where that is not known, and for a BSD: macOS delays ACKs of several full segments, too.
+    Where no SYN tells how large that is, what its peer sent behind other data is taken for full if it may be: had it
+    been less, Nagle's algorithm would have held it. 0 where nothing tells, and for a BSD: macOS delays ACKs of
+    several full segments, too.
     """
-    full = max(x.peer.full_size, x.peer.learned_full_size)
+    y = x.peer
+    full = max(y.full_size, y.learned_full_size)
+    if not full and y.data.length >= LEAST_USUAL and y.data.start > x.acked:
+        full = y.data.length
     return max(ack - x.acked - full, 0) if full and x.ack >= 0 and x.kernel != BSD else 0
 
 
