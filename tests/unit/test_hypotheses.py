@@ -981,6 +981,27 @@ def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagn
     assert result.idle_gaps[cause].count == 19
 
 
+@pytest.mark.parametrize(
+    ("pieces", "verdict"), [([500, 500, 500], "INCONCLUSIVE"), ([500, 1000], "STALL")]
+)  # fmt: skip
+def test_pieces_behind_each_other_were_not_written_at_once(diagnose, pieces, verdict):
+    """Nagle's algorithm would have merged the last two: a program waits for each ACK, without sleeping."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(pieces[0], after_ns=200 * US)
+        for size in pieces[1:]:
+            c.client_acks(after_ns=LATE if number > 2 else 10 * US)
+            c.server_sends(size, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, set(result.quality.unresolved)) == (
+        verdict,
+        {"like_a_program"} if verdict == "INCONCLUSIVE" else set(),
+    )
+
+
 def test_without_a_handshake_what_went_beside_other_data_is_full(diagnose):
     """Nagle's algorithm let it go behind a small segment, so the late ACK is of more than a full one: not read."""
 

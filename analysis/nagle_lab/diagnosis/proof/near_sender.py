@@ -193,10 +193,25 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
-    if _is_often_late_without_pauses(prompt, pure, bound, observed):
+    if _is_often_late_without_pauses(prompt, pure, bound, observed) or _goes_piece_by_piece(prompt, observed):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
+
+
+def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
+    """Whether releases follow each other, each behind the ACK of the one before, though the program writes at once.
+
+    Nagle's algorithm merges what was written by then. So the program itself waits for each ACK, and never sleeps.
+    """
+    follow = total(among(prompt.trigger_frame, prompt.release_frame))
+    return follow >= FEW and follow > FEW_LATE * len(prompt) and _writes_at_once(observed)
+
+
+def _writes_at_once(observed: Observed) -> bool:
+    """Whether early ACKs show that the program writes at once: hardly any data came after a pause then."""
+    at_once = len(observed.program.own.release)
+    return at_once >= FEW and 2 * len(observed.early) <= at_once
 
 
 def _follow_the_ack(pure: Candidates) -> bool:
@@ -211,13 +226,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
     loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    at_once = len(observed.program.own.release)
-    if (
-        observed.place != "sender"
-        or observed.program.is_on_loopback
-        or at_once < FEW
-        or 2 * len(observed.early) > at_once
-    ):
+    if observed.place != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.filter(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release)
     few = FEW_LATE * len(prompt)
