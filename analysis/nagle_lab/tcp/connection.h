@@ -166,7 +166,11 @@ static inline const sent *consuming(const half *x) { return x->control.number > 
 
 static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (int32_t)(wire - (uint32_t)near); }
 
-static inline int64_t path_of(const flow *f) { return least(most(f->handshake, 0), TIME_WAIT) * 9 / 8; }
+static inline int64_t round_trip_to(const flow *f, const half *x)
+{
+    int64_t reaction = x->reaction == NEVER ? 0 : x->reaction;
+    return least(f->handshake < 0 ? reaction : f->handshake, TIME_WAIT) * 9 / 8;
+}
 
 static inline int32_t full_size_of(const half *x) { return x->learned_full_size ? x->learned_full_size : x->full_size; }
 

@@ -146,6 +146,14 @@ class Half:
         self.reaction = NEVER  # ns, its fastest ACK
         self.reactions: list[Samples] | None = None  # by Reaction; None before the first
 
+    @property
+    def round_trip(self) -> int:
+        """How long a round trip to it takes, ns, and 1/8: as in the handshake, else its fastest ACK; 0 not known."""
+        handshake = self.connection.handshake
+        if handshake < 0:
+            handshake = 0 if self.reaction == NEVER else self.reaction
+        return min(handshake, TIME_WAIT) * 9 // 8
+
     def close(self, flags: int) -> None:
         """Note a control segment that it sent: a FIN closes its own side, a RST both, a SYN none."""
         if flags & (FIN | RST):
@@ -217,11 +225,6 @@ class Connection:
                 self.client = ephemeral.index(True)
                 return
         self.client = max(self.opener, 0)
-
-    @property
-    def path(self) -> int:
-        """How long a round trip of the path may take, ns: that of the handshake and 1/8; 0 not known."""
-        return min(max(self.handshake, 0), TIME_WAIT) * 9 // 8
 
     @property
     def is_closed(self) -> bool:

@@ -416,7 +416,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     if (is_acked)
         return add_candidate(m, f, side, s, &y->pure_ack, 1, number);
-    if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + path_of(f))
+    if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
         return add_candidate(m, f, side, s, &y->data_ack, 0, number);
     if (y->data.number > most(before->number, y->data_ack.number))
         keep_sample(x, FREE, s->ts - y->data.ts);

@@ -298,7 +298,7 @@ class Machine:
     def _after_data(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
         """Add a candidate if data of the peer came last and acknowledged all: its ACK was piggybacked."""
         y = x.peer
-        if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.connection.path:
+        if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.round_trip:
             self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, FREE, s.ts - y.data.ts)
