@@ -692,6 +692,8 @@ def test_away_from_the_sender_data_between_ticks_of_the_peer_is_an_answer_or_hel
         result = diagnose(some)
         assert (result.verdict, result.summary.stalls) == (verdict, 0)
         assert result.quality.unresolved.get("ack_on_data", 0) == (58 if by_a_clock else 0)
+    coarse = [replace(segment, ts_ns=segment.ts_ns // (50 * US) * 50 * US) for segment in segments]
+    assert diagnose(coarse).quality.unresolved == ({"coarse_clock": 58} if by_a_clock else {})
 
 
 @pytest.mark.parametrize(("early", "verdict"), [(True, "STALL"), (False, "INCONCLUSIVE")])

@@ -69,15 +69,19 @@ def judge_piggybacked(
     if len(piggybacked) < SOME or _sent_beside(observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.step > FINE:
-        _leave_open_merged(piggybacked, observed, judged)
+        _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
         return
     (_judge_far if observed.is_far else _judge_near)(piggybacked, held, c, observed, judged)
 
 
-def _leave_open_merged(piggybacked: Candidates, observed: Observed, judged: Judged) -> None:
-    """Where the clock hides how soon they follow the ACK: leave those open that may be writes merged until then."""
-    soon = piggybacked.filter(lambda release: release < PAUSE + observed.setting.step, piggybacked.release)
-    if 2 * len(soon) > len(piggybacked) and len(_merged_writes(soon, observed)) > NEARLY_ALL * len(soon):
+def _leave_open_by_coarse_clock(
+    piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
+) -> None:
+    """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
+    low, high = around(observed.own or 0) if observed.is_far else (0.0, PAUSE)
+    low, high = low - observed.setting.step, high + observed.setting.step
+    soon = piggybacked.filter(lambda release: (release >= low) & (release < high), piggybacked.release)
+    if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
@@ -121,23 +125,34 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     prompt = piggybacked.filter(lambda release: (release >= low) & (release <= high), piggybacked.release)
     if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
         return
-    both_speak = len(_of_own_accord(c, observed, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
-    is_silent_beside = both_speak and _never_beside(prompt, c, observed)
     merged = _merged_writes(prompt, observed)
-    if both_speak and (len(held) >= FEW or (is_silent_beside and _held_early(observed))):
+    both_speak = _both_speak(prompt, c, observed)
+    if both_speak and (len(held) >= FEW or (_never_beside(prompt, c, observed) and _held_early(observed))):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(merged, prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
-    elif (
-        is_silent_beside
+    elif _may_have_waited(prompt, held, c, observed, low, high):
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _both_speak(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether both ends send unasked, on the connections of these candidates."""
+    return len(_of_own_accord(c, observed, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
+
+
+def _may_have_waited(
+    prompt: Candidates, held: Candidates, c: Candidates, observed: Observed, low: float, high: float
+) -> bool:
+    """Whether something tells that what followed the peer's data, ``low`` to ``high`` ns later, is no mere answer."""
+    return (
+        (_both_speak(prompt, c, observed) and _never_beside(prompt, c, observed))
         or (_speaks_between(observed) and _grows_with_the_wait(prompt))
         or _are_two_talkers(prompt, observed)
-        or len(merged) > NEARLY_ALL * len(prompt)
+        or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
         or (not len(held) and _held_early(observed))
-    ):
-        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+    )
 
 
 def _sent_beside(observed: Observed) -> int:
