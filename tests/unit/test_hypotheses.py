@@ -1011,6 +1011,20 @@ def test_pieces_behind_each_other_were_not_written_at_once(diagnose, pieces, ver
     )
 
 
+def test_what_comes_later_than_acks_and_sooner_than_answers_keeps_to_its_own_clock(diagnose):
+    """Away from an end that answers after 30 ms, and goes on some ms after four late ACKs: no release, no answer."""
+
+    def speak(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=30 * MS)
+        if number % 4 == 1:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, after_ns=(5 + number % 7) * MS)
+
+    result = diagnose(talk(speak, exchanges=16, rtt_ns=10 * MS).seen_at("client"))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"own_pace": 4})
+
+
 def test_without_a_handshake_what_went_beside_other_data_is_full(diagnose):
     """Nagle's algorithm let it go behind a small segment, so the late ACK is of more than a full one: not read."""
 

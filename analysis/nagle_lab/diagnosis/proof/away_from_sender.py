@@ -57,6 +57,7 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         or _is_slower_than_answers(prompt, observed)
         or _is_sooner_than_anything(prompt, observed)
         or _is_slower_than_acks(prompt, observed)
+        or _is_between_acks_and_answers(prompt, observed)
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
@@ -220,6 +221,16 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
     longer = percentile(by_size, 50) - percentile(quick, 50)
     return longer > max(SLOWER, 2 * observed.setting.step, middle_half(quick))
+
+
+def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
+    """Whether all came later than that end's kernel answers, and most sooner than its program does."""
+    own, base = observed.program.own, observed.own or 0
+    quick = [ns for ns in [*own.handshake, *own.ack] if ns < base + LATE_FAR]
+    if not quick or len(own.data) < MANY or percentile(prompt.release, 50) >= percentile(own.data, 5):
+        return False
+    by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
+    return lowest(by_size) > percentile(quick, 75) + slack(base)
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
