@@ -13,7 +13,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence import annotation
 from nagle_lab.evidence.annotation import annotate, comments, frame_filter
 from support.files import rewrite
-from support.stories import nodelay, server_held, talk, three_writes
+from support.stories import nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes, pcapng_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -131,7 +131,7 @@ def test_the_same_capture_gives_the_same_bytes(run, held, tmp_path):
 @pytest.mark.parametrize("at_once", [1, 2, 7, 4096])
 def test_comments_come_in_order_of_frames_however_many_are_looked_at_at_once(tmp_path, monkeypatch, at_once):
     path = tmp_path / "many.pcap"
-    talks = [talk(three_writes, 9, client=("10.0.0.1", 1000 + n), t0_ns=10**18 + n * 7_001_003) for n in range(5)]
+    talks = [talk(server_held, 18, client=("10.0.0.1", 1000 + n), t0_ns=10**18 + n * 7_001_003) for n in range(5)]
     path.write_bytes(pcap_bytes(merge(*(each.segments for each in talks))))
     result = analyze(path)
     whole = sorted(comments(result))
