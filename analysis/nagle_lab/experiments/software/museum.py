@@ -100,7 +100,6 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HalfOutcome:
     """How one half of an exhibit ran."""
 
-    half: ExhibitHalf
     result: Result | None  # None: it could not run
     problem: str  # why it is not as expected; empty where it is
     could_run: bool = True
@@ -164,7 +163,7 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
     try:
         installed = install_half(exhibit, half, cache)
     except NagleLabError as error:
-        return HalfOutcome(half, None, str(error), could_run=False)
+        return HalfOutcome(None, str(error), could_run=False)
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
     try:
         run = guard(
@@ -176,9 +175,9 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
         raise
     problem = against(exhibit, half, run.result, run.guarded.outcome.status, folder)
     if problem:
-        return HalfOutcome(half, run.result, f"{problem} (kept: {folder})")
+        return HalfOutcome(run.result, f"{problem} (kept: {folder})")
     shutil.rmtree(folder, ignore_errors=True)
-    return HalfOutcome(half, run.result, "")
+    return HalfOutcome(run.result, "")
 
 
 def against(exhibit: Exhibit, half: ExhibitHalf, result: Result, status: int | None, folder: Path) -> str:

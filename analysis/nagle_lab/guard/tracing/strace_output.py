@@ -65,7 +65,6 @@ class Call:
     name: str
     wrote: int = 0
     offset: int = 0  # of its first byte, in all that was written that way
-    more: bool = False  # whether MSG_MORE says that more is to come
     option: str = ""  # that it sets; SO_DEBUG is TCP_NODELAY at the level of sockets: both are 1
     value: bool = False
     error: str = ""  # why an option was not set: "EINVAL"
@@ -280,7 +279,6 @@ class _Reader:
         elif call.name in WRITES and not failed and (socket.start() > 0) == (call.name == "splice"):
             call.wrote = sum(map(int, _MESSAGE.findall(arguments))) if call.name == "sendmmsg" else _number(result)
             if call.wrote:
-                call.more = "MSG_MORE" in arguments
                 call.mark = self._mark_of(call, fd)
                 self._stream(way, place).writes.append(call)
 
