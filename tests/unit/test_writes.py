@@ -22,7 +22,7 @@ def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, A
     for call, frames in zip(calls, (trigger, held), strict=True):
         if native:
             own = tuple(frame for frame in frames if frame[0].startswith("/"))
-            wheres[id(call)] = CallSite(own, tuple(frames[: len(frames) - len(own)]), "")
+            wheres[call] = CallSite(own, tuple(frames[: len(frames) - len(own)]), "")
         else:
             call.mark = Mark(3, 0, "send", tuple(frames))
     pair: Any = SimpleNamespace(trigger=calls[0], held=calls[1])
@@ -80,6 +80,6 @@ def test_of_an_interpreter_any_of_its_stacks_says_why(monkeypatch):
     monkeypatch.setattr(module, "where", lambda stacks: [wheres[stack[0]] for stack in stacks])
     wanted = traced("", "", "").streams[WAY][0].writes[2]
     trace = Trace({WAY: [Stream(WAY, 1, writes=[*traced("", "").streams[WAY][0].writes, wanted])]})
-    assert module.native_places([wanted], trace, traced("a", "b"))[id(wanted)] in wheres.values()
+    assert module.native_places([wanted], trace, traced("a", "b"))[wanted] in wheres.values()
     wheres["b"] = CallSite((("/s.c", 7, "reply"),), (), "")
     assert module.native_places([wanted], trace, traced("a", "b")) == {}

@@ -91,8 +91,8 @@ def _of_connection(
     ends = {"client": (connection.client.ip, connection.client.port)}
     ends["server"] = (connection.server.ip, connection.server.port)
     sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ends}
-    counts: dict[int, _Count] = {}
-    elsewhere: dict[tuple[int, int], tuple[Call, ...]] = {}
+    counts: dict[Stream, _Count] = {}
+    elsewhere: dict[tuple[Stream, int], tuple[Call, ...]] = {}  # by process, too
     for stall in stalls:
         role = stall.held_by.role
         way: Direction = (ends[role], ends["server" if role == "client" else "client"])
@@ -101,23 +101,23 @@ def _of_connection(
         if not stream or not stream.writes or trigger.frame not in sent[role].offsets:
             yield NOT_SEEN
         else:
-            count = counts.setdefault(id(stream), _Count(sent[role], stream))
+            count = counts.setdefault(stream, _Count(sent[role], stream))
             found = _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
             if isinstance(found, CallPair):
-                if (id(stream), found.held.process) not in elsewhere:
-                    elsewhere[id(stream), found.held.process] = _elsewhere(found, trace)
-                found = replace(found, elsewhere=elsewhere[id(stream), found.held.process])
+                if (stream, found.held.process) not in elsewhere:
+                    elsewhere[stream, found.held.process] = _elsewhere(found, trace)
+                found = replace(found, elsewhere=elsewhere[stream, found.held.process])
             yield found
 
 
 def _elsewhere(pair: CallPair, trace: Trace) -> tuple[Call, ...]:
     """The first calls that set TCP_NODELAY in the process that held, on neither end of the connection."""
-    theirs = {id(call) for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
+    theirs = {call for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
     others = (
         call
         for call in trace.options
         if call.process == pair.held.process and call.option == "TCP_NODELAY" and call.value and not call.error
-        and id(call) not in theirs and call.at < pair.release_ts
+        and call not in theirs and call.at < pair.release_ts
     )  # fmt: skip
     return tuple(islice(others, _MOST_ELSEWHERE))
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
 from nagle_lab.experiments.writes.joining import CallPair
-from nagle_lab.guard.tracing.strace_output import Call
+from nagle_lab.guard.tracing.strace_output import Call, Stream
 from nagle_lab.packet.segment import end_text
 
 _MISTAKEN = "SO_DEBUG"  # what TCP_NODELAY is at the level of sockets, SOL_SOCKET: both are 1
@@ -33,9 +33,9 @@ def options_of(pair: CallPair, located: Located) -> list[Option]:
 
 def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
     """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
-    stories: dict[int, str] = {}
+    stories: dict[Stream, str] = {}
     for pair in pairs:
-        stories.setdefault(id(pair.stream), _story(pair, located))
+        stories.setdefault(pair.stream, _story(pair, located))
     first = {_untimed(story): story for story in reversed(stories.values())}
     counts = [(first[key], count) for key, count in Counter(map(_untimed, stories.values())).most_common()]
     if not counts:

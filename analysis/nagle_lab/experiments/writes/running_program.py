@@ -74,7 +74,7 @@ def writes_beside(
     """
     found = join(files, result, trace)
     places, guessed, whys = _places(found.pairs, trace, elsewhere=elsewhere, attached=attached)
-    lines = Lines(places, why or (lambda call: f"{call.command}: {whys.get(id(call), _NONE)}"))
+    lines = Lines(places, why or (lambda call: f"{call.command}: {whys.get(call, _NONE)}"))
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(guessed)] if guessed else [])]
     empty = nothing_found(s.exchanges, s.stalled_exchanges, notes=notes)
@@ -83,30 +83,32 @@ def writes_beside(
 
 def _places(
     pairs: Sequence[CallPair], trace: Trace, *, elsewhere: bool, attached: bool
-) -> tuple[dict[int, CallSite], int, dict[int, str]]:
-    """By ``id`` of the call: where it was made, by its stack, or by those of nearly all calls like it.
+) -> tuple[dict[Call, CallSite], int, dict[Call, str]]:
+    """Where calls were made: each by its stack, or by those of nearly all calls like it.
 
     Also of how many calls there is no stack while those like them do not all agree; and why the others have no place.
     """
     every = [call for streams in trace.streams.values() for stream in streams for call in stream.calls()]
-    stacked = {id(call): tuple(call.stack) for call in every if call.stack}
+    stacked = {call: tuple(call.stack) for call in every if call.stack}
     stacks = list(dict.fromkeys(stacked.values()))
     places = dict(zip(stacks, where(stacks, attached=attached, elsewhere=elsewhere), strict=True))
     alike: dict[object, Counter[CallSite]] = defaultdict(Counter)
     for call in every:
         if call.stack:
             for kind in _kinds(call):
-                alike[kind][places[stacked[id(call)]]] += 1
-    found, guessed, whys = {}, 0, {}
+                alike[kind][places[stacked[call]]] += 1
+    found: dict[Call, CallSite] = {}
+    whys: dict[Call, str] = {}
+    guessed = 0
     for call in stall_writes.unplaced(pairs, ()):
         same = next((alike[kind] for kind in _kinds(call) if kind in alike), Counter[CallSite]())
-        if stack := stacked.get(id(call)):
-            found[id(call)] = places[stack]
+        if stack := stacked.get(call):
+            found[call] = places[stack]
         elif same and same.most_common(1)[0][1] >= _NEARLY_ALL * same.total():
-            found[id(call)] = same.most_common(1)[0][0]
+            found[call] = same.most_common(1)[0][0]
             guessed += len(same) > 1
         else:
-            whys[id(call)] = _SEVERAL if same else _NONE
+            whys[call] = _SEVERAL if same else _NONE
     return found, guessed, whys
 
 

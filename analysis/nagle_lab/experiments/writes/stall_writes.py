@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from statistics import median
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 class Lines:
     """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
 
-    def __init__(self, native: dict[int, CallSite] | None = None, why: Callable[[Call], str] | None = None) -> None:
+    def __init__(self, native: dict[Call, CallSite] | None = None, why: Callable[[Call], str] | None = None) -> None:
         self._native = native or {}
         self._why = why or (lambda _: "")
 
@@ -76,7 +76,7 @@ class Lines:
             # Of a library's file there is only the part behind its folder.
             libraries = list(takewhile(lambda place: not place.file.startswith(_WHOLE), places))
             return places[len(libraries) :], libraries, ""
-        if found := self._native.get(id(call)):
+        if found := self._native.get(call):
             program, libraries = ([Place(*place) for place in places] for places in (found.program, found.libraries))
             return program, libraries, found.why
         return [], [], self._why(call)
@@ -128,12 +128,9 @@ def _share(stalled: int, exchanges: int) -> float:
 
 def unplaced(pairs: Sequence[CallPair], hooked: Container[int]) -> list[Call]:
     """Calls of which no hook said where they were made; of options only those of processes without a hook."""
-    calls = {id(call): call for pair in pairs for call in (pair.trigger, pair.held)}
-    for pair in pairs:
-        for call in _options(pair):
-            if call.process not in hooked:
-                calls.setdefault(id(call), call)
-    return [call for call in calls.values() if call.mark is None]
+    writes = (call for pair in pairs for call in (pair.trigger, pair.held))
+    options = (call for pair in pairs for call in _options(pair) if call.process not in hooked)
+    return [call for call in dict.fromkeys(chain(writes, options)) if call.mark is None]
 
 
 def _options(pair: CallPair) -> list[Call]:
@@ -141,14 +138,14 @@ def _options(pair: CallPair) -> list[Call]:
     return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
 
 
-def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[int, CallSite]:
-    """By ``id`` of the call: where the like of it was made in a run with stacks.
+def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[Call, CallSite]:
+    """Where the like of each call was made in a run with stacks.
 
     Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
     made in several places it is the one with as many like it before it, on as manieth a connection.
     """
-    wanted = {id(call) for call in calls}
-    keys = {id(call): key for key, call in _keyed(traced) if id(call) in wanted}
+    wanted = set(calls)
+    keys = {call: key for key, call in _keyed(traced) if call in wanted}
     kinds = {_kind(key) for key in keys.values()}
     like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
     stacks = list(dict.fromkeys(stack for _, stack in like))
@@ -158,7 +155,7 @@ def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[
     for key, stack in like:
         by_kind[_kind(key)].add(places[stack])
         exactly[key] = places[stack]
-    found: dict[int, CallSite] = {}
+    found: dict[Call, CallSite] = {}
     for call, key in keys.items():
         alike = by_kind[_kind(key)]
         match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)

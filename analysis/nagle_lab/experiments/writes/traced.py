@@ -148,7 +148,7 @@ def missing_calls(found: Joined, trace: Trace) -> str:
 
 def _native(
     pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
-) -> tuple[dict[int, CallSite], str]:  # fmt: skip
+) -> tuple[dict[Call, CallSite], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
     calls = stall_writes.unplaced(pairs, trace.hooked)
     if not calls:

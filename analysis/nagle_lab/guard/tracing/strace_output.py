@@ -54,9 +54,9 @@ class Mark:
     ]  # file, line and function: of libraries, the innermost first; the program
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """A call that wrote to a connection, or set an option."""
+    """A call that wrote to a connection, or set an option; no two are equal, whatever they have in common."""
 
     at: int  # ns since the epoch, when it began, to the µs
     thread: int
@@ -75,9 +75,9 @@ class Call:
     at_once: bool = False  # whether another thread wrote to the same connection meanwhile
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Stream:
-    """One direction of one connection, as the end that writes has it."""
+    """One direction of one connection, as the end that writes has it; no two are equal, either."""
 
     way: Direction
     began: int = 0  # ns: connected or accepted; 0: not seen
