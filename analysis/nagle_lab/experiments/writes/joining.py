@@ -101,8 +101,9 @@ def _of_connection(
         if not stream or not stream.writes or trigger.frame not in sent[role].offsets:
             yield NOT_SEEN
         else:
-            count = counts.setdefault(stream, _Count(sent[role], stream))
-            found = _pair(stall, trigger, release, count, trace.stream(way[::-1], release.ts))
+            if stream not in counts:
+                counts[stream] = _Count(sent[role], stream)
+            found = _pair(stall, trigger, release, counts[stream], trace.stream(way[::-1], release.ts))
             if isinstance(found, CallPair):
                 if (stream, found.held.process) not in elsewhere:
                     elsewhere[stream, found.held.process] = _elsewhere(found, trace)

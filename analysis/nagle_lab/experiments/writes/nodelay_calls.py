@@ -35,7 +35,8 @@ def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
     """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
     stories: dict[Stream, str] = {}
     for pair in pairs:
-        stories.setdefault(pair.stream, _story(pair, located))
+        if pair.stream not in stories:
+            stories[pair.stream] = _story(pair, located)
     first = {_untimed(story): story for story in reversed(stories.values())}
     counts = [(first[key], count) for key, count in Counter(map(_untimed, stories.values())).most_common()]
     if not counts:
