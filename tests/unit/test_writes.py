@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nagle_lab.experiments.writes import stall_writes as module
+from nagle_lab.experiments.writes import call_sites
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.tracing.native_frames import CallSite
 from nagle_lab.guard.tracing.strace_output import Call, Mark, Stream, Trace
@@ -77,9 +77,9 @@ def test_of_an_interpreter_any_of_its_stacks_says_why(monkeypatch):
         return Trace({WAY: [Stream(WAY, 1, writes=writes)]})
 
     wheres = {"a": CallSite((), (("", 0, "NET_Send"),), "no hook"), "b": CallSite((), (), "no hook")}
-    monkeypatch.setattr(module, "where", lambda stacks: [wheres[stack[0]] for stack in stacks])
+    monkeypatch.setattr(call_sites, "where", lambda stacks, **_: [wheres[stack[0]] for stack in stacks])
     wanted = traced("", "", "").streams[WAY][0].writes[2]
     trace = Trace({WAY: [Stream(WAY, 1, writes=[*traced("", "").streams[WAY][0].writes, wanted])]})
-    assert module.native_places([wanted], trace, traced("a", "b"))[wanted] in wheres.values()
+    assert call_sites.sites_in_another_run([wanted], trace, traced("a", "b"))[wanted] in wheres.values()
     wheres["b"] = CallSite((("/s.c", 7, "reply"),), (), "")
-    assert module.native_places([wanted], trace, traced("a", "b")) == {}
+    assert call_sites.sites_in_another_run([wanted], trace, traced("a", "b")) == {}

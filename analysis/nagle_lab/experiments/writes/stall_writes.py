@@ -1,9 +1,9 @@
 """The two writes of each stall, with the lines of code that made them."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import chain, takewhile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from statistics import median
 
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Wr
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
 from nagle_lab.guard.tracing.java_sources import source_of
-from nagle_lab.guard.tracing.native_frames import CallSite, where
-from nagle_lab.guard.tracing.strace_output import Call, Trace
+from nagle_lab.guard.tracing.native_frames import CallSite
+from nagle_lab.guard.tracing.strace_output import Call
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held
 _POINTS = 0.05  # by which shares with and without tracing may differ without a word
@@ -124,65 +124,6 @@ def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
 
 def _share(stalled: int, exchanges: int) -> float:
     return stalled / exchanges if exchanges else 0.0
-
-
-def unplaced(pairs: Sequence[CallPair], hooked: Container[int]) -> list[Call]:
-    """Calls of which no hook said where they were made; of options only those of processes without a hook."""
-    writes = (call for pair in pairs for call in (pair.trigger, pair.held))
-    options = (call for pair in pairs for call in _options(pair) if call.process not in hooked)
-    return [call for call in dict.fromkeys(chain(writes, options)) if call.mark is None]
-
-
-def _options(pair: CallPair) -> list[Call]:
-    other = pair.other.options if pair.other else []
-    return [*pair.stream.listener, *pair.stream.options, *other, *pair.elsewhere]
-
-
-def native_places(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[Call, CallSite]:
-    """Where the like of each call was made in a run with stacks.
-
-    Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
-    made in several places it is the one with as many like it before it, on as manieth a connection.
-    """
-    wanted = set(calls)
-    keys = {call: key for key, call in _keyed(traced) if call in wanted}
-    kinds = {_kind(key) for key in keys.values()}
-    like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
-    stacks = list(dict.fromkeys(stack for _, stack in like))
-    places = dict(zip(stacks, where(stacks), strict=True))
-    by_kind: dict[object, set[CallSite]] = defaultdict(set)
-    exactly: dict[object, CallSite] = {}
-    for key, stack in like:
-        by_kind[_kind(key)].add(places[stack])
-        exactly[key] = places[stack]
-    found: dict[Call, CallSite] = {}
-    for call, key in keys.items():
-        alike = by_kind[_kind(key)]
-        match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)
-        if not match and alike and not any(place.program for place in alike):  # an interpreter's, by several ways
-            match = min(alike, key=repr)
-        if match:
-            found[call] = match
-    return found
-
-
-def _kind(key: Sequence[object]) -> tuple[object, ...]:
-    return tuple(key[:-2])
-
-
-def _keyed(trace: Trace) -> Iterable[tuple[tuple[object, ...], Call]]:
-    """Every call with what makes it like another: what it is, how many like it came before, on which connection."""
-    streams = sorted((stream for streams in trace.streams.values() for stream in streams), key=lambda one: one.began)
-    numbers = {True: 0, False: 0}
-    for stream in streams:
-        numbers[stream.accepted] += 1
-        seen: Counter[tuple[object, ...]] = Counter()
-        for on_listener, calls in ((True, stream.listener), (False, [*stream.options, *stream.writes])):
-            for call in calls:
-                what = f"{call.option} {call.value}" if call.option else call.name
-                kind = (stream.accepted, on_listener, call.command, what, call.wrote)
-                seen[kind] += 1
-                yield (*kind, seen[kind], numbers[stream.accepted]), call
 
 
 _Named = tuple[CallPair, Write, Write]

@@ -21,6 +21,7 @@ from nagle_lab.experiments.software.guarded import (
     unannounced,
 )
 from nagle_lab.experiments.writes import stall_writes
+from nagle_lab.experiments.writes.call_sites import sites_in_another_run, unplaced
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
@@ -150,7 +151,7 @@ def _native(
     pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
 ) -> tuple[dict[Call, CallSite], str]:  # fmt: skip
     """Places of the calls that have none from a hook, and what went wrong with that."""
-    calls = stall_writes.unplaced(pairs, trace.hooked)
+    calls = unplaced(pairs, trace.hooked)
     if not calls:
         return {}, ""
     if not strace_command.has_stacks():
@@ -159,7 +160,7 @@ def _native(
         other, note = stacked()
     except NagleLabError as error:
         return {}, f"the run with native stacks failed: {error}"
-    return stall_writes.native_places(calls, trace, other), note
+    return sites_in_another_run(calls, trace, other), note
 
 
 def _why_no_line(call: Call, trace: Trace) -> str:
