@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.guard.tracing import addresses, native_frames
-from nagle_lab.guard.tracing.strace_output import STOPPED
+from nagle_lab.guard.tracing.strace_lines import STOPPED
 
 GO = "/go/pkg/mod/github.com/panjf2000/gnet@v1.6.7/connection_unix.go"
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing.strace_output import Trace, read_trace, unescaped
+from nagle_lab.guard.tracing.calls import Trace
+from nagle_lab.guard.tracing.strace_lines import unescaped
+from nagle_lab.guard.tracing.strace_output import read_trace
 
 SERVER, CLIENT = ("127.0.0.1", 80), ("127.0.0.1", 5000)
 ANSWERS = (SERVER, CLIENT)

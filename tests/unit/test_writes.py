@@ -7,8 +7,8 @@ import pytest
 
 from nagle_lab.experiments.writes import call_sites
 from nagle_lab.experiments.writes.stall_writes import Lines
+from nagle_lab.guard.tracing.calls import Call, Mark, Stream, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite
-from nagle_lab.guard.tracing.strace_output import Call, Mark, Stream, Trace
 
 SEND, HEADER, BODY, MAIN = ("/s.py", 5, "send"), ("/s.py", 9, "reply"), ("/s.py", 10, "reply"), ("/s.py", 99, "main")
 WAY = ("127.0.0.1", 80), ("127.0.0.1", 5000)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.tracing import hooking
-from nagle_lab.guard.tracing.strace_output import MOST_BYTES
+from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.containers.process import end, pipe
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant

@@ -18,7 +18,8 @@ from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 from nagle_lab.experiments.writes.traced import NamedWrites, no_writes, writes_of_traced
 from nagle_lab.guard.tracing import hooking, strace_command
-from nagle_lab.guard.tracing.strace_output import Trace, read_trace
+from nagle_lab.guard.tracing.calls import Trace
+from nagle_lab.guard.tracing.strace_output import read_trace
 
 ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
 _FILE, _OUTPUT = "strace.txt", "output.txt"

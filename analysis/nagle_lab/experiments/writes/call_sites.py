@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from nagle_lab.experiments.writes.joining import CallPair
+from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite, where
-from nagle_lab.guard.tracing.strace_output import Call, Trace
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
 from nagle_lab.experiments.writes.joining import CallPair
-from nagle_lab.guard.tracing.strace_output import Call, Stream
+from nagle_lab.guard.tracing.calls import Call, Stream
 from nagle_lab.packet.segment import end_text
 
 _MISTAKEN = "SO_DEBUG"  # what TCP_NODELAY is at the level of sockets, SOL_SOCKET: both are 1

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.experiments.writes.running_program import of_traced, writes_beside
-from nagle_lab.guard.tracing.strace_output import Call, Direction, Trace, read_trace
+from nagle_lab.guard.tracing.calls import Call, Direction, Trace
+from nagle_lab.guard.tracing.strace_output import read_trace
 
 RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
 _LOOK = 2000  # lines at the beginning that tell how it was recorded

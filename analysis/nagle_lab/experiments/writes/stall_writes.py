@@ -13,9 +13,9 @@ from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
+from nagle_lab.guard.tracing.calls import Call
 from nagle_lab.guard.tracing.java_sources import source_of
 from nagle_lab.guard.tracing.native_frames import CallSite
-from nagle_lab.guard.tracing.strace_output import Call
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held
 _POINTS = 0.05  # by which shares with and without tracing may differ without a word

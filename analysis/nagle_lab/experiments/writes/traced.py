@@ -26,8 +26,10 @@ from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Jo
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking, strace_command
+from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite
-from nagle_lab.guard.tracing.strace_output import MOST_BYTES, Call, Trace, read_trace
+from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
+from nagle_lab.guard.tracing.strace_output import read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
 _FILE = "strace.txt"

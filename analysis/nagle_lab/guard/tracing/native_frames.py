@@ -10,7 +10,7 @@ from typing import Literal
 
 from nagle_lab.guard.tracing import addresses, hooking
 from nagle_lab.guard.tracing.addresses import Place
-from nagle_lab.guard.tracing.strace_output import STOPPED
+from nagle_lab.guard.tracing.strace_lines import STOPPED
 
 _FRAME = re.compile(r"(.+?)\((?:(.*)\+0x([0-9a-f]+))?\) \[0x([0-9a-f]+)\]")
 _SYSTEM = re.compile(r"(lib(c|pthread|m|dl|rt|gcc_s|stdc\+\+|c\+\+)[-.]|ld-|\[|linux-vdso)")  # plumbing

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.tracing.strace_output import MOST_BYTES
+from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
 _STARTS = "fork,vfork,clone,clone3,io_uring_setup"
