@@ -190,6 +190,11 @@ def test_options_before_and_after_connecting(tmp_path):
     assert not stream.accepted
 
 
+def test_an_option_refused_without_a_reason(tmp_path):
+    (call,) = trace(tmp_path, option(SOCKET, 1, result="-1 ")).options
+    assert call.error == ""
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [

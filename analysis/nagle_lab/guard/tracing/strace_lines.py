@@ -52,8 +52,8 @@ class CallText(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Why it failed, such as "EINVAL"; empty where it did not."""
-        return self.rest.split(maxsplit=1)[0] if self.failed and self.rest else ""
+        """Why it failed, such as "EINVAL"; empty where it did not, or does not say."""
+        return next(iter(self.rest.split()), "") if self.failed else ""
 
 
 class SocketText(NamedTuple):
