@@ -146,7 +146,7 @@ def recorded(
     kept = report.with_name("kept")
     command = [*GUARD, f"--pid={pid}", "--trace", f"--keep={kept}", f"--json={report}", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        calls = kept / strace_attached.CALLS
+        calls = kept / strace_command.CALLS
         while then and process.poll() is None and not (calls.exists() and calls.stat().st_size > 30_000):
             time.sleep(0.05)
         if then:

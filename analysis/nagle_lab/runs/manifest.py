@@ -16,7 +16,9 @@ from nagle_lab.diagnosis.result.result import Count, Role
 from nagle_lab.runs.record import Number, Port, StrictRecord
 
 MANIFEST = "manifest.json"
-TRACE, THREADS = "strace.txt", "strace-threads.txt"  # of a traced run: calls; threads that were there, and of whom
+# Of a traced run: calls, with stacks and without in one file; threads that were there, and of whom. What guard leaves
+# in its folders is another thing, and has names of its own (guard/tracing/).
+TRACE, THREADS = "strace.txt", "strace-threads.txt"
 SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]

@@ -16,15 +16,15 @@ import pytest
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
-from nagle_lab.experiments.writes.traced import NamedWrites, no_writes, writes_of_traced
+from nagle_lab.experiments.writes.traced import NamedWrites, longest_s, no_writes, writes_of_traced
 from nagle_lab.guard.tracing import hooking, strace_command
 from nagle_lab.guard.tracing.calls import Trace
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
-_FILE, _OUTPUT = "strace.txt", "output.txt"
+_OUTPUT = "output.txt"
 _MOST = 10  # tests of a process that are traced: each costs the session's start and collection again
-_SLOWER, _AT_LEAST_S = 20, 120.0  # how much longer than untraced it may take
+_AT_LEAST_S = 120.0  # that it may take: the session starts and collects again, which is no part of a test's time
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -45,7 +45,8 @@ def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], f
     """The command under strace, what its environment gets, and how many seconds it may take."""
     order = order_of(text)
     environment = {ORDER: text, **hooking.loading(os.environ, stacks=order.stacks)}
-    return strace_command.traced(command, Path(order.folder) / _FILE, stacks=order.stacks), environment, order.limit_s
+    file = Path(order.folder) / strace_command.CALLS
+    return strace_command.traced(command, file, stacks=order.stacks), environment, order.limit_s
 
 
 class Again:
@@ -65,7 +66,7 @@ class Again:
             return NamedWrites(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
         if why := strace_command.why_not():
             return NamedWrites(no_writes(first, why))
-        limit_s = max(_SLOWER * took_s, _AT_LEAST_S)
+        limit_s = longest_s(took_s, _AT_LEAST_S)
         try:
             capture, trace = self._run(Order(test, str(folder / "hooks"), stacks=False, limit_s=limit_s))
             result = judge_recording(str(capture), "", selection, sha256=False)
@@ -90,7 +91,7 @@ class Again:
             if len(captures) != 1:
                 said = last_line((folder / _OUTPUT).read_text(errors="replace"), "it said nothing")
                 raise NagleLabError(f"it recorded nothing ({said})")
-            return captures[0], read_trace(folder / _FILE)
+            return captures[0], read_trace(folder / strace_command.CALLS)
         except subprocess.TimeoutExpired:
             raise NagleLabError(f"it did not end in {order.limit_s:.0f} s") from None
         except OSError as error:

@@ -16,7 +16,8 @@ from nagle_lab.experiments.writes.joining import join
 from nagle_lab.experiments.writes.stall_writes import Lines
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.guard.tracing.calls import Call, Trace
-from nagle_lab.guard.tracing.strace_attached import CALLS, STACKS, THREADS, UNTRACED
+from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
+from nagle_lab.guard.tracing.strace_command import CALLS
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 _NONE = "stacks are written at the beginning of the trace only, and no call like it was made then"

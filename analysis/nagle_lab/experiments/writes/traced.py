@@ -32,8 +32,7 @@ from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
-_FILE = "strace.txt"
-_SLOWER, _AT_LEAST_S = 20, 60.0  # how much longer than untraced such a run may take
+_SLOWER, _AT_LEAST_S = 20, 60.0
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,14 @@ class _Again:
         folder.mkdir()
         environment = dict(self.surroundings.get("environment", {}))
         environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
-        longest = max(_SLOWER * self.first.guarded.outcome.took_s, _AT_LEAST_S)
-        limit_s = longest if self.limit_s is None else self.limit_s
+        took_s = self.first.guarded.outcome.took_s
+        limit_s = longest_s(took_s) if self.limit_s is None else self.limit_s
         surroundings: Surroundings = {**self.surroundings, "environment": environment}
-        command = strace_command.traced(self.command, folder / _FILE, stacks=stacks)
+        command = strace_command.traced(self.command, folder / strace_command.CALLS, stacks=stacks)
         self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
         guarded = run(command, folder, limit_s=limit_s, network=self.network, **surroundings)
         try:
-            return guarded, read_trace(folder / _FILE)
+            return guarded, read_trace(folder / strace_command.CALLS)
         except OSError:
             raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
 
@@ -97,6 +96,11 @@ def with_writes(
     writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
     return replace(first, writes=writes, traced=TracedCommand(guarded.capture, result, guarded.outcome.took_s))
+
+
+def longest_s(untraced_s: float, at_least_s: float = _AT_LEAST_S) -> float:
+    """How long what took so long may take under strace."""
+    return max(_SLOWER * untraced_s, at_least_s)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host import children
 from nagle_lab.host.namespace import CAP_SYS_PTRACE, has_capability
 
-STACKS, CALLS, THREADS = "strace-stacks.txt", "strace.txt", "strace-threads.txt"
+# Beside strace_command.CALLS: what was written before that, with stacks; which threads were there, and of whom.
+STACKS, THREADS = "strace-stacks.txt", "strace-threads.txt"
 UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
 UNTRACED_S = 5.0  # how long that is, at most
 STACKS_S = 2.0  # how long stacks are written: each takes milliseconds, in which a hold passes
@@ -46,7 +47,7 @@ class Tracer:
         """Attach, and return when that is done. Raises NotTracedError."""
         pids = self.check()
         self.uses_io_uring |= any(map(_uses_io_uring, pids))
-        file = self._folder / (STACKS if stacks else CALLS)
+        file = self._folder / (STACKS if stacks else strace_command.CALLS)
         self._process = subprocess.Popen(
             strace_command.attaching(pids, file, stacks=stacks),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

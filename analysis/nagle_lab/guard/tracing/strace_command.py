@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 
+CALLS = "strace.txt"  # a file's name: what strace wrote, in the folder of what was traced
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
 _STARTS = "fork,vfork,clone,clone3,io_uring_setup"
 _MARK = "rmdir"  # by which hooks speak: see hooks/python/nagle_lab_marks.py
