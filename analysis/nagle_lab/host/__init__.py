@@ -1,1 +1,1 @@
-"""This host, as Linux has it: child processes and signals, network namespaces and capabilities, TCP sockets."""
+"""This host, as Linux has it: processes and signals, network namespaces and capabilities, TCP sockets, filters."""

@@ -9,12 +9,13 @@ import os
 import platform
 from struct import pack
 
+from nagle_lab.host import bpf
+
 # Machine: AUDIT_ARCH_… and the number of setsockopt.
 _CALLS = {"x86_64": (0xC000003E, 54), "aarch64": (0xC00000B7, 208)}
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 _ALLOW, _SUCCEED = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with errno 0
 _IPPROTO_TCP, _TCP_NODELAY = 6, 1
-_LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER, _ARCHITECTURE, _LEVEL, _OPTION = 0, 4, 24, 32  # offsets in struct seccomp_data; of arguments the low half
 
 
@@ -26,16 +27,16 @@ def is_possible() -> bool:
 def take_away() -> None:
     """Take it from this process, and from all that it executes and starts. Raises OSError."""
     architecture, number = _CALLS[platform.machine()]
-    program = [
-        (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 0, 7, architecture),
-        (_LOAD, 0, 0, _NUMBER), (_IF_EQUAL, 0, 5, number),
-        (_LOAD, 0, 0, _LEVEL), (_IF_EQUAL, 0, 3, _IPPROTO_TCP),
-        (_LOAD, 0, 0, _OPTION), (_IF_EQUAL, 0, 1, _TCP_NODELAY),
-        (_RETURN, 0, 0, _SUCCEED),
-        (_RETURN, 0, 0, _ALLOW),
-    ]  # fmt: skip
-    instructions = ctypes.create_string_buffer(b"".join(pack("HBBI", *one) for one in program))
-    argument = ctypes.create_string_buffer(pack("HP", len(program), ctypes.addressof(instructions)))
+    program = bpf.assembled(
+        bpf.load_word(_ARCHITECTURE), bpf.unless_equal(architecture, "allow"),
+        bpf.load_word(_NUMBER), bpf.unless_equal(number, "allow"),
+        bpf.load_word(_LEVEL), bpf.unless_equal(_IPPROTO_TCP, "allow"),
+        bpf.load_word(_OPTION), bpf.unless_equal(_TCP_NODELAY, "allow"),
+        bpf.result(_SUCCEED),
+        "allow", bpf.result(_ALLOW),
+    )  # fmt: skip
+    instructions = ctypes.create_string_buffer(program)
+    argument = ctypes.create_string_buffer(pack("HP", len(program) // 8, ctypes.addressof(instructions)))
     libc = ctypes.CDLL(None, use_errno=True)
     nothing = ctypes.c_ulong(0)
     # Without the right to change the machine a filter is only for those who gain no rights later (setuid programs).

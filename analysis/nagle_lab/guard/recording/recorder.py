@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.guard.recording.socket_poller import SocketPoller
+from nagle_lab.host import bpf
 
 SNAPLEN = 128  # bytes: Ethernet, IPv6 and TCP with all its options
 EVERY_S = 0.02  # how often the ring is emptied
@@ -43,40 +44,33 @@ _LOOK = 64  # statuses at once
 _TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * AT_ONCE)).cast("I")
 
 _SIOCGIFHWADDR, _ARPHRD_ETHER, _ARPHRD_LOOPBACK = 0x8927, 1, 772
-_AD = 0xFFFFF000  # SKF_AD_OFF: what the kernel knows of a packet besides its bytes
-_LOAD_WORD, _LOAD_HALF, _LOAD_BYTE, _LOAD_HALF_AFTER, _IP_HEADER = 0x20, 0x28, 0x30, 0x48, 0xB1
-_GO, _IF_EQUAL, _RETURN = 0x05, 0x15, 0x06
+_PACKET_OUTGOING = 4
+_KNOWN = 0xFFFFF000  # SKF_AD_OFF: what the kernel knows of a packet besides its bytes
+_TYPE, _HARDWARE = _KNOWN + 4, _KNOWN + 28  # SKF_AD_PKTTYPE, SKF_AD_HATYPE
+_IPV4, _IPV6, _TCP = 0x0800, 0x86DD, 6
 
 
 def _filter(ports: Sequence[int]) -> bytes:
-    """A classic BPF program: TCP over IPv4 and IPv6, from or to one of the ports, or all of it.
+    """A filter of TCP over IPv4 and IPv6, from or to one of the ports, or of all of it.
 
     On loopback each packet passes twice, out and in: the filter takes it once, in. Interfaces without an Ethernet
     header (tun, WireGuard) are left out.
     """
-    taken, none = (_RETURN, 0, 0, SNAPLEN), (_RETURN, 0, 0, 0)
-
-    def one_of(load: int, source: int) -> list[tuple[int, int, int, int]]:
-        """Whether one of the ports is the source's or the destination's; falls through to the end if not."""
-        if not ports:
-            return [taken]
-        tests = []
-        for at in (source, source + 2):
-            tests += [(load, 0, 0, at)] + [step for port in ports for step in ((_IF_EQUAL, 0, 1, port), taken)]
-        return [*tests, none]
-
-    ipv4 = [(_IP_HEADER, 0, 0, 14), *one_of(_LOAD_HALF_AFTER, 14)]
-    ipv6 = one_of(_LOAD_HALF, 54)
-    program = [
-        (_LOAD_WORD, 0, 0, _AD + 28), (_IF_EQUAL, 0, 4, _ARPHRD_LOOPBACK),  # SKF_AD_HATYPE
-        (_LOAD_WORD, 0, 0, _AD + 4), (_IF_EQUAL, 0, 1, 4), none,  # SKF_AD_PKTTYPE is PACKET_OUTGOING
-        (_GO, 0, 0, 2), (_IF_EQUAL, 1, 0, _ARPHRD_ETHER), none,
-        (_LOAD_HALF, 0, 0, 12), (_IF_EQUAL, 1, 0, 0x86DD), (_GO, 0, 0, 3 + len(ipv6)),
-        (_LOAD_BYTE, 0, 0, 20), (_IF_EQUAL, 1, 0, 6), none, *ipv6,
-        (_IF_EQUAL, 1, 0, 0x0800), none,
-        (_LOAD_BYTE, 0, 0, 23), (_IF_EQUAL, 1, 0, 6), none, *ipv4,
-    ]  # fmt: skip
-    return b"".join(pack("HBBI", *instruction) for instruction in program)
+    any_port = [] if ports else bpf.jump("take")
+    is_wanted = [step for port in ports for step in bpf.if_equal(port, "take")]
+    return bpf.assembled(
+        bpf.load_word(_HARDWARE), bpf.unless_equal(_ARPHRD_LOOPBACK, "no loopback"),
+        bpf.load_word(_TYPE), bpf.if_equal(_PACKET_OUTGOING, "leave"), bpf.jump("Ethernet"),
+        "no loopback", bpf.unless_equal(_ARPHRD_ETHER, "leave"),
+        "Ethernet", bpf.load_half(12), bpf.unless_equal(_IPV6, "no IPv6"),
+        bpf.load_byte(20), bpf.unless_equal(_TCP, "leave"), any_port,
+        bpf.load_half(54), is_wanted, bpf.load_half(56), is_wanted, bpf.jump("leave"),
+        "no IPv6", bpf.unless_equal(_IPV4, "leave"),
+        bpf.load_byte(23), bpf.unless_equal(_TCP, "leave"), any_port,
+        bpf.load_half_behind_ipv4(14, 0), is_wanted, bpf.load_half_behind_ipv4(14, 2), is_wanted,
+        "leave", bpf.result(0),
+        "take", bpf.result(SNAPLEN),
+    )  # fmt: skip
 
 
 class RingPacket(NamedTuple):
@@ -153,7 +147,7 @@ class Ring:
 
     def end(self) -> None:
         """Let no more packets in; those in the ring stay until they are taken."""
-        self._attach_filter(pack("HBBI", _RETURN, 0, 0, 0))
+        self._attach_filter(bpf.assembled(bpf.result(0)))
 
     def dropped(self) -> int:
         """How many packets the kernel had no room for since the last call."""
