@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from nagle_lab import analyze
-from nagle_lab.guard.command.job import JOB, OUTCOME, read_outcome, write
 from nagle_lab.guard.recording import inside_command, recorder
+from nagle_lab.guard.recording.job import JOB, OUTCOME, read_outcome, write
 from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
 from nagle_lab.guard.recording.run_command import make_job
 from nagle_lab.host import namespace

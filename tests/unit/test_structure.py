@@ -19,7 +19,7 @@ ANALYSIS = ("capture", "packet", "tcp", "diagnosis", "evidence")  # a function o
 INSIDE = {  # the packages inside each room, in order; a room's own modules come after them
     "diagnosis": ("proof", "result"),
     "lab": ("scenarios", "containers"),
-    "guard": ("command", "tracing", "recording"),
+    "guard": ("tracing", "recording"),
     "live": ("sockets", "watch"),
     "experiments": ("software", "writes"),
     "reports": ("words", "files", "screens", "experiments", "html"),

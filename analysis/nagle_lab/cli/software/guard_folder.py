@@ -10,7 +10,7 @@ from pathlib import Path
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import WITHOUT
 from nagle_lab.experiments.writes.traced import STACKED, TRACED
-from nagle_lab.guard.command.job import CAPTURE, OUTCOME
+from nagle_lab.guard.recording.job import CAPTURE, OUTCOME
 from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_command import CALLS
 

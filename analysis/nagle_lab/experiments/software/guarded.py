@@ -15,8 +15,8 @@ from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command import without_nodelay
-from nagle_lab.guard.command.job import Outcome
+from nagle_lab.guard.recording import without_nodelay
+from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 
 WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command import without_nodelay
-from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
+from nagle_lab.guard.recording import job as jobs
+from nagle_lab.guard.recording import without_nodelay
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import Parts
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.host import children, namespace

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command.job import CAPTURE, OUTCOME, Outcome
+from nagle_lab.guard.recording import job as jobs
+from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_attached import (

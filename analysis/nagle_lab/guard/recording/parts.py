@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.guard.command.job import CAPTURE
+from nagle_lab.guard.recording.job import CAPTURE
 from nagle_lab.guard.recording.recorder import Recorder
 
 FOLDER = "NAGLE_LAB_PARTS"  # the environment variable that tells the command the job's folder

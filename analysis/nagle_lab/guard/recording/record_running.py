@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError, last_line
-from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command.job import OUTCOME, Outcome
 from nagle_lab.guard.recording import inside_running
+from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording.inside_running import REQUEST, Request
+from nagle_lab.guard.recording.job import OUTCOME, Outcome
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.ways import Way, docker_with_folders, program, sudo_works
 from nagle_lab.host import children

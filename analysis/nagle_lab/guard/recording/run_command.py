@@ -11,8 +11,8 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command import job as jobs
-from nagle_lab.guard.command.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
+from nagle_lab.guard.recording import job as jobs
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.parts import FOLDER as PARTS
 from nagle_lab.guard.recording.ways import Way, program, ways, why_not
 from nagle_lab.host import children

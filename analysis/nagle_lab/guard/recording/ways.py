@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.command.job import NamespaceState
+from nagle_lab.guard.recording.job import NamespaceState
 from nagle_lab.host import namespace
 
 SETTINGS = Path("/proc/sys")

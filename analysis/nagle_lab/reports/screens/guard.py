@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_name
 from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
-from nagle_lab.guard.command.job import Outcome
+from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
 from nagle_lab.reports.words.writes_text import cleared
