@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.recording.ways import EMPTY_IMAGE, docker_with_folders
+from nagle_lab.guard.recording.launchers import EMPTY_IMAGE, docker_with_folders
 from support import forbid
 from support.guarded import GUARD, server
 from support.in_docker import IMAGE, PERL, compose_project, read_in

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.experiments.software.guarded import lost
+from nagle_lab.guard.recording.cuts import Cuts
 from nagle_lab.guard.recording.job import JOB, Outcome, read_job
-from nagle_lab.guard.recording.parts import Cuts
 from nagle_lab.host.namespace import segments_sent
 
 _SETTLE_S = 1.0  # for what was sent and has not arrived yet

@@ -37,7 +37,7 @@ def start_again() -> NoReturn:
 def _run(base: Path) -> int:
     require_linux()
     from nagle_lab.guard.recording.run_command import run  # noqa: PLC0415 - Linux only
-    from nagle_lab.guard.recording.worker import PREFIX as GUARD  # noqa: PLC0415 - Linux only
+    from nagle_lab.guard.recording.stand_in import PREFIX as GUARD  # noqa: PLC0415 - Linux only
 
     folder = Path(tempfile.mkdtemp(prefix=GUARD, dir=base))
     command = [sys.executable, *sys.orig_argv[1:]]

@@ -19,13 +19,13 @@ def prepare(config: pytest.Config) -> int | None:
     """Have the workers start in namespaces; returns an exit code, and tells why, where that is not possible."""
     try:
         require_linux()
-        from nagle_lab.guard.recording.ways import program  # noqa: PLC0415 - Linux only
+        from nagle_lab.guard.recording.launchers import program  # noqa: PLC0415 - Linux only
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         return error.exit_code
     options_of(config)  # raises pytest.UsageError once, and not in each worker
     base = Path(tempfile.mkdtemp(prefix=PREFIX))
-    stand_in = program("worker", str(base))
+    stand_in = program("stand_in", str(base))
     done = subprocess.run([*stand_in, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
         forget(base)

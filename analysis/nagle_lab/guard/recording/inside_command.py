@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording import without_nodelay
+from nagle_lab.guard.recording.cuts import Parts
 from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
-from nagle_lab.guard.recording.parts import Parts
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.host import children, namespace
 

@@ -33,7 +33,7 @@ class Job(msgspec.Struct, frozen=True):
     way: str = ""  # how that was come by, as a screen says it
     without_nodelay: bool = False  # whether the option is taken away from the command
     output: str = ""  # a file for what the command prints
-    parts: bool = False  # whether the capture is cut into parts on request (see parts.Cuts)
+    parts: bool = False  # whether the capture is cut into parts on request (see cuts.Cuts)
 
 
 class Outcome(msgspec.Struct, frozen=True):

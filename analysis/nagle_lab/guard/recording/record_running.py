@@ -14,8 +14,8 @@ from nagle_lab.guard.recording import inside_running
 from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording.inside_running import REQUEST, Request
 from nagle_lab.guard.recording.job import OUTCOME, Outcome
+from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
-from nagle_lab.guard.recording.ways import Way, docker_with_folders, program, sudo_works
 from nagle_lab.host import children
 from nagle_lab.host.namespace import has_sys_admin
 

@@ -12,9 +12,9 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import job as jobs
+from nagle_lab.guard.recording.cuts import FOLDER as PARTS
 from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
-from nagle_lab.guard.recording.parts import FOLDER as PARTS
-from nagle_lab.guard.recording.ways import Way, program, ways, why_not
+from nagle_lab.guard.recording.launchers import Way, program, ways, why_not
 from nagle_lab.host import children
 
 
@@ -54,7 +54,7 @@ class HowToRun(Surroundings, total=False):
 
     limit_s: float | None  # after which the command is ended
     without_nodelay: bool  # whether TCP_NODELAY is taken away from it
-    parts: bool  # whether what runs there may have the capture cut (parts.Cuts)
+    parts: bool  # whether what runs there may have the capture cut (cuts.Cuts)
 
 
 def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:

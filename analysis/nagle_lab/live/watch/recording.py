@@ -15,8 +15,8 @@ import msgspec
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.recording.inside_running import Request
 from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
+from nagle_lab.guard.recording.launchers import program
 from nagle_lab.guard.recording.record_running import container_of_service, docker, way_to
-from nagle_lab.guard.recording.ways import program
 
 AGAIN_S = 2.0  # between two looks for what has gone
 END_S = 5.0  # that a recorder has to end

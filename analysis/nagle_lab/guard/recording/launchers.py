@@ -1,4 +1,4 @@
-"""How to get a network namespace on this machine: the ways there are, tried in turn."""
+"""How a program of ours is launched inside a network namespace: the ways that this machine has, tried in turn."""
 
 import os
 import platform

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording import ways
+from nagle_lab.guard.recording import launchers
 from nagle_lab.host import namespace
 from support import forbid
 from support.guarded import GUARD, server
@@ -70,9 +70,9 @@ def test_what_forbids_it_is_named(tmp_path, monkeypatch, setting, value, says):
     file = tmp_path / setting
     file.parent.mkdir(parents=True)
     file.write_text(value + "\n")
-    monkeypatch.setattr(ways, "SETTINGS", tmp_path)
-    monkeypatch.setattr(ways, "is_container", lambda: False)
-    assert says in ways.why_not()
+    monkeypatch.setattr(launchers, "SETTINGS", tmp_path)
+    monkeypatch.setattr(launchers, "is_container", lambda: False)
+    assert says in launchers.why_not()
 
 
 @pytest.mark.parametrize("missing", ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW"])
@@ -80,19 +80,19 @@ def test_root_without_a_capability_takes_a_user_namespace(monkeypatch, missing):
     """As in a container that is given SYS_ADMIN alone, or by Podman or CRI-O, which give no NET_RAW."""
     number = getattr(namespace, missing)
     monkeypatch.setattr(namespace, "has_capability", lambda asked: asked != number)
-    assert next(ways.ways()).name == "a user namespace, without root"
+    assert next(launchers.ways()).name == "a user namespace, without root"
 
 
 def test_elsewhere_than_on_linux_there_is_one_line(monkeypatch):
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     with pytest.raises(NagleLabError, match="guard needs Linux network namespaces"):
-        next(ways.ways())
+        next(launchers.ways())
 
 
 def test_a_container_is_told_what_it_lacks(tmp_path, monkeypatch):
-    monkeypatch.setattr(ways, "SETTINGS", tmp_path)
-    monkeypatch.setattr(ways, "is_container", lambda: True)
-    assert "--cap-add SYS_ADMIN --cap-add NET_ADMIN" in ways.why_not()
+    monkeypatch.setattr(launchers, "SETTINGS", tmp_path)
+    monkeypatch.setattr(launchers, "is_container", lambda: True)
+    assert "--cap-add SYS_ADMIN --cap-add NET_ADMIN" in launchers.why_not()
 
 
 def test_a_way_out_needs_pasta(tmp_path):
