@@ -151,6 +151,21 @@ def test_random_segments(engine, rows, cuts, size, exchanges):
     assert sum(row["packets", 0] + row["packets", 1] for row in contents_of(said, "connection")) == of_each
 
 
+def test_another_interface_that_is_seconds_ahead(engine):
+    """As where captures of two hosts are merged: nothing can have come after the release, and yet before it."""
+    packets = []
+    for segment in talk(STALLED[0]).segments:
+        packets.append(segment)
+        if segment.flags == "A" and segment.length == 0:
+            packets.append(
+                replace(segment, ts_ns=segment.ts_ns + 10_000 * MS, src=segment.dst, sport=9, dst="10.0.0.9", dport=9,
+                        flags="PA", length=9, interface=1)
+            )  # fmt: skip
+    candidates = contents_of(followed(engine, pcapng_bytes(packets, interfaces=[Interface()] * 2)), "candidate")
+    alone = [row["alone"] for row in candidates if row["release"] < MS]
+    assert 0 in alone and min(alone) == 0
+
+
 # Lengths, pauses and windows at which something begins to count as small, late, idle, full.
 LENGTHS = st.sampled_from([1, 100, 238, 400, 499, 500, 535, 536, 1447, 1448, 1449, 2896, 3000])
 LATER = st.sampled_from([

@@ -355,11 +355,12 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     int64_t under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0));
+    int64_t alone = most(s->ts - busy_since(m, ack->ts, s->src), 0);
     f->has_candidates = 1;
     candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
                      ack->idle,
                      s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1), under_way,
-                     (int32_t)least(s->ts - busy_since(m, ack->ts, s->src), INT32_MAX),
+                     (int32_t)least(alone, INT32_MAX),
                      arrived_since(m, ack->ts, s->src, f->number), number, trigger->length, s->length, ack->beyond_full,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s), ack->ended_by, ack->small,
                      ack->reply, trigger->end == x->unheld};

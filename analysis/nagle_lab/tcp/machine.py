@@ -338,10 +338,11 @@ class Machine:
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
         clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1)
         under_way = min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0))
+        alone = max(s.ts - self._busy_since(ack.ts, s.src), 0)  # packets may be out of order, or the clock set back
         x.connection.has_candidates = True
         self.tables.candidate.add(
             x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
-            ack.idle, clock, under_way, min(s.ts - self._busy_since(ack.ts, s.src), LONGEST),
+            ack.idle, clock, under_way, min(alone, LONGEST),
             self._arrived_since(ack.ts, s.src, x.connection.number), exchange, trigger.length, s.length,
             ack.beyond_full, x.side, is_pure, echo, is_announced(x, trigger, s), ack.ended_by,
             ack.small, ack.reply, trigger.end == x.unheld,
