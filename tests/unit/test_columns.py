@@ -210,8 +210,8 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
     columns = {
         "connection": connection,
         "peer": [number % 2 for number in connection],
-        "wait": wait,
-        "release": release,
+        "trigger_to_ack": wait,
+        "ack_to_release": release,
         "pure": pure,
         "echo": echo,
         "announced": [number % 7 == 3 for number in numbers],

@@ -162,7 +162,7 @@ def test_another_interface_that_is_seconds_ahead(engine):
                         flags="PA", length=9, interface=1)
             )  # fmt: skip
     candidates = contents_of(followed(engine, pcapng_bytes(packets, interfaces=[Interface()] * 2)), "candidate")
-    alone = [row["alone"] for row in candidates if row["release"] < MS]
+    alone = [row["alone"] for row in candidates if row["ack_to_release"] < MS]
     assert 0 in alone and min(alone) == 0
 
 

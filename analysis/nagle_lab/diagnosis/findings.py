@@ -180,7 +180,7 @@ class Findings:
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         """How long data was held until an ACK that was not delayed."""
-        since = each(lambda wait, release: wait + release, candidates["wait"], candidates["release"])
+        since = each(lambda ack, release: ack + release, candidates["trigger_to_ack"], candidates["ack_to_release"])
         waits = pick(since, rows)  # at the peer most of the round trip is from the ACK to the release
         add_all(self.round_trips, waits)
         _sum_up(involved, "round_trips", pick(involved.of, rows), waits)
@@ -190,12 +190,12 @@ class Findings:
     def _count_stalls(
         self, rows: Column, candidates: Columns, involved: Involved, peer_reaction: Column
     ) -> None:  # fmt: skip
-        side, wait = candidates["side"], pick(candidates["wait"], rows)
+        side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
         self.behind_full += total(pick(each(_is_full, trigger, full), rows))
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
-        add_all(self.release, pick(candidates["release"], rows))
+        add_all(self.release, pick(candidates["ack_to_release"], rows))
         add_all(self.ack_timer, each(lambda wait, reaction: wait - reaction, wait, pick(peer_reaction, rows)))
         self.held.add(involved, side, rows)
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)

@@ -38,7 +38,7 @@ class Answers:
         found = KernelAnswers(until=self._until)
         if not self._by_side:
             return found
-        names = ("connection", "side", "at", "release", "wait", "released_bytes")
+        names = ("connection", "side", "at", "ack_to_release", "trigger_to_ack", "released_bytes")
         for row, (connection, side, at, release, wait, released) in enumerate(
             zip(*(candidates[name] for name in names), strict=True)
         ):

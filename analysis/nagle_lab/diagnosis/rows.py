@@ -110,7 +110,7 @@ class StallRows(_Rows[Stall], Stalls):
         percentiles = self._findings.wait.percentiles([50])
         assert percentiles is not None, "there is no stall"
         columns = LAYOUTS["candidate"].columns
-        wait, ack = columns["wait"], columns["ack_frame"]
+        wait, ack = columns["trigger_to_ack"], columns["ack_frame"]
         without_ack = None
         for number, row in enumerate(self._table.rows()):
             if rounded(row[wait], 1_000) == percentiles[0]:
@@ -133,8 +133,8 @@ class StallRows(_Rows[Stall], Stalls):
             listed(rows["trigger_frame"]),
             [ack or None for ack in listed(rows["ack_frame"])],
             listed(rows["release_frame"]),
-            listed(each(_ms, rows["wait"])),
-            listed(each(lambda release: release / 1e3, rows["release"])),
+            listed(each(_ms, rows["trigger_to_ack"])),
+            listed(each(lambda release: release / 1e3, rows["ack_to_release"])),
             listed(rows["trigger_bytes"]),
             listed(rows["released_bytes"]),
         )

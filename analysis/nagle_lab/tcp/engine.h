@@ -14,8 +14,8 @@ typedef struct {
     int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp tells of it */
     int64_t release_frame;
     int64_t at;              /* time of the release */
-    int64_t wait;            /* from trigger to ACK, or to release where the capture lacks the ACK */
-    int64_t release;         /* from ACK to release */
+    int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK */
+    int64_t ack_to_release;
     int64_t idle;            /* from the connection's packet before the ACK to it */
     int64_t clock;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
@@ -40,7 +40,7 @@ typedef struct {
     int64_t connection;
     int64_t trigger_frame;
     int64_t release_frame;
-    int64_t since;           /* from one to the other */
+    int64_t trigger_to_release;
     int32_t trigger_bytes;
     int32_t released_bytes;
     int8_t side;             /* that sent both */

@@ -83,22 +83,24 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = pure.filter(lambda release: release < 2 * base + 10 * MS, pure.release)
-    soon = total(each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.release, pure.echo))
+    soon_enough = pure.filter(lambda release: release < 2 * base + 10 * MS, pure.ack_to_release)
+    soon = total(
+        each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.ack_to_release, pure.echo)
+    )
     if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    prompt = pure.filter(lambda release: (release >= soonest) & (release <= latest), pure.release)
-    by_chance = is_chance(len(prompt), pure.release, latest, latest - base, 4)
+    prompt = pure.filter(lambda release: (release >= soonest) & (release <= latest), pure.ack_to_release)
+    by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, 4)
     if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, observed)):
-        close = pure.filter(lambda release: (release >= soonest) & (release <= 2 * latest), pure.release)
+        close = pure.filter(lambda release: (release >= soonest) & (release <= 2 * latest), pure.ack_to_release)
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
     behind = soon_enough.filter(lambda echo: echo != Echo.BEFORE, soon_enough.echo)
-    late = behind.filter(lambda release: release > latest, behind.release)
+    late = behind.filter(lambda release: release > latest, behind.ack_to_release)
     by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
     most_late = len(prompt) if by_path else FEW_LATE * len(prompt)
     return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
@@ -114,7 +116,7 @@ def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
         return pure.picked([])
     seem_held = held_far(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = around(observed.own or 0)
-    are_in_time = all(soonest <= release <= latest for release in seem_held.release)
+    are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
     return seem_held if len(seem_held) >= FEW and are_in_time else pure.picked([])
 
 
@@ -154,7 +156,7 @@ def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what it holds; so here the program itself waits for each piece's ACK, or keeps that pace.
     """
     early = observed.early
-    soon = early.filter(lambda release: release <= highest(prompt.release), early.release)
+    soon = early.filter(lambda release: release <= highest(prompt.ack_to_release), early.ack_to_release)
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
     pieces = sum(count for _, count in most_common if count > 1)  # what came once is not always the same
@@ -194,9 +196,9 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     larger = each(lambda one, other: one > other + MUCH_LARGER, prompt.released_bytes, prompt.trigger_bytes)
     if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
         return False
-    longer = percentile(prompt.release, 50) - percentile(answers, 50)
+    longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
     # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
-    soonest = percentile(prompt.release, 10) - percentile(answers, 25)
+    soonest = percentile(prompt.ack_to_release, 10) - percentile(answers, 25)
     slower = max(SLOWER, 2 * observed.setting.step)
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
 
@@ -204,7 +206,7 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
     own, reactions = observed.own or 0, observed.program.own
-    sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.release, prompt.echo)
+    sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.ack_to_release, prompt.echo)
     enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
     return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
 
@@ -218,7 +220,9 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
     if len(prompt) < MANY or len(quick) < MANY:
         return False
-    by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
+    by_size = each(
+        lambda release, released: release - released * SLOW_LINK, prompt.ack_to_release, prompt.released_bytes
+    )
     longer = percentile(by_size, 50) - percentile(quick, 50)
     return longer > max(SLOWER, 2 * observed.setting.step, middle_half(quick))
 
@@ -227,9 +231,11 @@ def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool
     """Whether all came later than that end's kernel answers, and most sooner than its program does."""
     own, base = observed.program.own, observed.own or 0
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < base + LATE_FAR]
-    if not quick or len(own.data) < MANY or percentile(prompt.release, 50) >= percentile(own.data, 5):
+    if not quick or len(own.data) < MANY or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
         return False
-    by_size = each(lambda release, released: release - released * SLOW_LINK, prompt.release, prompt.released_bytes)
+    by_size = each(
+        lambda release, released: release - released * SLOW_LINK, prompt.ack_to_release, prompt.released_bytes
+    )
     return lowest(by_size) > percentile(quick, 75) + slack(base)
 
 
@@ -241,13 +247,15 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
     if len(close) < SOME:
         return False
     soonest = max(base, percentile(answers, 25)) if answers else base
-    by_size = each(lambda release, released: release - released * SLOW_LINK, close.release, close.released_bytes)
+    by_size = each(
+        lambda release, released: release - released * SLOW_LINK, close.ack_to_release, close.released_bytes
+    )
     return lowest(by_size) > soonest + slack(base)
 
 
 def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
     """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
-    return len(pure) < FEW and not observed.program.own.handshake and highest(pure.release) < NEAR
+    return len(pure) < FEW and not observed.program.own.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:
@@ -258,20 +266,20 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     """
     base = observed.own
     if base is None:
-        low = percentile(pure.release, 10)
-        spread = percentile(pure.wait, 90) - percentile(pure.wait, 10)
-        if len(pure) < SOME or percentile(pure.release, 90) - low > REGULAR * spread:
+        low = percentile(pure.ack_to_release, 10)
+        spread = percentile(pure.trigger_to_ack, 90) - percentile(pure.trigger_to_ack, 10)
+        if len(pure) < SOME or percentile(pure.ack_to_release, 90) - low > REGULAR * spread:
             return None
         if answers and low > answers[0] + MS:
             return None
         base = int(low)
     after = pure.filter(lambda echo: echo == Echo.AFTER, pure.echo)
-    return min([base, *map(int, after.release[:MOST_LOOKED_AT])])
+    return min([base, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
 
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, FEW times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(each(lambda release: release - (observed.own or 0) >= LATER, observed.early.release))
+    by_itself = total(each(lambda release: release - (observed.own or 0) >= LATER, observed.early.ack_to_release))
     return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 
@@ -280,7 +288,9 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
-        within = total(each(lambda release: (release >= base - slack(base)) & (release <= latest), pure.release))
+        within = total(
+            each(lambda release: (release >= base - slack(base)) & (release <= latest), pure.ack_to_release)
+        )
         if within > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

@@ -40,8 +40,8 @@ class Candidates:
     Attributes
     ----------
     row : their numbers among all candidates looked at, in order
-    wait : from trigger to ACK
-    release : from ACK to the data that followed, which it may have released
+    trigger_to_ack : time between them
+    ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
     connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, beyond_full, trigger_frame,
         ack_frame, release_frame, pure, echo, announced, unheld : see ``candidate`` in tcp/engine.h
@@ -101,12 +101,12 @@ class Candidates:
     @cached_property
     def usual_wait(self) -> float:
         """The median wait, ns."""
-        return percentile(self.wait, 50)
+        return percentile(self.trigger_to_ack, 50)
 
     @cached_property
-    def since(self) -> Column:
+    def trigger_to_release(self) -> Column:
         """From trigger to release, ns."""
-        return each(lambda wait, release: wait + release, self.wait, self.release)
+        return each(lambda wait, release: wait + release, self.trigger_to_ack, self.ack_to_release)
 
     def late_by(self, fastest: int) -> Column:
         """How much longer the ACK took than its sender's fastest reaction, ns.
@@ -114,7 +114,7 @@ class Candidates:
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
         """
-        return each(lambda wait, soonest: wait - most(soonest, fastest), self.wait, self._soonest)
+        return each(lambda wait, soonest: wait - most(soonest, fastest), self.trigger_to_ack, self._soonest)
 
     @cached_property
     def _soonest(self) -> Column:
@@ -194,7 +194,7 @@ def times_peer_spoke(c: Candidates) -> int:
 
 def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
-    late = each(lambda release, own: release - own >= LATER, rows["release"], involved.reaction(rows["side"]))
+    late = each(lambda release, own: release - own >= LATER, rows["ack_to_release"], involved.reaction(rows["side"]))
     keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
     since = late, rows["pure"], rows["ack_frame"]
     by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))

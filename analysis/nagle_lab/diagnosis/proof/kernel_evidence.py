@@ -65,8 +65,10 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
 
 def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, kernel: KernelAnswers) -> Candidates:
     """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
-    latest = min(highest(waiting.release), max(PAUSE, percentile(waiting.release, 90)))
-    is_alike = each(lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.release, others.echo)
+    latest = min(highest(waiting.ack_to_release), max(PAUSE, percentile(waiting.ack_to_release, 90)))
+    is_alike = each(
+        lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.ack_to_release, others.echo
+    )
     alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
@@ -77,7 +79,7 @@ def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
     latest = PAUSE + (observed.own or 0 if observed.is_far else 0)
-    connections, releases = waiting.connection, waiting.release
+    connections, releases = waiting.connection, waiting.ack_to_release
     prompt = [
         group
         for group in groups(connections)
@@ -109,7 +111,7 @@ def _without_unwritten(
 
 def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
-    later = late.filter(lambda at, since: at - since > kernel.until, late.at, late.since)
+    later = late.filter(lambda at, since: at - since > kernel.until, late.at, late.trigger_to_release)
     if len(later) > FEW_LATE * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
@@ -127,7 +129,7 @@ def _had_not_written(late: Candidates, kernel: KernelAnswers, just_before: float
 def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
     """Whether the kernel spoke of less than half of them, those after its last answer not counted."""
     asked = sum(int(row) in kernel.unwritten for row in late.row)
-    return 2 * asked < total(each(lambda at, since: at - since <= kernel.until, late.at, late.since))
+    return 2 * asked < total(each(lambda at, since: at - since <= kernel.until, late.at, late.trigger_to_release))
 
 
 def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
@@ -137,7 +139,7 @@ def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
 
 def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
-    prompt = late.filter(lambda release: release <= PAUSE, late.release)
+    prompt = late.filter(lambda release: release <= PAUSE, late.ack_to_release)
     if not any(int(row) in kernel.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
     asked = [int(row) for row in prompt.row if int(row) in kernel.waited or int(row) in kernel.unwritten]

@@ -81,7 +81,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if not len(pure):
         return pure
     limit = slowest_release(pure, observed)
-    near = pure.filter(lambda release: release < PAUSE, pure.release)
+    near = pure.filter(lambda release: release < PAUSE, pure.ack_to_release)
     middle = _typical(near, observed.setting.step) if len(near) else 0
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
@@ -116,7 +116,7 @@ def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
     answers = nearby(observed.program.own.handshake)
     if not observed.is_at_sender or not answers or len(near) < 2 * MANY or observed.setting.step > FINE:
         return False
-    return percentile(near.release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
+    return percentile(near.ack_to_release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
 
 
 def _set_aside_relayed(
@@ -140,7 +140,7 @@ def _set_aside_relayed(
 
 def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
-    near = pure.filter(lambda release: release < PAUSE, pure.release).release
+    near = pure.filter(lambda release: release < PAUSE, pure.ack_to_release).ack_to_release
     step = observed.setting.step
     cannot_tell = len(near) < SOME_ALIKE or step > FINE
     is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
@@ -159,9 +159,9 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
     """Those on connections whose median is clearly too late for a kernel, though that of all is not."""
-    clearly_late = near.filter(lambda release: release > CLEARLY * limit, near.release)
+    clearly_late = near.filter(lambda release: release > CLEARLY * limit, near.ack_to_release)
     suspects = near.among(near.connection, distinct(clearly_late.connection))
-    releases = suspects.release
+    releases = suspects.ack_to_release
     slow = [
         group
         for group in groups(suspects.connection)
@@ -174,14 +174,14 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
     step = observed.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
-    prompt = near.filter(lambda release: release <= bound, near.release)
-    pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.release))
+    prompt = near.filter(lambda release: release <= bound, near.ack_to_release)
+    pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.ack_to_release))
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    if is_chance(len(prompt), pure.release, bound, bound, 10):
+    if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
@@ -216,7 +216,7 @@ def _writes_at_once(observed: Observed) -> bool:
 
 def _follow_the_ack(pure: Candidates) -> bool:
     """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
-    soon = total(each(lambda release: release <= TICK, pure.release))
+    soon = total(each(lambda release: release <= TICK, pure.ack_to_release))
     return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
 
 
@@ -228,7 +228,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     """
     if observed.place != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
-    late = pure.filter(lambda release: (release > bound) & (release <= INTERRUPTED), pure.release)
+    late = pure.filter(lambda release: (release > bound) & (release <= INTERRUPTED), pure.ack_to_release)
     few = FEW_LATE * len(prompt)
     return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
@@ -244,7 +244,7 @@ def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candid
 
 def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
     """Whether the path may have delayed the one ACK: its sender is far away, and Linux's timer fires later."""
-    return observed.peer >= NEAR and highest(prompt.wait) - observed.peer < LINUX_TIMER
+    return observed.peer >= NEAR and highest(prompt.trigger_to_ack) - observed.peer < LINUX_TIMER
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
@@ -255,9 +255,11 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if observed.place == "sender" or len(prompt) < FEW:
         return prompt
-    late = pure.filter(lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.release, pure.echo)
+    late = pure.filter(
+        lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.ack_to_release, pure.echo
+    )
     late = _without_other_behaviours(late, pure, prompt)
-    ticked = late.filter(lambda release: release <= TICK, late.release)
+    ticked = late.filter(lambda release: release <= TICK, late.ack_to_release)
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
         ticked = ticked.filter(lambda arrival: arrival < 0, ticked.arrival)
     later = len(late) - len(ticked)
@@ -281,16 +283,18 @@ def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | 
     if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
         return None
     longest = QUEUE * limit
-    queued = pure.filter(lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.release)
+    queued = pure.filter(
+        lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.ack_to_release
+    )
     soon = total(each(lambda alone: alone <= limit, queued.alone))
     if len(queued) < max(SOME, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
     if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
         return None
-    if percentile(queued.release, 10) > STARTED * percentile(queued.release, 90):
+    if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
-    latest = highest(queued.release)  # the first one of each queue waits for the kernel to wake up
-    return pure.filter(lambda release: release <= latest, pure.release)
+    latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
+    return pure.filter(lambda release: release <= latest, pure.ack_to_release)
 
 
 def _held_among_others(
@@ -298,7 +302,7 @@ def _held_among_others(
 ) -> Candidates:  # fmt: skip
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     held = []
-    of_all = near.release
+    of_all = near.ack_to_release
     for group in groups(near.connection):
         releases = pick(of_all, group)
         if (
@@ -310,14 +314,18 @@ def _held_among_others(
             held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
     some = near.picked(in_order(held))
     rest = near - some
-    middle = percentile(near.release, 50)
+    middle = percentile(near.ack_to_release, 50)
     if observed.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif observed.setting.step > COARSE and middle <= limit + observed.setting.step:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, observed):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
-    elif _are_few_by_chance(near, pure, 3 * middle) and is_paced(pure) and middle_half(near.release) > middle / 2:
+    elif (
+        _are_few_by_chance(near, pure, 3 * middle)
+        and is_paced(pure)
+        and middle_half(near.ack_to_release) > middle / 2
+    ):
         judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
         judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
@@ -326,13 +334,13 @@ def _held_among_others(
 
 def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
     """Whether less than half came soon, and within ``bound``, ns, no more than of pauses that end at any time."""
-    soon = total(each(lambda release: release <= bound, near.release))
-    return len(near) < len(pure) / 2 and is_chance(soon, pure.release, bound, bound, 10)
+    soon = total(each(lambda release: release <= bound, near.ack_to_release))
+    return len(near) < len(pure) / 2 and is_chance(soon, pure.ack_to_release, bound, bound, 10)
 
 
 def _typical(near: Candidates, step: int) -> float:
     """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
-    releases = near.release
+    releases = near.ack_to_release
     if step <= FINE:
         return percentile(releases, 50)
     low, high = percentile(releases, 10), percentile(releases, 90)

@@ -80,21 +80,21 @@ def _leave_open_by_coarse_clock(
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
     low, high = around(observed.own or 0) if observed.is_far else (0.0, PAUSE)
     low, high = low - observed.setting.step, high + observed.setting.step
-    soon = piggybacked.filter(lambda release: (release >= low) & (release < high), piggybacked.release)
+    soon = piggybacked.filter(lambda release: (release >= low) & (release < high), piggybacked.ack_to_release)
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
 def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    near = piggybacked.filter(lambda release: release < PAUSE, piggybacked.release)
+    near = piggybacked.filter(lambda release: release < PAUSE, piggybacked.ack_to_release)
     if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
-        near = near.filter(lambda release: release <= 2 * HELD_ALIKE, near.release)
-        if is_chance(len(near), piggybacked.release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
+        near = near.filter(lambda release: release <= 2 * HELD_ALIKE, near.ack_to_release)
+        if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
             return
     if len(near) < SOME:
         return
-    middle = percentile(near.release, 50)
-    prompt = near.filter(lambda release: release <= max(2 * middle, HELD_ALIKE), near.release)
+    middle = percentile(near.ack_to_release, 50)
+    prompt = near.filter(lambda release: release <= max(2 * middle, HELD_ALIKE), near.ack_to_release)
     merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= FEW
     has_second_sign = (
         speaks
@@ -121,8 +121,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     low, high = around(observed.own or 0)
     if len(held) >= FEW:
-        high = max(high, percentile(held.release, 90))
-    prompt = piggybacked.filter(lambda release: (release >= low) & (release <= high), piggybacked.release)
+        high = max(high, percentile(held.ack_to_release, 90))
+    prompt = piggybacked.filter(lambda release: (release >= low) & (release <= high), piggybacked.ack_to_release)
     if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
         return
     merged = _merged_writes(prompt, observed)
@@ -165,12 +165,14 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
     Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
     is_sender = observed.place == "sender"
-    if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(held.release, 50):
+    if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(
+        held.ack_to_release, 50
+    ):
         return True
     answers, theirs = (nearby(side.handshake) for side in (observed.program.own, observed.program.peers))
     if observed.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
-    varies = percentile(prompt.release, 90) > ALIKE * middle
+    varies = percentile(prompt.ack_to_release, 90) > ALIKE * middle
     return _answers_like_a_kernel(middle, observed) and not (middle > HELD and varies)
 
 
@@ -193,7 +195,7 @@ def _is_surely_kernel(middle: float, observed: Observed) -> bool:
 
 def _holds(observed: Observed) -> bool:
     """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
-    releases = [*observed.program.own.release, *map(int, observed.early.release[:MOST_LOOKED_AT])]
+    releases = [*observed.program.own.release, *map(int, observed.early.ack_to_release[:MOST_LOOKED_AT])]
     return any(release <= HELD_ALIKE for release in releases)
 
 
@@ -204,7 +206,7 @@ def _held_early(observed: Observed) -> bool:
     else:
         answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-    prompt = total(each(lambda release: (release >= low) & (release <= high), observed.early.release))
+    prompt = total(each(lambda release: (release >= low) & (release <= high), observed.early.ack_to_release))
     return prompt >= FEW and _sent_beside(observed) <= HARDLY_ANY * prompt
 
 
@@ -219,7 +221,7 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
     if len(merged) < max(SOME_OF * len(prompt), MANY) or unanswered < FEW:
         return False
     strays = []
-    connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.since
+    connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.trigger_to_release
     for group in groups(connections):
         stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
         strays += [stray] * (len(group) >= MANY)
@@ -239,7 +241,9 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
     The same holds for answers that bring all that has come up since the question before (polling).
     """
-    sizes, waits = ([int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.wait))
+    sizes, waits = (
+        [int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.trigger_to_ack)
+    )
     if len(sizes) < GROWS_LEAST or min(sizes) == max(sizes) or min(waits) == max(waits):
         return False
     from statistics import correlation  # noqa: PLC0415 - hardly any capture needs it, and its import takes 1 ms
@@ -278,7 +282,7 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     """
     answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
     between, waits = [], []
-    rows = (prompt.trigger_frame, prompt.release_frame, prompt.wait, prompt.release)
+    rows = (prompt.trigger_frame, prompt.release_frame, prompt.trigger_to_ack, prompt.ack_to_release)
     for trigger, released, wait, release in zip(*rows, strict=True):
         if int(trigger) in answered:
             waits.append(int(wait))
@@ -296,7 +300,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     could release nothing.
     """
     free = observed.program.own.free
-    quick = 2 * percentile(prompt.release, 90)
+    quick = 2 * percentile(prompt.ack_to_release, 90)
     takes_longer = len(free) >= FEW and sum(ns <= quick for ns in free) <= SELDOM * len(free)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
 
@@ -321,7 +325,7 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
     return c.filter(
         lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
         c.pure,
-        c.release,
+        c.ack_to_release,
         c.released_bytes,
     )
 
@@ -329,12 +333,14 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
     free = _of_own_accord(c, observed, prompt)
-    expected = len(free) * total(prompt.wait) / max(total(free.release), 1)
+    expected = len(free) * total(prompt.trigger_to_ack) / max(total(free.ack_to_release), 1)
     return len(free) >= FEW and expected >= EXPECTED and _sent_beside(observed) <= HARDLY_ANY * expected
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
-    return Hold(len(prompt), 0, percentile(prompt.since if observed.is_far else prompt.wait, 50))
+    return Hold(
+        len(prompt), 0, percentile(prompt.trigger_to_release if observed.is_far else prompt.trigger_to_ack, 50)
+    )
 
 
 def _merged_writes(c: Candidates, observed: Observed) -> Candidates:

@@ -214,7 +214,7 @@ class Programs(dict[int, Program]):
                 self[int(number)].stale_echoes += int(count)
 
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
-        since, side, echo = rows["since"], rows["side"], rows["echo"]
+        since, side, echo = rows["trigger_to_release"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
         small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
         peer = involved.of_side("program", each(lambda side: 1 - side, side))

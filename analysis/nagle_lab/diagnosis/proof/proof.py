@@ -93,7 +93,8 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     late = _without_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
-            without_ack.filter(lambda wait: wait >= LATE_NEAR, without_ack.wait), Obstacle.CAPTURE_INCOMPLETE
+            without_ack.filter(lambda wait: wait >= LATE_NEAR, without_ack.trigger_to_ack),
+            Obstacle.CAPTURE_INCOMPLETE,
         )
         return
     usual = late.usual_wait
@@ -154,7 +155,7 @@ def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any
 
 def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
-    late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.wait)
+    late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.trigger_to_ack)
     judged.reject(total(late), Rejected.CORKED)
     return c.filter(lambda announced: announced == 0, c.announced)
 
@@ -216,7 +217,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     if observed.is_far:
         return off.picked([])
     first, paused = observed.program.first_no_wait, {key[3] for key in observed.program.no_waits}
-    rows = zip(off.connection, off.release_frame, off.release, off.since, strict=True)
+    rows = zip(off.connection, off.release_frame, off.ack_to_release, off.trigger_to_release, strict=True)
     return off.picked(
         [
             row
@@ -236,7 +237,9 @@ def _sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[i
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
-    soon = late.filter(lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.since)
+    soon = late.filter(
+        lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.trigger_to_release
+    )
     found = Counter(map(int, soon.connection))
     for (peer, connection), times in no_waits.items():
         if connection in connections if are_long else peer in peers:
@@ -253,7 +256,7 @@ def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
     early, base = observed.early, observed.own if observed.is_far and observed.own else 0
     soonest, latest = around(base)
-    prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.release))
+    prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.ack_to_release))
     if len(early) >= MANY and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
@@ -273,22 +276,26 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
 
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """The same by the packets alone, without what the kernel said."""
-    at_once = percentile(held.release, 90)  # as the path makes it
-    waits = held.since if observed.is_far else held.wait  # away from it, trigger and ACK were under way besides
+    at_once = percentile(held.ack_to_release, 90)  # as the path makes it
+    waits = (
+        held.trigger_to_release if observed.is_far else held.trigger_to_ack
+    )  # away from it, trigger and ACK were under way besides
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)
-    early = early.filter(lambda since: since <= usual, early.since)
+    early = early.filter(lambda since: since <= usual, early.trigger_to_release)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
     early = early.filter(lambda trigger: trigger == size, early.trigger_bytes)
-    written_by = [*map(int, early.since[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
+    written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
     latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
     shorter = percentile(waits, 10)
     if len(held) >= MANY and shorter <= usual / 2:
         latest = min(latest, shorter)
-    paused = early.filter(lambda release: release > NEAR + at_once, early.release)
-    shortest = percentile(paused.since, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
+    paused = early.filter(lambda release: release > NEAR + at_once, early.ack_to_release)
+    shortest = (
+        percentile(paused.trigger_to_release, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
+    )
     return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
 
 
@@ -310,10 +317,12 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
         its_own = pure.filter(lambda connection: connection == number, pure.connection)  # noqa: B023 - at once
         is_held = among(its_own.row, held.row)
         rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
-        if middle_half(rest.since) < 3 * MS:
-            earliest = percentile(rest.since, 25) - MS
+        if middle_half(rest.trigger_to_release) < 3 * MS:
+            earliest = percentile(rest.trigger_to_release, 25) - MS
             some = its_own.only(is_held)
-            dropped |= {int(row) for row, since in zip(some.row, some.since, strict=True) if since >= earliest}
+            dropped |= {
+                int(row) for row, since in zip(some.row, some.trigger_to_release, strict=True) if since >= earliest
+            }
     return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
 
 
@@ -402,7 +411,7 @@ def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
     candidates, ``c``, are of one connection.
     """
     sent = sorted(map(int, c.at))
-    triggers = [int(at) - int(since) for at, since in zip(held.at, held.since, strict=True)]
+    triggers = [int(at) - int(since) for at, since in zip(held.at, held.trigger_to_release, strict=True)]
     before = [bisect_right(sent, at) - 1 for at in triggers]
     return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
 
@@ -416,12 +425,12 @@ def _judge_without_ack(
     after half of the ``usual`` wait, ns, and more are left open.
     """
     if len(held):
-        low, high = 0.8 * lowest(held.since), 1.2 * highest(held.since)
-        alike = without_ack.filter(lambda wait: (wait >= low) & (wait <= high), without_ack.wait)
+        low, high = 0.8 * lowest(held.trigger_to_release), 1.2 * highest(held.trigger_to_release)
+        alike = without_ack.filter(lambda wait: (wait >= low) & (wait <= high), without_ack.trigger_to_ack)
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
         return
-    late = without_ack.filter(lambda wait: wait >= usual / 2, without_ack.wait)
+    late = without_ack.filter(lambda wait: wait >= usual / 2, without_ack.trigger_to_ack)
     if len(late) >= FEW:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 
@@ -438,7 +447,7 @@ def _judge_by_own_clock(pure: Candidates, observed: Observed, judged: Judged) ->
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     paces = pure.filter(lambda pace: pace >= 0, pure.pace).pace
     limit = (observed.own or 0) + 2 * observed.setting.step + MS
-    soon = pure.filter(lambda release: release <= limit, pure.release)
+    soon = pure.filter(lambda release: release <= limit, pure.ack_to_release)
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
         at_once = pure.filter(lambda pace: (pace >= 0) & (pace < 2), pure.pace)
         not_known = soon.filter(lambda pace: pace < 0, soon.pace)

@@ -165,7 +165,7 @@ def _own(own: Reactions, c: Candidates) -> int | None:
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
     by_itself = fastest(own.handshake, [*own.ack, *own.data])
-    releases = [int(release) for release in c.release[:MOST_LOOKED_AT]]
+    releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
         by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
     if by_itself is None:
@@ -183,7 +183,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
     """
     peer, margin = observed.peer, _margin(observed.peer)
-    late = c.filter(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.wait)
+    late = c.filter(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.trigger_to_ack)
     sent_late = _sent_late(late, c, observed)
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.filter(lambda pure: 1 - pure, sent_late.pure)
@@ -203,7 +203,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    unsure = pure if observed.is_far else pure.filter(lambda release: release < PAUSE, pure.release)
+    unsure = pure if observed.is_far else pure.filter(lambda release: release < PAUSE, pure.ack_to_release)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
@@ -244,10 +244,10 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     """
     own, margin = observed.own or 0, _margin(observed.peer)
     early = c.filter(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(observed.peer), c.pace)
-    soon = early.filter(lambda release: release - own < NEAR, early.release).pace
+    soon = early.filter(lambda release: release - own < NEAR, early.ack_to_release).pace
     if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
         return late
-    after_capture = each(lambda release: most(release - own, 0), late.release)
+    after_capture = each(lambda release: most(release - own, 0), late.ack_to_release)
     way = each(lambda pace, rest: (pace - CLOCK_ERROR) * MS - rest, late.pace, after_capture)
     is_known = each(lambda echo, pace: (echo == Echo.AFTER) & (pace >= 0), late.echo, late.pace)
     return late.filter(
@@ -321,15 +321,15 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
     if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
         return False
-    least = percentile(late.wait, 10)
-    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR), c.wait))
+    least = percentile(late.trigger_to_ack, 10)
+    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR), c.trigger_to_ack))
     return sooner >= max(FEW, len(late) / 2)
 
 
 def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
-    at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.wait, 50)
-    soon = at_once + total(each(lambda since: since <= usual, observed.early.since))
+    at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.trigger_to_ack, 50)
+    soon = at_once + total(each(lambda since: since <= usual, observed.early.trigger_to_release))
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
@@ -340,15 +340,19 @@ def pauses_anyway(c: Candidates, observed: Observed) -> bool:
     early, are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was
     held.
     """
-    usual, own, early = percentile(c.since, 50), observed.own or 0, observed.early
+    usual, own, early = percentile(c.trigger_to_release, 50), observed.own or 0, observed.early
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
     is_pause = each(
         lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
-        early.release,
-        early.since,
+        early.ack_to_release,
+        early.trigger_to_release,
     )
     pauses = early.only(is_pause)
-    return len(pauses) >= 2 and 3 * len(pauses) > 2 * len(early) and middle_half(pauses.since) < PAUSES_SPREAD
+    return (
+        len(pauses) >= 2
+        and 3 * len(pauses) > 2 * len(early)
+        and middle_half(pauses.trigger_to_release) < PAUSES_SPREAD
+    )
 
 
 def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
@@ -364,8 +368,8 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
 
 def is_paced(c: Candidates) -> bool:
     """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
-    spread = middle_half(c.release) if len(c) >= SOME else 0
-    return spread > 300 * US and 2 * middle_half(c.since) < spread
+    spread = middle_half(c.ack_to_release) if len(c) >= SOME else 0
+    return spread > 300 * US and 2 * middle_half(c.trigger_to_release) < spread
 
 
 def middle_half(times: Column) -> float:
