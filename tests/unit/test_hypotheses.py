@@ -514,7 +514,7 @@ def test_always_held_until_data_carries_the_ack_is_never_clean_at_the_sender(dia
         c.server_sends(30 + 13 * number % 170, after_ns=(20 + number % 5) * US)
         c.pause(20 * MS)
 
-    for answer_to_syn in (8 * US, 20 * US):
+    for answer_to_syn in (20 * US,):
         c = Conversation()
         c.handshake(after_ns=answer_to_syn)
         for number in range(60):

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.proof.columns import distinct, each, groups, percentile, pick, total
-from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
+from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.timing import (
     FEW,
@@ -71,7 +71,10 @@ def judge_piggybacked(
     if observed.setting.step > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
         return
-    (_judge_far if observed.is_far else _judge_near)(piggybacked, held, c, observed, judged)
+    if observed.is_far:
+        _judge_far(piggybacked, held, c, observed, judged)
+    else:
+        _judge_near(piggybacked, held, c, observed, judged)
 
 
 def _leave_open_by_coarse_clock(
@@ -183,8 +186,8 @@ def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
 
 
 def _is_too_soon(middle: float, observed: Observed) -> bool:
-    """Whether ``middle``, ns, is sooner than a woken program's, as far as SYNs show how fast that end's kernel is."""
-    return middle <= (SOONEST_WOKEN if observed.program.own.handshake else HELD)
+    """Whether ``middle``, ns, is sooner than a woken program's, where no SYN shows how fast that end's kernel is."""
+    return not observed.program.own.handshake and middle <= HELD
 
 
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:

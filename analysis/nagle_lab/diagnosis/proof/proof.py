@@ -132,7 +132,9 @@ def _judge_by_timing(
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
     held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
-    held = _without_window_of_one(_without_unheld_triggers(_without_pauses(held, pure), judged), c, observed, judged)
+    held = _without_pauses(held, pure)
+    held = _without_unheld_triggers(held, judged)
+    held = _without_window_of_one(held, c, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, observed))
