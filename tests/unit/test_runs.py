@@ -444,6 +444,17 @@ def test_pauses_on_other_connections_excuse_nothing():
     assert check.ok
 
 
+@pytest.mark.parametrize("seen_from", [0, 3])
+def test_a_capture_and_its_connections_count_the_same_exchanges(tmp_path, seen_from):
+    """With the handshake in the capture, and without."""
+    file = tmp_path / "server.pcap"
+    file.write_bytes(pcap_bytes(talk(server_held).segments[seen_from:]))
+    result = analyze(file)
+    total = totals_of(list(result.connections), result.stalls)
+    assert (total.exchanges, total.repeat_exchanges) == (result.summary.exchanges, result.summary.repeat_exchanges)
+    assert total.repeat_exchanges < total.exchanges
+
+
 def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
     """The reference, as if half of its exchanges had been slow instead of stalled, is no contradiction."""
     change(stalled, "witnesses.json", lambda w: w.update(timers=LATE))
