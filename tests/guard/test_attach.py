@@ -116,18 +116,19 @@ def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
         program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + program
     with (
         subprocess.Popen(
-            [sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            process_group=0,
         ) as recorder,
         subprocess.Popen(
             [sys.executable, "-m", "nagle_lab", "analyze", "-"], stdin=recorder.stdout, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE, text=True, process_group=recorder.pid,
         ) as analyzer,
     ):  # fmt: skip
         assert recorder.stderr.readline() == b"written\n"
         assert within(30, lambda: not unread(recorder.stdout))
         recorder.stdout.close()
-        for process in (recorder, analyzer):
-            process.send_signal(signal.SIGINT)
+        # Both at once, as a terminal does: signalled one after the other, the first could end the pipe before.
+        os.killpg(recorder.pid, signal.SIGINT)
         out, err = analyzer.communicate(timeout=20)
         recorder.kill()
     assert (analyzer.returncode, err) == (0, "")
