@@ -100,7 +100,15 @@ install_nagle_lab() {
   local -x CPPFLAGS="${CPPFLAGS:-} -DSOURCE=$source"  # CFLAGS would replace those that Python was built with
   pip_install --no-deps --no-build-isolation --editable "$checkout/analysis"
   "$VENV/bin/python" -m compileall -q "$PACKAGE" >/dev/null || true
-  [[ -e $compiled ]] || say "no C compiler found: using plain Python, which takes about ten times as long for large captures"
+  [[ -e $compiled ]] || say "$(why_plain): using plain Python, which takes about ten times as long for large captures"
+}
+
+why_plain() {
+  if command -v cc >/dev/null; then
+    echo "cc could not compile the engine (to see why: cd analysis && ../.venv/bin/python setup.py build_ext)"
+  else
+    echo "no C compiler found"
+  fi
 }
 
 fill_venv() { # SET

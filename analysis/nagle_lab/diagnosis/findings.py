@@ -133,7 +133,7 @@ class Findings:
 
     def _count_idle(self, gaps: Columns) -> None:
         involved = Involved(self.connections, gaps["connection"])
-        idle_gaps.add(self.idle, idle_gaps.causes(gaps, involved.reaction(gaps["side"]), involved.rows("client")))
+        idle_gaps.add(self.idle, idle_gaps.causes(gaps, involved.fastest_ack(gaps["side"]), involved.rows("client")))
 
     def _prove(
         self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting
@@ -143,7 +143,7 @@ class Findings:
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         peer = each(lambda side: 1 - side, candidates["side"])
-        peer_reaction = involved.reaction(peer)
+        peer_fastest_ack = involved.fastest_ack(peer)
         of_gaps = {name: candidates[name] for name in ("ended_by", "small", "reply")}
         gaps = of_gaps | {"gap": candidates["idle"], "side": peer}
         for rows, cause in (
@@ -152,12 +152,12 @@ class Findings:
         ):
             long = pick(rows, where(each(lambda gap: gap >= IDLE, pick(candidates["idle"], rows))))
             these = {name: pick(column, long) for name, column in gaps.items()}
-            reaction, client = pick(peer_reaction, long), pick(involved.rows("client"), long)
-            idle_gaps.add(self.idle, idle_gaps.explained(these, reaction, client, cause))
+            fastest_ack, client = pick(peer_fastest_ack, long), pick(involved.rows("client"), long)
+            idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, begin, stalls)
-            self._count_stalls(stalls, candidates, involved, peer_reaction)
+            self._count_stalls(stalls, candidates, involved, peer_fastest_ack)
 
     def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
         judged = Judged()
@@ -188,7 +188,7 @@ class Findings:
         self.waited_by.update({"client": len(rows) - by_server, "server": by_server})
 
     def _count_stalls(
-        self, rows: Column, candidates: Columns, involved: Involved, peer_reaction: Column
+        self, rows: Column, candidates: Columns, involved: Involved, peer_fastest_ack: Column
     ) -> None:  # fmt: skip
         side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
@@ -196,7 +196,7 @@ class Findings:
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["ack_to_release"], rows))
-        add_all(self.ack_timer, each(lambda wait, reaction: wait - reaction, wait, pick(peer_reaction, rows)))
+        add_all(self.ack_timer, each(lambda wait, fastest: wait - fastest, wait, pick(peer_fastest_ack, rows)))
         self.held.add(involved, side, rows)
         self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
@@ -215,9 +215,9 @@ class Findings:
 
     def _count_late(self, late: Columns) -> None:
         involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
-        reaction = involved.reaction(side)
-        delayed = each(is_late, wait, reaction)
-        early = each(lambda late, before: late & before, delayed, each(is_before_timer, wait, reaction))
+        fastest_ack = involved.fastest_ack(side)
+        delayed = each(is_late, wait, fastest_ack)
+        early = each(lambda late, before: late & before, delayed, each(is_before_timer, wait, fastest_ack))
         for name, kept in (("delayed_acks", delayed), ("acks_before_timer", early)):
             for which in (0, 1):
                 rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once

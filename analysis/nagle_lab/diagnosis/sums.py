@@ -40,9 +40,9 @@ class Sums:
             for name in sided:
                 for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
                     self.by_role[name][role] += total(column)
-            for role, reaction in zip(ROLES, by_client(rows, "reaction", client), strict=True):
-                seen = where(each(lambda seen, reaction: (seen > 0) & (reaction > 0), rows["syns"], reaction))
-                add_all(self.round_trip[role], pick(reaction, seen))
+            for role, fastest_ack in zip(ROLES, by_client(rows, "fastest_ack", client), strict=True):
+                seen = where(each(lambda syns, ns: (syns > 0) & (ns > 0), rows["syns"], fastest_ack))
+                add_all(self.round_trip[role], pick(fastest_ack, seen))
 
 
 def _counted(number: Any, is_counted: Any, left_out: Any) -> Any:

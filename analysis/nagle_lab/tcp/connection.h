@@ -59,13 +59,13 @@ typedef struct { /* of a segment, to tell a copy of it */
 
 typedef struct { /* Half */
     int64_t seq;
+    int64_t snd_una;
     int64_t snd_nxt;
+    int64_t rcv_nxt;
+    int64_t rcv_wnd;
     int64_t hole;
-    int64_t unheld;
-    int64_t ack;
-    int64_t acked;
-    int64_t window;
-    int64_t reaction;
+    int64_t not_held_end;
+    int64_t fastest_ack;
     int64_t packets;
     int64_t segments;
     int64_t payload;
@@ -89,7 +89,7 @@ typedef struct { /* Half */
     int32_t full_size;
     int32_t last_unpushed;
     int32_t learned_full_size;
-    sent control; /* the latest SYN or FIN without data: with `data`, Half.consuming */
+    sent control; /* the latest SYN or FIN without data: with `data`, Half.latest_sent */
     int64_t syn;
     int64_t syn_window;
     int64_t is_small_below;
@@ -162,14 +162,14 @@ static inline int client_of(const flow *f)
     return one != two ? two : f->opener > 0 ? f->opener : 0;
 }
 
-static inline const sent *consuming(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
+static inline const sent *latest_sent(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }
 
 static inline int64_t unwrapped(uint32_t wire, int64_t near) { return near + (int32_t)(wire - (uint32_t)near); }
 
 static inline int64_t round_trip_to(const flow *f, const half *x)
 {
-    int64_t reaction = x->reaction == NEVER ? 0 : x->reaction;
-    return least(f->handshake < 0 ? reaction : f->handshake, TIME_WAIT) * 9 / 8;
+    int64_t fastest_ack = x->fastest_ack == NEVER ? 0 : x->fastest_ack;
+    return least(f->handshake < 0 ? fastest_ack : f->handshake, TIME_WAIT) * 9 / 8;
 }
 
 static inline int32_t full_size_of(const half *x) { return x->learned_full_size ? x->learned_full_size : x->full_size; }
@@ -251,9 +251,9 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
     }
     if (length < LEAST_LEARNED || length <= x->learned_full_size || (x->full_size && length > x->full_size))
         return;
-    if (y->ack >= 0 && 2 * (int64_t)length >= y->window)
+    if (y->rcv_nxt >= 0 && 2 * (int64_t)length >= y->rcv_wnd)
         return;
-    if (!x->pushes && y->acked >= x->data.end)
+    if (!x->pushes && x->snd_una >= x->data.end)
         return;
     if (length == x->last_unpushed)
         x->learned_full_size = length;

@@ -96,31 +96,29 @@ class Half:
     """
 
     __slots__ = (
-        "ack", "acked", "ahead", "beside", "clock_step", "closed", "connection", "consuming", "data", "data_ack",
-        "data_segments",
+        "ahead", "beside", "clock_step", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack",
         "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed",
-        "learned_full_size", "lost",
-        "mss", "not_held", "packets", "parts", "payload", "peer", "pure_ack", "pushes", "reaction", "reactions",
-        "recent", "scale", "seq", "shift", "side", "snd_nxt", "stale_echoes", "swapped", "syn", "syn_window",
-        "timestamps", "tsval", "unheld", "window", "wire",
+        "latest_sent", "learned_full_size", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets",
+        "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift",
+        "side", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_window", "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
         self.connection = connection
         self.side = side
         self.peer: Half = self
-        # Sequence numbers, without their wrap at 2**32 (RFC 9293 §3.4)
+        # As in RFC 9293 §3.3.1, but as far as the capture shows; sequence numbers are without their wrap at 2**32.
         self.seq = -1  # of its latest segment; -1 unknown
+        self.snd_una = 0  # the highest that its peer acknowledged
         self.snd_nxt = 0  # the end of the highest it sent
+        self.rcv_nxt = -1  # its latest acknowledgement, in the peer's numbers; -1 none
+        self.rcv_wnd = 0  # that it offered with that, bytes
         self.hole = -1  # where its first data begins that is not in the capture, nor acknowledged by then; -1 none
-        self.ack = -1  # its latest acknowledgement, in the peer's numbers; -1 none
-        self.acked = 0  # the highest
-        self.window = 0  # that it offered last, bytes
-        self.unheld = -1  # the end of its latest small segment sent behind an unacknowledged small one; -1 none
+        self.not_held_end = -1  # the end of its latest small segment sent behind an unacknowledged small one; -1 none
         # What it sent last
         self.last_ts = first_ts  # time of its latest segment; of the connection's first one before that
         self.data = NO_SEGMENT
-        self.consuming = NO_SEGMENT  # data, SYN or FIN
+        self.latest_sent = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
         self.data_ack = NO_ACK  # its latest data that acknowledged something new
         self.recent: list[Segment] = []  # the latest, in turn
@@ -140,10 +138,10 @@ class Half:
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
         self.packets = self.payload = self.wire = 0
-        self.parts = 0  # full segments in its packets beyond one in each: segmentation offload
+        self.offloaded = 0  # full segments in its packets beyond one in each: segmentation offload
         self.not_held = self.fin_acks = self.stale_echoes = 0
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside = 0
-        self.reaction = NEVER  # ns, its fastest ACK
+        self.fastest_ack = NEVER  # ns, its fastest ACK
         self.reactions: list[Samples] | None = None  # by Reaction; None before the first
 
     @property
@@ -151,7 +149,7 @@ class Half:
         """How long a round trip to it takes, ns, and 1/8: as in the handshake, else its fastest ACK; 0 not known."""
         handshake = self.connection.handshake
         if handshake < 0:
-            handshake = 0 if self.reaction == NEVER else self.reaction
+            handshake = 0 if self.fastest_ack == NEVER else self.fastest_ack
         return min(handshake, TIME_WAIT) * 9 // 8
 
     def close(self, flags: int) -> None:
@@ -293,7 +291,7 @@ def acknowledged(x: Half, s: Segment) -> int:
     y = x.peer
     if y.seq < 0:
         y.seq = FIRST_NUMBER + s.ack
-    return unwrapped(s.ack, x.ack if x.ack >= 0 else y.seq)
+    return unwrapped(s.ack, x.rcv_nxt if x.rcv_nxt >= 0 else y.seq)
 
 
 def learn_syn(x: Half, s: Segment) -> None:
@@ -360,9 +358,9 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
         return
     if length < LEAST_LEARNED or length <= x.learned_full_size or (x.full_size and length > x.full_size):
         return
-    if x.peer.ack >= 0 and 2 * length >= x.peer.window:
+    if x.peer.rcv_nxt >= 0 and 2 * length >= x.peer.rcv_wnd:
         return
-    if not x.pushes and x.peer.acked >= x.data.end:
+    if not x.pushes and x.snd_una >= x.data.end:
         return
     if length == x.last_unpushed:
         x.learned_full_size = length
@@ -378,7 +376,7 @@ def note_hole(x: Half, start: int) -> None:
     y = x.peer
     if x.seq >= 0 and start > x.snd_nxt:
         x.lost += 1
-        if x.hole < y.acked:
+        if x.hole < x.snd_una:
             x.hole = x.snd_nxt
     elif start == x.hole == y.pure_ack.ack and y.pure_ack.number > x.data.number:
         x.lost -= 1

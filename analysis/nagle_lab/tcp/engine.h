@@ -32,7 +32,7 @@ typedef struct {
     int8_t ended_by;         /* as in the idle_gap that the ACK ended, if it did */
     uint8_t small;
     uint8_t reply;
-    uint8_t unheld;          /* the trigger was a small segment sent behind an unacknowledged small one */
+    uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */
@@ -96,7 +96,7 @@ typedef struct {
     int64_t segments[2];     /* the same, packets made by segmentation offload counted in parts */
     int64_t payload[2];
     int64_t wire[2];
-    int64_t reaction[2];     /* shortest from a segment of the peer to this side's ACK of it; -1 none */
+    int64_t fastest_ack[2];  /* shortest from a segment of the peer to this side's ACK of it; -1 none */
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */

@@ -105,7 +105,8 @@ static int close_connection(machine *m, flow *f)
         .packets = {one->packets, two->packets},
         .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
         .wire = {one->wire, two->wire},
-        .reaction = {one->reaction == NEVER ? -1 : one->reaction, two->reaction == NEVER ? -1 : two->reaction},
+        .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
+                        two->fastest_ack == NEVER ? -1 : two->fastest_ack},
         .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
@@ -159,8 +160,8 @@ static flow *open_connection(machine *m, const segment *s)
     f->latest_data = f->opener = f->sender = -1;
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
-        x->seq = x->hole = x->unheld = x->ack = x->syn = x->syn_window = -1;
-        x->reaction = NEVER;
+        x->seq = x->hole = x->not_held_end = x->rcv_nxt = x->syn = x->syn_window = -1;
+        x->fastest_ack = NEVER;
         x->last_ts = s->ts;
         x->tsval = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
@@ -222,7 +223,7 @@ static int64_t acknowledged(flow *f, int side, const segment *s)
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     if (y->seq < 0)
         y->seq = FIRST_NUMBER + s->ack;
-    return unwrapped(s->ack, x->ack >= 0 ? x->ack : y->seq);
+    return unwrapped(s->ack, x->rcv_nxt >= 0 ? x->rcv_nxt : y->seq);
 }
 
 static int echoes_uncaptured(const half *y, const segment *s)
@@ -230,25 +231,25 @@ static int echoes_uncaptured(const half *y, const segment *s)
     return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
 }
 
-static int echoes_older(const half *x, const segment *s, const sent *answered)
+static int echoes_older(const half *y, const segment *s, const sent *answered)
 {
-    int is_one = answered->start == x->acked && answered->tsval >= 0 && s->timestamps;
+    int is_one = answered->start == y->snd_una && answered->tsval >= 0 && s->timestamps;
     return is_one && is_after((uint32_t)answered->tsval, s->tsecr);
 }
 
 static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 {
     int64_t full = most(y->full_size, y->learned_full_size);
-    if (!full && y->data.length >= LEAST_USUAL && y->data.start > x->acked)
+    if (!full && y->data.length >= LEAST_USUAL && y->data.start > y->snd_una)
         full = y->data.length;
-    return full && x->ack >= 0 && x->kernel != BSD ? (int32_t)most(ack - x->acked - full, 0) : 0;
+    return full && x->rcv_nxt >= 0 && x->kernel != BSD ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
 }
 
 static int ended_without_data(const half *x, const half *y, const segment *s, int64_t ack)
 {
-    if (x->ack >= 0 && x->window == 0)
+    if (x->rcv_nxt >= 0 && x->rcv_wnd == 0)
         return WINDOW;
-    if (!(s->flags & ACK && ack > x->acked))
+    if (!(s->flags & ACK && ack > y->snd_una))
         return OTHER;
     return beyond_full(x, y, ack) ? READING : ACKNOWLEDGEMENT;
 }
@@ -258,13 +259,13 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
     const half *x = &f->halves[side], *y = &f->halves[1 - side];
     if (!s->length)
         return ended_without_data(x, y, s, ack);
-    if (y->ack >= 0 && x->data.number >= 0 && x->snd_nxt >= y->ack + y->window)
+    if (y->rcv_nxt >= 0 && x->data.number >= 0 && x->snd_nxt >= y->rcv_nxt + y->rcv_wnd)
         return WINDOW;
     if (start < x->snd_nxt)
         return RETRANSMISSION;
     if (x->data.number <= y->data.number)
         return ANSWER;
-    int is_probe = idle >= PROBE && 0 < y->acked && y->acked < x->data.end && !echoes_uncaptured(y, s);
+    int is_probe = idle >= PROBE && 0 < x->snd_una && x->snd_una < x->data.end && !echoes_uncaptured(y, s);
     return is_probe ? RETRANSMISSION : CONTINUATION;
 }
 
@@ -279,7 +280,7 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
 
 static int is_sooner_than_reactions(const half *x, const segment *s, const acknowledgement *ack)
 {
-    return x->reaction != NEVER && s->ts - ack->ts < x->reaction - x->reaction / 8;
+    return x->fastest_ack != NEVER && s->ts - ack->ts < x->fastest_ack - x->fastest_ack / 8;
 }
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
@@ -363,7 +364,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
                      (int32_t)least(alone, INT32_MAX),
                      arrived_since(m, ack->ts, s->src, f->number), number, trigger->length, s->length, ack->beyond_full,
                      (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s), ack->ended_by, ack->small,
-                     ack->reply, trigger->end == x->unheld};
+                     ack->reply, trigger->end == x->not_held_end};
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 
@@ -371,7 +372,7 @@ static void note_hole(half *x, const half *y, int64_t start)
 {
     if (x->seq >= 0 && start > x->snd_nxt) {
         x->lost++;
-        if (x->hole < y->acked)
+        if (x->hole < x->snd_una)
             x->hole = x->snd_nxt;
     } else if (start == x->hole && start == y->pure_ack.ack && y->pure_ack.number > x->data.number) {
         x->lost--;
@@ -383,17 +384,17 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
-    int is_owed = x->kernel == BSD && ack > x->acked; /* BSD sends what waits with any ACK that it owes */
+    int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
     x->data_segments++;
-    x->swapped += start + s->length <= y->acked;
+    x->swapped += start + s->length <= x->snd_una;
     learn_full_size_by_data(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
-    if (y->acked < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
+    if (x->snd_una < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside++;
         if (!is_owed && is_small_behind_small(f, x, s, before)) {
             x->not_held++;
-            x->unheld = before->end + s->length;
+            x->not_held_end = before->end + s->length;
         }
     }
     int32_t usual = x->full_size ? x->full_size : y->full_size;
@@ -411,7 +412,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
-    if (y->acked < before->end)
+    if (x->snd_una < before->end)
         return add_no_wait(m, f, side, s, before, number, is_owed);
     if (is_acked && is_owed && is_sooner_than_reactions(x, s, &y->pure_ack))
         return 0;
@@ -428,8 +429,8 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
 {
     half *x = &f->halves[side];
     int64_t wait = s->ts - answered->ts;
-    x->reaction = least(x->reaction, most(wait, 0));
-    x->stale_echoes += echoes_older(x, s, answered);
+    x->fastest_ack = least(x->fastest_ack, most(wait, 0));
+    x->stale_echoes += echoes_older(&f->halves[1 - side], s, answered);
     if ((answered->flags | s->flags) & SYN)
         keep_sample(x, HANDSHAKE, wait);
     else if (is_pure)
@@ -454,26 +455,26 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
-    if (ack > x->acked) {
-        const sent *answered = consuming(y);
+    if (ack > y->snd_una) {
+        const sent *answered = latest_sent(y);
         if (answered->end == ack && answered->is_new && answered->epoch == s->epoch &&
             answer(m, f, side, s, answered, is_pure))
             return -1;
     }
-    if (is_pure || (s->length && ack > x->acked)) {
-        uint8_t had_room = s->window > 0 && (x->ack < 0 || x->window > 0);
+    if (is_pure || (s->length && ack > y->snd_una)) {
+        uint8_t had_room = s->window > 0 && (x->rcv_nxt < 0 || x->rcv_wnd > 0);
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
-        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, x->acked, idle, s->timestamps ? (int64_t)s->tsval : -1,
-                           x->tsval, x->last_ts, beyond_full(x, y, ack), s->window, had_room, start <= y->acked,
+        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, idle, s->timestamps ? (int64_t)s->tsval : -1,
+                           x->tsval, x->last_ts, beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una,
                            gap->ended_by, gap->small, gap->reply};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
         f->syn_ts = -1;
     }
-    x->ack = ack;
-    x->window = s->flags & SYN ? s->window : (int64_t)s->window << x->shift;
-    x->acked = most(x->acked, ack);
+    x->rcv_nxt = ack;
+    x->rcv_wnd = s->flags & SYN ? s->window : (int64_t)s->window << x->shift;
+    y->snd_una = most(y->snd_una, ack);
     return 0;
 }
 
@@ -482,7 +483,7 @@ static void send_segment(flow *f, int side, const segment *s, int64_t start, int
     half *x = &f->halves[side];
     const half *y = &f->halves[1 - side];
     sent *now = s->length ? &x->data : &x->control;
-    *now = (sent){f->packets, s->ts, s->frame, start, end, y->ack >= 0 ? y->ack + y->window : -1,
+    *now = (sent){f->packets, s->ts, s->frame, start, end, y->rcv_nxt >= 0 ? y->rcv_nxt + y->rcv_wnd : -1,
                   s->timestamps ? (int64_t)s->tsval : -1, s->length, s->epoch, number, s->flags, start >= x->snd_nxt};
     if (!s->length)
         return;

@@ -191,18 +191,18 @@ class Machine:
         """
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
-        is_new = ack > x.acked
+        is_new = ack > y.snd_una
         if is_new:
-            answered = y.consuming
+            answered = y.latest_sent
             if answered.end == ack and answered.is_new and answered.epoch == s.epoch:
                 self._answer(x, s, answered, is_pure)
         if is_pure or (is_new and s.length):
-            had_room = s.window > 0 and (x.ack < 0 or x.window > 0)
+            had_room = s.window > 0 and (x.rcv_nxt < 0 or x.rcv_wnd > 0)
             tsval = s.tsval if s.timestamps else -1
-            is_echoed = start <= y.acked
+            is_echoed = start <= x.snd_una
             this = Acknowledgement(
-                connection.packets, s.ts, s.frame, ack, x.acked, had_room, idle, tsval, x.tsval, is_echoed, s.window,
-                x.last_ts, beyond_full(x, ack), *gap,
+                connection.packets, s.ts, s.frame, ack, y.snd_una, had_room, idle, tsval, x.tsval, is_echoed,
+                s.window, x.last_ts, beyond_full(x, ack), *gap,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
@@ -211,24 +211,24 @@ class Machine:
         if connection.syn_ts >= 0 and x.side == 0 and not flags & SYN:
             connection.handshake = s.ts - connection.syn_ts
             connection.syn_ts = -1
-        x.ack = ack
-        x.window = s.window if flags & SYN else s.window << x.shift
+        x.rcv_nxt = ack
+        x.rcv_wnd = s.window if flags & SYN else s.window << x.shift
         if is_new:
-            x.acked = ack
+            y.snd_una = ack
 
     def _send(self, x: Half, s: Segment, start: int, end: int, exchange: int) -> None:
         """Note what ``x`` sends from ``start`` to ``end`` in sequence space: data, SYN or FIN."""
         y, connection, length = x.peer, x.connection, s.length
-        is_new, edge = start >= x.snd_nxt, y.ack + y.window if y.ack >= 0 else -1
+        is_new, edge = start >= x.snd_nxt, y.rcv_nxt + y.rcv_wnd if y.rcv_nxt >= 0 else -1
         tsval = s.tsval if s.timestamps else -1
-        x.consuming = sent = Sent(
+        x.latest_sent = sent = Sent(
             connection.packets, s.ts, s.frame, start, end, length, s.flags, is_new, s.epoch, exchange, edge, tsval
         )
         if length:
             x.data = sent
             x.payload += length
             if length > connection.full_size:
-                x.parts += (length - 1) // connection.full_size
+                x.offloaded += (length - 1) // connection.full_size
             connection.latest_data = x
             if connection.opener < 0:
                 connection.opens(x)
@@ -237,8 +237,8 @@ class Machine:
         """Note how long ``x`` took to acknowledge the latest segment of its peer: a reaction, perhaps a late ACK."""
         connection = x.connection
         wait = s.ts - answered.ts
-        if wait < x.reaction:
-            x.reaction = max(wait, 0)
+        if wait < x.fastest_ack:
+            x.fastest_ack = max(wait, 0)
         x.stale_echoes += echoes_older(x, s, answered)
         if answered.flags & SYN or s.flags & SYN:
             keep_sample(x, HANDSHAKE, wait)
@@ -266,14 +266,14 @@ class Machine:
         Where it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
         sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).
         """
-        y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.acked
+        y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
         x.data_segments += 1
-        if start + s.length <= y.acked:
+        if start + s.length <= x.snd_una:
             x.swapped += 1
         learn_full_size_by_data(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
-        if y.acked < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
+        if x.snd_una < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             note_beside(x, s, before, is_owed=is_owed)
         usual = x.full_size or y.full_size
         if usual and s.length > usual:  # segmentation offload
@@ -287,7 +287,7 @@ class Machine:
         elif x.full_size and s.length >= x.full_size:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
-        elif y.acked < before.end:
+        elif x.snd_una < before.end:
             self._add_no_wait(x, s, before, exchange, is_owed=is_owed)
         elif is_acked:
             if not (is_owed and is_sooner_than_reactions(x, s, y.pure_ack)):
@@ -345,7 +345,7 @@ class Machine:
             ack.idle, clock, under_way, min(alone, LONGEST),
             self._arrived_since(ack.ts, s.src, x.connection.number), exchange, trigger.length, s.length,
             ack.beyond_full, x.side, is_pure, echo, is_announced(x, trigger, s), ack.ended_by,
-            ack.small, ack.reply, trigger.end == x.unheld,
+            ack.small, ack.reply, trigger.end == x.not_held_end,
         )  # fmt: skip
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -495,10 +495,10 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         first_ts=connection.first_ts,
         last_ts=connection.last_ts,
         packets=(one.packets, two.packets),
-        segments=(one.packets + one.parts, two.packets + two.parts),
+        segments=(one.packets + one.offloaded, two.packets + two.offloaded),
         payload=(one.payload, two.payload),
         wire=(one.wire, two.wire),
-        reaction=[-1 if half.reaction == NEVER else half.reaction for half in halves],
+        fastest_ack=[-1 if half.fastest_ack == NEVER else half.fastest_ack for half in halves],
         handshake=connection.handshake,
         syn=(one.syn, two.syn),
         ahead=(one.ahead, two.ahead),
@@ -543,9 +543,9 @@ def beyond_full(x: Half, ack: int) -> int:
     """
     y = x.peer
     full = max(y.full_size, y.learned_full_size)
-    if not full and y.data.length >= LEAST_USUAL and y.data.start > x.acked:
+    if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
         full = y.data.length
-    return max(ack - x.acked - full, 0) if full and x.ack >= 0 and x.kernel != BSD else 0
+    return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 and x.kernel != BSD else 0
 
 
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
@@ -556,7 +556,7 @@ def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgem
 
 def is_sooner_than_reactions(x: Half, s: Segment, ack: Acknowledgement) -> bool:
     """Whether ``x`` sent ``s`` before ``ack`` arrived: an eighth sooner than it ever reacted, as paths vary."""
-    return x.reaction != NEVER and s.ts - ack.ts < x.reaction - x.reaction // 8
+    return x.fastest_ack != NEVER and s.ts - ack.ts < x.fastest_ack - x.fastest_ack // 8
 
 
 def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
@@ -580,7 +580,7 @@ def note_beside(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
     x.beside += 1
     if not is_owed and is_small_behind_small(x, s, before):
         x.not_held += 1
-        x.unheld = before.end + s.length
+        x.not_held_end = before.end + s.length
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
@@ -611,7 +611,7 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
     RFC 7323 §4.3 asks for that one. The timestamps of a stack that does otherwise (ns-3, where its ACKs are
     piggybacked) show nothing.
     """
-    is_one = answered.start == x.acked and answered.tsval >= 0 and bool(s.timestamps)
+    is_one = answered.start == x.peer.snd_una and answered.tsval >= 0 and bool(s.timestamps)
     return is_one and is_after(answered.tsval, s.tsecr)
 
 
@@ -631,20 +631,20 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
     y = x.peer
     if not s.length:
         return ended_without_data(x, s, ack)
-    if y.ack >= 0 and x.data.number >= 0 and x.snd_nxt >= y.ack + y.window:
+    if y.rcv_nxt >= 0 and x.data.number >= 0 and x.snd_nxt >= y.rcv_nxt + y.rcv_wnd:
         return BY_WINDOW  # there was no room for one more byte
     if start < x.snd_nxt:
         return BY_RETRANSMISSION
     if x.data.number <= y.data.number:
         return BY_ANSWER
-    is_probe = idle >= PROBE and 0 < y.acked < x.data.end and not echoes_uncaptured(y, s)
+    is_probe = idle >= PROBE and 0 < x.snd_una < x.data.end and not echoes_uncaptured(y, s)
     return BY_RETRANSMISSION if is_probe else BY_CONTINUATION
 
 
 def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
     """The same of a segment without data."""
-    if x.ack >= 0 and x.window == 0:
+    if x.rcv_nxt >= 0 and x.rcv_wnd == 0:
         return BY_WINDOW  # a window update, or the answer to a probe
-    if not (s.flags & ACK and ack > x.acked):
+    if not (s.flags & ACK and ack > x.peer.snd_una):
         return BY_OTHER
     return BY_READING if beyond_full(x, ack) else BY_ACKNOWLEDGEMENT

@@ -44,9 +44,9 @@ class Candidates:
     ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
     connection, exchange, alone, arrival, clock, under_way, trigger_bytes, released_bytes, beyond_full, trigger_frame,
-        ack_frame, release_frame, pure, echo, announced, unheld : see ``candidate`` in tcp/engine.h
+        ack_frame, release_frame, pure, echo, announced, trigger_not_held : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
-    peer_reaction : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
+    peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of that peer
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
@@ -118,7 +118,7 @@ class Candidates:
 
     @cached_property
     def _soonest(self) -> Column:
-        return each(most, self.peer_reaction, self.under_way)
+        return each(most, self.peer_fastest_ack, self.under_way)
 
 
 class _Joined(dict[str, Column]):
@@ -149,7 +149,7 @@ class _Joined(dict[str, Column]):
             "not_held": lambda: involved.of_side("not_held", side),
             "beside": lambda: involved.of_side("beside", side),
             "began": lambda: involved.rows("first_ts"),
-            "peer_reaction": lambda: _peer_reaction(involved, peer, programs),
+            "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
@@ -175,15 +175,15 @@ def by_program(
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
 
 
-def _peer_reaction(involved: Involved, sides: Column, programs: Programs) -> Column:
-    """See ``peer_reaction``; the peers are these sides (n,)."""
-    reaction, syns = involved.reaction(sides), involved.rows("syns")
+def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> Column:
+    """See ``peer_fastest_ack``; the peers are these sides (n,)."""
+    fastest_ack, syns = involved.fastest_ack(sides), involved.rows("syns")
     without = where(each(lambda syns: syns == 0, syns))
     if not len(without):
-        return reaction
+        return fastest_ack
     its_peers = pick(involved.of_side("program", sides), without)
-    fastest = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
-    return replaced(reaction, without, [fastest[int(peer)] for peer in its_peers])
+    of_program = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
+    return replaced(fastest_ack, without, [of_program[int(peer)] for peer in its_peers])
 
 
 def times_peer_spoke(c: Candidates) -> int:
@@ -194,7 +194,8 @@ def times_peer_spoke(c: Candidates) -> int:
 
 def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
-    late = each(lambda release, own: release - own >= LATER, rows["ack_to_release"], involved.reaction(rows["side"]))
+    own = involved.fastest_ack(rows["side"])
+    late = each(lambda release, own: release - own >= LATER, rows["ack_to_release"], own)
     keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
     since = late, rows["pure"], rows["ack_frame"]
     by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))

@@ -55,9 +55,9 @@ class Involved:
             return self.column(name).reshape(-1).take(2 * self.of + sides)
         return each(chosen, sides, self.rows((name, 1)), self.rows((name, 0)))
 
-    def reaction(self, sides: Column) -> Column:
-        """For each row, the fastest reaction of its side (n,), ns; 0 not known."""
-        return each(lambda reaction: chosen(reaction < 0, 0, reaction), self.of_side("reaction", sides))
+    def fastest_ack(self, sides: Column) -> Column:
+        """For each row, how soon its side acknowledged at its fastest (n,), ns; 0 not known."""
+        return each(lambda ns: chosen(ns < 0, 0, ns), self.of_side("fastest_ack", sides))
 
     def _array(self, name: Any) -> Any:
         np = numpy()

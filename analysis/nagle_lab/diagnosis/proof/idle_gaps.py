@@ -75,7 +75,7 @@ def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_cli
     Parameters
     ----------
     ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
-    slow : how much longer it took than the fastest reaction of the end that ended it: a :class:`Pace`
+    slow : how much longer it took than the fastest ACK of the end that ended it: a :class:`Pace`
     far : 1 if that end is far from the capture point, else 0: then the path may vary, too
     reply : 1 if the packet before it came from the other side, else 0
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
@@ -104,7 +104,7 @@ ALL_CORKED = 2
 
 
 class Pace(IntEnum):
-    """How much longer a gap took than the fastest reaction of the end that ended it."""
+    """How much longer a gap took than the fastest ACK of the end that ended it."""
 
     QUICK = 0  # like the path
     AS_A_TIMER = 1  # like a delayed-ACK timer
@@ -134,14 +134,14 @@ def _arguments(number: int) -> Iterator[int]:
 
 
 def _number(
-    gap: Any, reaction: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
+    gap: Any, fastest_ack: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
 ) -> Any:
     """The arguments of :func:`cause_of` for a gap, as one number."""
-    longer = gap - reaction
+    longer = gap - fastest_ack
     slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
-    return _in_one_number(ended_by, slow, (reaction >= NEAR) * 1, reply, corked, (client == side) * 1)
+    return _in_one_number(ended_by, slow, (fastest_ack >= NEAR) * 1, reply, corked, (client == side) * 1)
 
 
 def _all_corked(gaps: Columns) -> Column:
@@ -168,7 +168,7 @@ def _all_corked(gaps: Columns) -> Column:
     )
 
 
-def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
+def causes(gaps: Columns, fastest_ack: Column, client: Column) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
     Those that a stall or a hold for a round trip explains are counted as something else until :func:`explained`.
@@ -176,18 +176,18 @@ def causes(gaps: Columns, reaction: Column, client: Column) -> CauseTotals:
     Parameters
     ----------
     gaps : rows of ``idle_gap`` (tcp/engine.h), (n,)
-    reaction : the fastest reaction of the side that ended each, ns, (n,)
+    fastest_ack : the fastest ACK of the side that ended each, ns, (n,)
     client : the side, 0 or 1, that is the client of its connection, (n,)
     """
-    return _counted(gaps, reaction, client, _all_corked(gaps))
+    return _counted(gaps, fastest_ack, client, _all_corked(gaps))
 
 
 def _counted(
-    gaps: Columns | Mapping[str, Column], reaction: Column, client: Column, all_corked: Column
+    gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column
 ) -> CauseTotals:
     gap = gaps["gap"]
     of_each = (gaps[name] for name in ("ended_by", "small", "reply", "side"))
-    numbers = each(_number, gap, reaction, *of_each, client, all_corked)
+    numbers = each(_number, gap, fastest_ack, *of_each, client, all_corked)
     totals: CauseTotals = {}
     for number, (count, ns) in tally(numbers, gap).items():
         add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
@@ -201,13 +201,13 @@ def add(totals: CauseTotals, more: CauseTotals) -> None:
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def explained(gaps: Mapping[str, Column], reaction: Column, client: Column, cause: Cause) -> CauseTotals:
+def explained(gaps: Mapping[str, Column], fastest_ack: Column, client: Column, cause: Cause) -> CauseTotals:
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
     The arguments are as for :func:`causes`; none of these gaps is taken to be one of TCP_CORK's.
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
-    before = _counted(gaps, reaction, client, each(lambda gap: gap < 0, gap))
+    before = _counted(gaps, fastest_ack, client, each(lambda gap: gap < 0, gap))
     add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals

@@ -171,7 +171,7 @@ class Programs(dict[int, Program]):
             self[number].own.keep(which, samples)
         for number, which, samples in _grouped(involved.of_side("program", peer), kind, ns):
             self[number].peers.keep(which, samples)
-        more = each(lambda ns, fastest: ns - fastest, ns, involved.reaction(side))
+        more = each(lambda ns, fastest: ns - fastest, ns, involved.fastest_ack(side))
         for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
             self[number].peers.keep_more(which, samples)
 

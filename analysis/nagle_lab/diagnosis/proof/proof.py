@@ -133,7 +133,7 @@ def _judge_by_timing(
         return
     held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
     held = _without_pauses(held, pure)
-    held = _without_unheld_triggers(held, judged)
+    held = _without_triggers_not_held(held, judged)
     held = _without_window_of_one(held, c, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
@@ -328,20 +328,18 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
 
 
-def _without_unheld_triggers(held: Candidates, judged: Judged) -> Candidates:
+def _without_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
     """Without connections on which most triggers had not waited themselves, small ones behind small ones.
 
     Nagle's algorithm was off when these left. So what follows them waits for something else: room in the send buffer,
     or the program.
     """
-    if not total(held.unheld):
+    if not total(held.trigger_not_held):
         return held
     numbers = distinct(held.connection)
     of_all = ranks(held.connection, numbers)
-    of_unheld = pick(of_all, where(each(lambda unheld: unheld > 0, held.unheld)))
-    mostly = each(
-        lambda unheld, all_: 2 * unheld > all_, counts(of_unheld, len(numbers)), counts(of_all, len(numbers))
-    )
+    of_not_held = pick(of_all, where(each(lambda not_held: not_held > 0, held.trigger_not_held)))
+    mostly = each(lambda some, all_: 2 * some > all_, counts(of_not_held, len(numbers)), counts(of_all, len(numbers)))
     unsure = held.among(held.connection, pick(numbers, where(mostly)))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
