@@ -14,7 +14,7 @@ from support.waiting import within
 BASE = "BASE=nagle-lab/base"
 # Without a stall ab asks as fast as the machine allows, and on a busy one what waits for a processor looks held, too.
 PACE = "limit_req_zone all zone=all:32k rate=2000r/s; limit_req zone=all burst=100;"
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-scenario.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 VARIANTS = re.findall(r"^\[variants\.(\S+)\]$", BLOCKS[0], re.MULTILINE)
 
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
 
 def test_every_variant_of_the_page_is_as_it_expects(tmp_path: Path):

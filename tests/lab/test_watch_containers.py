@@ -78,7 +78,7 @@ def test_a_container_that_is_stopped_and_started_is_followed(nginx):
 
 @pytest.mark.timeout(300)
 def test_a_service_is_followed_into_the_container_that_takes_its_place(tmp_path):
-    """Made anew, it has another container, with another network namespace."""
+    """Changed, it has another container, with another network namespace."""
     if AS_ROOT:
         pytest.skip("looking into containers takes root")
     command = [*COMMAND, "--compose-service", "stalling"]
@@ -88,10 +88,12 @@ def test_a_service_is_followed_into_the_container_that_takes_its_place(tmp_path)
     ):
         until = partial(next_said, watch)
         before = until("finding", '"begins"')["process"]
-        compose("up", "--detach", "--force-recreate", "--timeout", "1")
+        settings = folder / "compose.yaml"
+        settings.write_text(settings.read_text().replace("PORT=8080", "PORT=8081"))
+        compose("up", "--detach", "--timeout", "1")
         assert until("note", "has ended")["text"] == "service stalling has ended: waiting until it is back"
         assert until("note", "is back")["text"] == "service stalling is back"
-        after = until("finding", '"state":')["process"]
+        after = until("finding", "127.0.0.1:8081")["process"]
         watch.terminate()
         report = until("report", "")
         assert watch.wait(60) == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 PERL = r"""
 use Socket; use IO::Socket::INET;
-my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 8080, Listen => 5) or die;
+my $port = $ENV{PORT} || 8080;
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 5) or die;
 if (!fork) {
   while (my $peer = $listener->accept) {
     while (sysread $peer, my $request, 4096) { syswrite $peer, 'h' x 200; syswrite $peer, 'b' x 600; }
@@ -15,7 +16,7 @@ if (!fork) {
   exit;
 }
 while (1) {
-  my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => 8080) or die;
+  my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or die;
   for (1 .. 20) {
     syswrite $s, 'q' x 100;
     my $got = 0;
@@ -46,7 +47,7 @@ def compose_project(folder: Path) -> Iterator[tuple[Path, Callable[..., None]]]:
     (folder / "stall.pl").write_text(PERL)
     (folder / "compose.yaml").write_text(
         f"services:\n  stalling:\n    image: {IMAGE}\n    command: [perl, /code/stall.pl]\n"
-        "    volumes: ['.:/code:ro']\n"
+        "    volumes: ['.:/code:ro']\n    environment: [PORT=8080]\n"
     )
     command = ["docker-compose", "-f", "compose.yaml"]
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
