@@ -89,6 +89,15 @@ def test_stopping_at_once_loses_it_and_the_numbers_say_so(recorder, tmp_path: Pa
     assert (tmp_path / "run" / "server.pcap").stat().st_size == 60
 
 
+def test_after_stopping_there_is_nothing_to_settle(recorder, monkeypatch: pytest.MonkeyPatch):
+    """A load that failed is told of at once, not after waiting for an answer of each capture that is over."""
+    capture = recorder()
+    capture.wait_until_capturing()
+    capture.stop()
+    monkeypatch.setattr(capture, "numbers", lambda: pytest.fail("asked a capture that is over"))
+    capture.settle(1.5)
+
+
 def test_settling_gives_up_on_a_capture_that_stays_behind(recorder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("nagle_lab.lab.recorder._SETTLE_S", 0.3)
     capture = recorder(TCPDUMP.replace("> 0.4", "> 60"))

@@ -165,8 +165,11 @@ class Recorder:
         """Return once tcpdump has written all it received, and that for some time; at the latest after 5 s.
 
         The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
-        discards it. Whether everything arrived is for the reader of the numbers to judge.
+        discards it. Whether everything arrived is for the reader of the numbers to judge. After ``stop`` all is
+        written.
         """
+        if self._stopping:
+            return
         deadline = time.monotonic() + (at_most_s or _SETTLE_S)
         quiet_s = HANDED_OVER_S if self._early else _QUIET_S  # where the counts are equal too early
         last, since = None, time.monotonic()
