@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.proof import columns as column_tools
+from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.result.result import Result
 from recorder.holds import MS
 from support.synthetic import US, Frame, checksum

@@ -17,7 +17,7 @@ ROOMS = (
 )  # fmt: skip
 ANALYSIS = ("capture", "packet", "tcp", "diagnosis", "evidence")  # a function of the bytes of a capture
 INSIDE = {  # the packages inside each room, in order; a room's own modules come after them
-    "diagnosis": ("proof", "result"),
+    "diagnosis": ("observed", "proof", "result"),
     "lab": ("scenarios", "containers"),
     "guard": ("tracing", "recording"),
     "live": ("sockets", "watch"),
@@ -128,7 +128,8 @@ def test_what_records_never_looks_into_packets(room):
     assert of_the_room and not seen & ({*ANALYSIS} - {"capture"})
 
 
-def test_the_proof_says_in_which_order_to_read_its_modules():
-    folder = PACKAGE / "diagnosis" / "proof"
+@pytest.mark.parametrize("package", ["observed", "proof"])
+def test_the_proof_says_in_which_order_to_read_its_modules(package):
+    folder = PACKAGE / "diagnosis" / package
     named = re.findall(r"(\w+\.py)\b", str(ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))))
     assert sorted(named) == sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.diagnosis.proof.columns import is_large
+from nagle_lab.diagnosis.observed.columns import is_large
 from nagle_lab.diagnosis.record_tap import RecordSink, RecordTap
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from nagle_lab.diagnosis.proof.columns import Column, each, groups, highest, lowest, pick
-from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.observed.columns import Column, each, groups, highest, lowest, pick
+from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.result.result import Role, Roles
 
 ROLES: tuple[Role, Role] = ("client", "server")

@@ -14,9 +14,8 @@ from nagle_lab.capture.waiting import Waiting
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.kernel_answers import Answers
 from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
-from nagle_lab.diagnosis.proof import idle_gaps
-from nagle_lab.diagnosis.proof.candidates import by_program
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.candidates import by_program
+from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
     add_all,
@@ -35,12 +34,14 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.observed import Setting
+from nagle_lab.diagnosis.observed.programs import Programs
+from nagle_lab.diagnosis.proof import idle_gaps
+from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_late
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.programs import Programs
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.relays import reject_relayed
-from nagle_lab.diagnosis.proof.timing import Setting, is_before_timer, is_late
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.sums import Sums, astray
 from nagle_lab.packet.segment import address_text

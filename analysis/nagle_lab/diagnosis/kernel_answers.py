@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from nagle_lab.capture.waiting import SLOWEST_NS, End, Waiting
-from nagle_lab.diagnosis.proof.candidates import KernelAnswers
-from nagle_lab.diagnosis.proof.columns import Columns
+from nagle_lab.diagnosis.observed.candidates import KernelAnswers
+from nagle_lab.diagnosis.observed.columns import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table

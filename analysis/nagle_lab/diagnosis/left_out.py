@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import as_column, chosen, chunks, distinct, each, listed, pick, where
+from nagle_lab.diagnosis.observed.columns import as_column, chosen, chunks, distinct, each, listed, pick, where
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table

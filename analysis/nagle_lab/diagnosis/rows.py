@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.proof.columns import Columns, each, listed
+from nagle_lab.diagnosis.observed.columns import Columns, each, listed
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import rounded

@@ -3,7 +3,7 @@
 from typing import Any
 
 from nagle_lab.diagnosis.ends import ROLES
-from nagle_lab.diagnosis.proof.columns import Column, Columns, add_all, chosen, chunks, each, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chosen, chunks, each, pick, total, where
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Table

@@ -4,8 +4,8 @@ from enum import IntEnum
 
 MS = 1_000_000  # ns
 
-# A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/timing.py). Linux's
-# timer takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it separates that from network and scheduling noise.
+# A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/late_acks.py).
+# The timer of Linux takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it tells it from network and scheduling.
 LATE = 20 * MS
 IDLE = LATE  # from here on a connection without packets has an idle gap
 

@@ -8,30 +8,12 @@ from collections import Counter
 from dataclasses import replace
 from math import sqrt
 
-from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.proof.columns import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.columns import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.timing import (
-    FEW,
-    FEW_LATE,
-    HARDLY_ANY,
-    LATE_FAR,
-    MANY,
-    MOST_LOOKED_AT,
-    NEAR,
-    NEARLY_ALL,
-    SLACK,
-    SOME,
-    US,
-    Observed,
-    around,
-    comes_early_too,
-    is_chance,
-    is_paced,
-    middle_half,
-    pauses_anyway,
-    slack,
-)
+from nagle_lab.diagnosis.proof.pauses import comes_early_too, is_chance, is_paced, middle_half, pauses_anyway
 from nagle_lab.tcp.events import MS, Echo
 
 SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer

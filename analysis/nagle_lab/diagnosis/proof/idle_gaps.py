@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
     chosen,
@@ -22,7 +22,8 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.proof.timing import LONGEST_TIMER, NEAR
+from nagle_lab.diagnosis.observed.observed import NEAR
+from nagle_lab.diagnosis.proof.late_acks import LONGEST_TIMER
 from nagle_lab.tcp.events import LATE, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms

@@ -7,8 +7,8 @@ answered, no timing is needed. docs/proof.md, "What the kernel said".
 from typing import NamedTuple
 
 from nagle_lab.capture.waiting import SLOWEST_NS
-from nagle_lab.diagnosis.proof.candidates import Candidates, KernelAnswers
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.candidates import Candidates, KernelAnswers
+from nagle_lab.diagnosis.observed.columns import (
     distinct,
     each,
     groups,
@@ -17,8 +17,10 @@ from nagle_lab.diagnosis.proof.columns import (
     percentile,
     total,
 )
+from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, MANY
+from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.timing import FEW, FEW_LATE, MANY, PAUSE, Observed
+from nagle_lab.diagnosis.proof.pauses import PAUSE
 from nagle_lab.tcp.events import Echo
 
 

@@ -4,8 +4,8 @@ A kernel sends what it held sooner after the ACK than a program can that is woke
 docs/proof.md, rule 2.
 """
 
-from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import (
     among,
     distinct,
     each,
@@ -18,27 +18,18 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
     where,
 )
+from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
+from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.timing import (
-    FEW,
-    FEW_LATE,
-    HARDLY_ANY,
-    LINUX_TIMER,
-    LONGEST_WAIT,
-    MANY,
-    NEAR,
-    NEARLY_ALL,
+from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     PAUSE,
-    SOME,
-    US,
-    Observed,
     comes_early_too,
     is_chance,
     is_paced,
     middle_half,
-    nearby,
     pauses_anyway,
-)  # fmt: skip
+)
 from nagle_lab.tcp.events import MS, Echo
 
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.columns import Column
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import Column
 
 
 class Rejected(StrEnum):

@@ -10,26 +10,13 @@ import math
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from nagle_lab.diagnosis.proof.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.proof.columns import distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.columns import distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
 from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.proof.timing import (
-    FEW,
-    HARDLY_ANY,
-    LATE_FAR,
-    MANY,
-    MOST_LOOKED_AT,
-    NEARLY_ALL,
-    PAUSE,
-    SOME,
-    Observed,
-    around,
-    is_chance,
-    is_paced,
-    middle_half,
-    nearby,
-)
+from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance, is_paced, middle_half
 from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance

@@ -19,9 +19,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from nagle_lab.diagnosis.proof.away_from_sender import held_far
-from nagle_lab.diagnosis.proof.candidates import Candidates
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import (
     among,
     chosen,
     counts,
@@ -37,29 +36,16 @@ from nagle_lab.diagnosis.proof.columns import (
     total,
     where,
 )  # fmt: skip
+from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, SOME
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
+from nagle_lab.diagnosis.observed.programs import Program
+from nagle_lab.diagnosis.proof.away_from_sender import held_far
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
+from nagle_lab.diagnosis.proof.late_acks import late_candidates
 from nagle_lab.diagnosis.proof.near_sender import COARSE, held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.pauses import PAUSE, PAUSES_VARY, middle_half  # fmt: skip
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
-from nagle_lab.diagnosis.proof.programs import Program
-from nagle_lab.diagnosis.proof.timing import (
-    FEW,
-    HARDLY_ANY,
-    LATE_NEAR,
-    MANY,
-    MOST_LOOKED_AT,
-    NEAR,
-    PAUSE,
-    PAUSES_VARY,
-    SOME,
-    US,
-    Observed,
-    Setting,
-    around,
-    late_candidates,
-    middle_half,
-    observe,
-)  # fmt: skip
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.diagnosis.analysis import Analysis
+from nagle_lab.diagnosis.observed.enough import FEW
 from nagle_lab.diagnosis.proof.outcomes import Ground
-from nagle_lab.diagnosis.proof.timing import FEW
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide

@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import Column, chosen, distinct, each, is_array, pick, ranks
+from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, each, is_array, pick, ranks
 from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.tables import Table
 

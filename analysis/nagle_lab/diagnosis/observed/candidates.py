@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import (
+from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
     among,
@@ -23,8 +23,8 @@ from nagle_lab.diagnosis.proof.columns import (
     replaced,
     where,
 )
-from nagle_lab.diagnosis.proof.connection_columns import Involved
-from nagle_lab.diagnosis.proof.programs import Programs
+from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nagle_lab.diagnosis.proof.columns import Column, Columns, chosen, each, groups, listed, pick, total, where
-from nagle_lab.diagnosis.proof.connection_columns import Involved
+from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, each, groups, listed, pick, total, where
+from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction

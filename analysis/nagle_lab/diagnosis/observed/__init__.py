@@ -1,0 +1,11 @@
+"""What was observed, by column and by program, before any rule judges it.
+
+Read it in this order:
+
+    columns.py             lists or NumPy arrays behind one interface
+    connection_columns.py  what the connections of some rows have in the table of connections
+    programs.py            how fast each program and its peers react, and when it sent without waiting for an ACK
+    candidates.py          the candidates of one program, by column
+    observed.py            how fast each end reacts at the capture point, and where that is (``observe``)
+    enough.py              how many candidates, or samples, tell
+"""

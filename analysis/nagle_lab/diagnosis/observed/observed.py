@@ -1,0 +1,154 @@
+"""What was observed of a program before its candidates are judged (:func:`observe`): how fast each end reacts at the
+capture point, and where that is.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from nagle_lab.diagnosis.observed.candidates import Candidates, KernelAnswers
+from nagle_lab.diagnosis.observed.columns import percentile
+from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, SOME
+from nagle_lab.diagnosis.observed.programs import Program, Reactions
+from nagle_lab.tcp.events import MS
+
+US = 1_000  # ns
+
+# An end that reacts faster than this is at the capture point, or next to it.
+NEAR = 1 * MS
+
+# At an end its pure ACKs are captured so much sooner than the peer's: times as long, at most. Where every packet was
+# captured more than once, on a bridge or at both ends, each end's are as soon, give or take more of chance.
+SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
+
+# From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
+AWAY = 150 * US
+
+# An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
+# Server, Solaris); a path of a millisecond and more varies by more than a wire.
+LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
+
+SLACK = 300 * US  # how much a path varies, at least
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds for the whole capture."""
+
+    step: int  # of the clock that stamped it, ns
+    disorder: float  # share of the data segments that it lacks, or that come after their ACKs
+    swapped: float = 0.0  # share of those that come after their ACKs
+    part: float = 1.0  # share of its candidates that are judged at once
+    copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
+    views: Collection[int] = ()  # connections that are others, seen before or after NAT
+    kernel: KernelAnswers = field(default_factory=KernelAnswers)  # what the kernel said of the candidates
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was observed of a program before its candidates are judged: what each rule starts from.
+
+    Attributes
+    ----------
+    own : the fastest reaction of its host at the capture point, ns; None where nothing tells
+    peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
+    early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
+    sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
+        connection
+    """
+
+    program: Program
+    setting: Setting
+    own: int | None
+    peer: int
+    early: Candidates
+    sent_before: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the capture was taken away from the program's host."""
+        return self.own is None or self.own >= AWAY
+
+    @property
+    def is_at_sender(self) -> bool:
+        """Whether a release is captured where its host sends it: there, or on loopback."""
+        return self.place == "sender" or self.program.is_on_loopback
+
+    @cached_property
+    def place(self) -> str | None:
+        """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
+        if self.peer >= NEAR:
+            return "sender"
+        own, peers = (nearby(side.ack) for side in (self.program.own, self.program.peers))
+        if not own or not peers:
+            return None
+        mine, theirs = percentile(own, 5), percentile(peers, 5)
+        sooner = SURELY_SOONER if self.setting.copied else SOONER_AT_HOME
+        if mine <= sooner * theirs:
+            return "sender"
+        return "peer" if theirs <= sooner * mine else None
+
+
+def nearby(reactions: list[int]) -> list[int]:
+    """The reaction times, ns, that are of an end at the capture point or next to it."""
+    return [ns for ns in reactions if ns < NEAR]
+
+
+def slack(round_trip: int) -> int:
+    """How much longer or shorter than ``round_trip`` another round trip of that path may be, ns."""
+    return SLACK + round_trip // 8
+
+
+def around(round_trip: int) -> tuple[float, float]:
+    """The shortest and the longest that another round trip of that path may be, ns."""
+    return round_trip - slack(round_trip), round_trip + slack(round_trip)
+
+
+def fastest(handshake: list[int], others: list[int]) -> int | None:
+    """How fast an end reacts at this capture point, ns, by its handshakes and other reactions; None not known.
+
+    A handshake much faster than all else was answered by something before the end: a SYN proxy.
+    """
+    if not handshake:
+        return min(others, default=None)
+    if len(others) >= SOME and min(handshake) < NEAR and percentile(others, 5) > 3 * NEAR:
+        return None
+    return min(handshake + sorted(others)[1:2])  # not the very fastest: the clock may have been wrong once
+
+
+def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
+    """What was observed of the program of these candidates."""
+    own, peers = program.own, program.peers
+    peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
+    early = c.filter(lambda late, pure: (late < late_margin(peer)) & (pure > 0), c.late_by(peer), c.pure)
+    return Observed(
+        program,
+        setting,
+        own=_own(own, c),
+        peer=peer,
+        early=early,
+    )
+
+
+def _own(own: Reactions, c: Candidates) -> int | None:
+    """The fastest reaction of the program's host, ns; where it is near, its releases count, too. None not known.
+
+    What comes in less than a third of the time in which anything else did was under way before the ACK.
+    """
+    by_itself = fastest(own.handshake, [*own.ack, *own.data])
+    releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
+    if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
+        by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
+    if by_itself is None:
+        return min([*releases, *own.ack, *own.data], default=None)
+    if by_itself >= NEAR and own.handshake:
+        return by_itself
+    if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= SOME:
+        releases = [release for release in releases if 3 * release >= by_itself]
+    return min([by_itself, *releases])
+
+
+def late_margin(peer: int) -> int:
+    """How much longer than its sender's fastest reaction, ``peer``, a late ACK takes at least; both ns."""
+    return LATE_NEAR if peer < NEAR else LATE_FAR

@@ -1,0 +1,187 @@
+"""Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
+
+from typing import Any
+
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import each, most, percentile, total
+from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, SOME
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, late_margin
+from nagle_lab.diagnosis.observed.programs import Reactions
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.pauses import PAUSE
+from nagle_lab.tcp.events import LATE, MS, Echo
+
+# A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
+TIMER_SPREAD = 12 * MS
+LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
+
+# No delayed-ACK timer of Linux fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is
+# late and came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
+SOONEST_TIMER = 30 * MS
+
+# No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
+# network, the capturing machine, or its clock, which was set.
+LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
+LONGEST_WAIT = LONGEST_TIMER + 100 * MS  # as captured: of a stall, on a path of up to 100 ms
+
+CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
+
+
+def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
+
+    The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
+    """
+    peer, margin = observed.peer, late_margin(observed.peer)
+    late = c.filter(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.trigger_to_ack)
+    sent_late = _sent_late(late, c, observed)
+    judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
+    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.filter(lambda pure: 1 - pure, sent_late.pure)
+    others, peers = _ways_to_peers(observed), observed.program.peers
+    if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
+        return sent_late
+    if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
+        _leave_to_the_path(pure, observed, judged)
+        pure = pure.picked([])
+    # Data comes when its program likes, so only handshakes tell how long it was under way.
+    if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
+        piggybacked = piggybacked.picked([])
+    if len(pure) + len(piggybacked) == len(sent_late):
+        return sent_late
+    return pure if len(pure) else piggybacked
+
+
+def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
+    """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
+    unsure = pure if observed.is_far else pure.filter(lambda release: release < PAUSE, pure.ack_to_release)
+    judged.leave_open(unsure, Obstacle.PATH_VARIES)
+    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
+
+
+def _ways_to_peers(observed: Observed) -> list[int]:
+    """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
+    peers = observed.program.peers
+    return peers.handshake if len(peers.handshake) >= FEW else [*peers.handshake, *(peers.ack or peers.data)]
+
+
+def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observed: Observed) -> bool:
+    """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK.
+
+    Also where many of them, all but ``sent_late``, were sent in time by the ends' timestamps, and were under way for
+    long: what happens to ACKs happens to the data before them, too.
+    """
+    peer, peers = observed.peer, observed.program.peers
+    under_way = len(late) - sent_late
+    if under_way > 1 and 2 * under_way >= sent_late:
+        return True
+    if _stand_apart(late, c, peer):
+        return False
+    is_known = len(peers.handshake) >= FEW
+    more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
+    return (
+        _is_the_path(late, peer, more)
+        or _is_no_timer(late, peer, peers)
+        or _is_a_queue(late, peer, peers)
+        or _is_a_tail(late, c, peer)
+        or _is_the_end_of_many(late, c, peer)
+    )
+
+
+def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
+    """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
+
+    Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
+    """
+    own, margin = observed.own or 0, late_margin(observed.peer)
+    early = c.filter(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(observed.peer), c.pace)
+    soon = early.filter(lambda release: release - own < NEAR, early.ack_to_release).pace
+    if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
+        return late
+    after_capture = each(lambda release: most(release - own, 0), late.ack_to_release)
+    way = each(lambda pace, rest: (pace - CLOCK_ERROR) * MS - rest, late.pace, after_capture)
+    is_known = each(lambda echo, pace: (echo == Echo.AFTER) & (pace >= 0), late.echo, late.pace)
+    return late.filter(
+        lambda late, way, is_known: (late - way >= margin) | (1 - is_known),
+        late.late_by(observed.peer),
+        way,
+        is_known,
+    )
+
+
+def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
+    """Whether a path that varies made ACKs late: all else of those ends came as late.
+
+    ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
+    """
+    waits = late.late_by(peer)
+    varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
+    if len(more) < enough:
+        return varies
+    varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
+    return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+
+
+def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
+    waits = late.late_by(peer)
+    least = percentile(waits, 10)
+    is_spread = percentile(waits, 90) - least > TIMER_SPREAD
+    return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer, peers)
+
+
+def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
+
+    Not where they are as alike as those of a timer, and as late as Linux's.
+    """
+    waits = late.late_by(peer)
+    is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    if len(peers.ack) < MANY or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
+        return False
+    return percentile(peers.ack, 10) - peer >= LATE_FAR and not _data_comes_sooner(late, peer, peers)
+
+
+def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
+    """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
+    usual = percentile(late.late_by(peer), 50)
+    return len(peers.data) >= FEW and percentile(peers.data, 25) - peer < usual - LATE_FAR
+
+
+def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
+    waits = late.late_by(peer)
+    is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    return len(late) <= HARDLY_ANY * len(c) and not is_alike
+
+
+def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
+    if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
+        return False
+    others = c.filter(lambda late: late < late_margin(peer), c.late_by(peer))
+    return len(others) >= MANY and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
+
+
+def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
+    """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
+    if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
+        return False
+    least = percentile(late.trigger_to_ack, 10)
+    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR), c.trigger_to_ack))
+    return sooner >= max(FEW, len(late) / 2)
+
+
+# Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------
+
+
+def is_late(wait: Any, reaction: Any) -> Any:
+    """Whether an ACK took longer than its sender's fastest ``reaction`` by what a delayed-ACK timer adds.
+
+    That is at least :data:`LATE` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
+    """
+    return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
+
+
+def is_before_timer(wait: Any, reaction: Any) -> Any:
+    """Whether a late ACK came sooner than Linux's delayed-ACK timer can fire: something else sent it. Times in ns."""
+    return wait - reaction < SOONEST_TIMER

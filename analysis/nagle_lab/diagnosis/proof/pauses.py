@@ -1,0 +1,69 @@
+"""Whether data came when its program liked, whatever the ACK: what it does where the ACK came early, what chance
+explains, and whether a clock of its own paces it.
+"""
+
+from math import sqrt
+
+from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
+from nagle_lab.diagnosis.observed.columns import Column, each, percentile, total
+from nagle_lab.diagnosis.observed.enough import SOME
+from nagle_lab.diagnosis.observed.observed import US, Observed, slack
+from nagle_lab.tcp.events import MS
+
+# Later than this behind the ACK comes a pause of the program, where it is at the capture point.
+PAUSE = 1 * MS
+
+# A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
+PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
+SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
+
+
+def comes_early_too(pure: Candidates, observed: Observed) -> bool:
+    """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
+    at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.trigger_to_ack, 50)
+    soon = at_once + total(each(lambda since: since <= usual, observed.early.trigger_to_release))
+    return soon >= 2 and 2 * soon > at_once + len(observed.early)
+
+
+def pauses_anyway(c: Candidates, observed: Observed) -> bool:
+    """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
+
+    After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
+    early, are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was
+    held.
+    """
+    usual, own, early = percentile(c.trigger_to_release, 50), observed.own or 0, observed.early
+    least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
+    is_pause = each(
+        lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
+        early.ack_to_release,
+        early.trigger_to_release,
+    )
+    pauses = early.only(is_pause)
+    return (
+        len(pauses) >= 2
+        and 3 * len(pauses) > 2 * len(early)
+        and middle_half(pauses.trigger_to_release) < PAUSES_SPREAD
+    )
+
+
+def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
+    """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
+
+    How many of those to expect is counted after the bound, in a stretch of ``times`` the width; it varies by its
+    square root, and three of these standard deviations are allowed.
+    """
+    beyond = bound + times * width
+    by_chance: float = total(each(lambda release: (release > bound) & (release <= beyond), releases)) / times
+    return soon <= by_chance + 3 * sqrt(by_chance)
+
+
+def is_paced(c: Candidates) -> bool:
+    """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
+    spread = middle_half(c.ack_to_release) if len(c) >= SOME else 0
+    return spread > 300 * US and 2 * middle_half(c.trigger_to_release) < spread
+
+
+def middle_half(times: Column) -> float:
+    """The interquartile range."""
+    return percentile(times, 75) - percentile(times, 25)
