@@ -1,5 +1,6 @@
 """A rule says the same of a list of rows and of an array of them; so do the proof and the causes of idle gaps."""
 
+import operator
 from collections import Counter
 from typing import Any
 
@@ -12,7 +13,7 @@ from nagle_lab.diagnosis import findings
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Columns, add_all, is_array
+from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
@@ -51,7 +52,7 @@ def array(numbers: list[int]) -> np.ndarray:
 
 def both(function, *columns: Any) -> Any:
     """What a function says of lists; and it must say the same of arrays."""
-    of_lists = plain(function(*columns))
+    of_lists = plain(function(*(Numbers(c) if isinstance(c, list) else c for c in columns)))
     assert plain(function(*(array(c) if isinstance(c, list) else c for c in columns))) == of_lists
     return of_lists
 
@@ -61,14 +62,11 @@ def both(function, *columns: Any) -> Any:
 
 @given(NUMBERS)
 def test_functions_of_one_column(numbers):
-    assert both(lambda c: column_tools.each(lambda n: n * 2 + 1, c), numbers) == [n * 2 + 1 for n in numbers]
-    positive = both(lambda c: column_tools.where(column_tools.each(lambda n: n > 0, c)), numbers)
+    positive = both(lambda c: column_tools.where(c > 0), numbers)
     assert positive == [row for row, n in enumerate(numbers) if n > 0]
-    assert both(
-        lambda c: column_tools.pick(c, column_tools.where(column_tools.each(lambda n: n > 0, c))), numbers
-    ) == [n for n in numbers if n > 0]
+    assert both(lambda c: column_tools.pick(c, column_tools.where(c > 0)), numbers) == [n for n in numbers if n > 0]
     assert both(column_tools.total, numbers) == sum(numbers)
-    assert both(lambda c: column_tools.total(column_tools.each(lambda n: n > 0, c)), numbers) == len(positive)
+    assert both(lambda c: column_tools.total(c > 0), numbers) == len(positive)
     assert both(column_tools.distinct, numbers) == sorted(set(numbers))
     if numbers:
         assert both(column_tools.lowest, numbers) == min(numbers)
@@ -76,14 +74,39 @@ def test_functions_of_one_column(numbers):
     assert both(lambda c: column_tools.in_order([c, c]), numbers) == sorted(numbers * 2)
 
 
+COMPARED = ("lt", "le", "eq", "ne", "ge", "gt")
+CALCULATED = ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor")
+
+
+@pytest.mark.parametrize("name", [*COMPARED, *CALCULATED])
+@given(one=st.lists(st.integers(1, 1 << 20), max_size=50), data=st.data())
+def test_operators(name, one, data):
+    """Of two columns, and of a column and one number, on either side."""
+    of = getattr(operator, name)
+    other = [data.draw(st.integers(1, 1 << 20)) for _ in one]
+    assert both(of, one, other) == [of(a, b) for a, b in zip(one, other, strict=True)]
+    assert both(lambda column: of(column, 7), one) == [of(a, 7) for a in one]
+    assert both(lambda column: of(7, column), one) == [of(7, a) for a in one]
+
+
+def test_a_column_is_neither_true_nor_false():
+    """Else ``if column == other`` would be true whatever is in them."""
+    for columns in ((Numbers([1]), Numbers([2])), (array([1, 1]), array([2, 2]))):
+        with pytest.raises(ValueError, match="ambiguous"):
+            bool(columns[0] == columns[1])
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        Numbers([1]) + Numbers([1, 2])
+
+
 @given(NUMBERS, NUMBERS)
 def test_functions_of_two_numbers(one, other):
     pairs = list(zip(one, other, strict=False))
     one, other = [a for a, _ in pairs], [b for _, b in pairs]
-    assert both(lambda a, b: column_tools.each(column_tools.least, a, b), one, other) == [min(pair) for pair in pairs]
-    assert both(lambda a, b: column_tools.each(column_tools.most, a, b), one, other) == [max(pair) for pair in pairs]
-    picked = both(lambda a, b: column_tools.each(lambda a, b: column_tools.chosen(a > b, a, b * 2), a, b), one, other)
-    assert picked == [a if a > b else b * 2 for a, b in pairs]
+    assert both(column_tools.most, one, other) == [max(pair) for pair in pairs]
+    assert both(lambda a: column_tools.most(a, 7), one) == [max(a, 7) for a in one]
+    chosen = both(lambda a, b: column_tools.chosen(a > b, a, b * 2), one, other)
+    assert chosen == [a if a > b else b * 2 for a, b in pairs]
+    assert both(lambda a: column_tools.chosen(a > 0, a, -1), one) == [a if a > 0 else -1 for a in one]
     assert both(column_tools.extended, one, other, one) == [*one, *other, *one]
     assert both(column_tools.among, one, other) == [n in other for n in one]
 
@@ -269,7 +292,7 @@ def test_the_causes_of_random_gaps(rows):
 
     def caused() -> idle_gaps.CauseTotals:
         gaps = Columns(layout, packed)
-        reaction, client = ([row[at] for row in rows] for at in (5, 6))
+        reaction, client = (Numbers(row[at] for row in rows) for at in (5, 6))
         if is_array(gaps["gap"]):
             return idle_gaps.causes(gaps, array(reaction), array(client))
         return idle_gaps.causes(gaps, reaction, client)
@@ -283,8 +306,8 @@ def test_the_causes_of_random_gaps(rows):
 def test_what_a_cause_explains_is_taken_from_another(rows):
     """All of it: nothing is left, and nothing becomes less than nothing."""
     cause, names = idle_gaps.Cause.NAGLE_DELAYED_ACK, ("gap", "side", "ended_by", "small", "reply", "connection")
-    columns = [*([row[at] for row in rows] for at in range(5)), [0] * len(rows)]
-    ends = [[row[at] for row in rows] for at in (5, 6)]
+    columns = [*(Numbers(row[at] for row in rows) for at in range(5)), Numbers([0] * len(rows))]
+    ends = [Numbers(row[at] for row in rows) for at in (5, 6)]
     gaps = dict(zip(names, columns, strict=True))
     totals = idle_gaps.causes(gaps, *ends)
     more = both(

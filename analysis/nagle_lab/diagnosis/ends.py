@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from nagle_lab.diagnosis.observed.columns import Column, each, groups, highest, lowest, pick
+from nagle_lab.diagnosis.observed.columns import Column, groups, highest, lowest, pick
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.result.result import Role, Roles
 
@@ -25,9 +25,9 @@ class Ends(dict[int, End]):
 
     def add(self, involved: Involved, side: Column, rows: Column) -> None:
         """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
-        is_server = pick(each(lambda side, client: side != client, side, involved.rows("client")), rows)
+        is_server = pick(side != involved.rows("client"), rows)
         program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
-        keys = each(lambda program, is_server: 2 * program + is_server * 1, program, is_server)
+        keys = 2 * program + is_server * 1
         for group in groups(keys):
             key, row = int(keys[group[0]]), int(rows[group[0]])
             role = ROLES[key % 2]

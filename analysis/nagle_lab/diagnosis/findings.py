@@ -24,7 +24,6 @@ from nagle_lab.diagnosis.observed.columns import (
     chunks,
     counts,
     distinct,
-    each,
     extended,
     highest,
     in_order,
@@ -143,7 +142,7 @@ class Findings:
         judged = self._judge(candidates, involved, programs, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
-        peer = each(lambda side: 1 - side, candidates["side"])
+        peer = 1 - candidates["side"]
         peer_fastest_ack = involved.fastest_ack(peer)
         of_gaps = {name: candidates[name] for name in ("ended_by", "small", "reply")}
         gaps = of_gaps | {"gap": candidates["idle"], "side": peer}
@@ -151,7 +150,7 @@ class Findings:
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
         ):
-            long = pick(rows, where(each(lambda gap: gap >= IDLE, pick(candidates["idle"], rows))))
+            long = pick(rows, where(pick(candidates["idle"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
             fastest_ack, client = pick(peer_fastest_ack, long), pick(involved.rows("client"), long)
             idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, client, cause))
@@ -181,11 +180,11 @@ class Findings:
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         """How long data was held until an ACK that was not delayed."""
-        since = each(lambda ack, release: ack + release, candidates["trigger_to_ack"], candidates["ack_to_release"])
+        since = candidates["trigger_to_ack"] + candidates["ack_to_release"]
         waits = pick(since, rows)  # at the peer most of the round trip is from the ACK to the release
         add_all(self.round_trips, waits)
         _sum_up(involved, "round_trips", pick(involved.of, rows), waits)
-        by_server = total(pick(each(_differ, candidates["side"], involved.rows("client")), rows))
+        by_server = total(pick(candidates["side"] != involved.rows("client"), rows))
         self.waited_by.update({"client": len(rows) - by_server, "server": by_server})
 
     def _count_stalls(
@@ -193,13 +192,13 @@ class Findings:
     ) -> None:  # fmt: skip
         side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
-        self.behind_full += total(pick(each(_is_full, trigger, full), rows))
+        self.behind_full += total(pick(_is_full(trigger, full), rows))
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["ack_to_release"], rows))
-        add_all(self.ack_timer, each(lambda wait, fastest: wait - fastest, wait, pick(peer_fastest_ack, rows)))
+        add_all(self.ack_timer, wait - pick(peer_fastest_ack, rows))
         self.held.add(involved, side, rows)
-        self.delayed.add(involved, each(lambda side: 1 - side, side), rows)
+        self.delayed.add(involved, 1 - side, rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
     def _keep(self, packed: bytes, begin: int, rows: Column) -> None:
@@ -217,11 +216,11 @@ class Findings:
     def _count_late(self, late: Columns) -> None:
         involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
         fastest_ack = involved.fastest_ack(side)
-        delayed = each(is_late, wait, fastest_ack)
-        early = each(lambda late, before: late & before, delayed, each(is_before_timer, wait, fastest_ack))
+        delayed = is_late(wait, fastest_ack)
+        early = delayed & is_before_timer(wait, fastest_ack)
         for name, kept in (("delayed_acks", delayed), ("acks_before_timer", early)):
             for which in (0, 1):
-                rows = where(each(lambda kept, side: kept & (side == which), kept, side))  # noqa: B023 - at once
+                rows = where(kept & (side == which))
                 _increase(involved, (name, which), pick(involved.of, rows))
 
 
@@ -236,7 +235,7 @@ def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
     connection, exchange = candidates["connection"], candidates["exchange"]
     span = highest(exchange) + 1
     unsure, stalled = (
-        pick(each(lambda connection, exchange: connection * span + exchange, connection, exchange), rows)
+        pick(connection * span + exchange, rows)
         for rows in (in_order([rows for _, rows in judged.unresolved]), in_order(judged.stalls))
     )
     keys = distinct(unsure)
@@ -250,37 +249,37 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     """
     _increase(involved, "stalls", connection)
     span = highest(exchange) + 1
-    stalled = distinct(each(lambda connection, exchange: connection * span + exchange, connection, exchange))
-    connection, exchange = each(lambda key: key // span, stalled), each(lambda key: key % span, stalled)
+    stalled = distinct(connection * span + exchange)
+    connection, exchange = (stalled // span), (stalled % span)
     before = involved.column("last_stalled")
-    new = where(each(_differ, exchange, pick(before, connection)))  # not in the chunk before
+    new = where(exchange != pick(before, connection))  # not in the chunk before
     if not len(new):
         return
     connection, exchange = pick(connection, new), pick(exchange, new)
     _increase(involved, "stalled", connection)
-    begins = where(each(_differ, connection, extended([-1], connection[:-1], [])))
-    ends = where(each(_differ, connection, extended([], connection[1:], [-1])))
+    begins = where(connection != extended([-1], connection[:-1], []))
+    ends = where(connection != extended([], connection[1:], [-1]))
     involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
     first = involved.column("first_stalled")
     lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))
-    involved.fill_in("first_stalled", each(lambda old, new: chosen(old < 0, new, old), first, lowest_of))
+    involved.fill_in("first_stalled", chosen(first < 0, lowest_of, first))
     open_ones, greeted = (pick(involved.column(name), connection) for name in ("open", "greeted"))
-    unanswered = where(each(_is_unanswered, exchange, open_ones, greeted))
+    unanswered = where(_is_unanswered(exchange, open_ones, greeted))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
     _increase(involved, "answered", connection)
-    _increase(involved, "repeat", pick(connection, where(each(lambda number: number > 0, exchange))))
+    _increase(involved, "repeat", pick(connection, where(exchange > 0)))
 
 
 def _increase(involved: Involved, name: Any, connections: Column) -> None:
     """Add one for each of those of the connections involved, which may repeat."""
     more = counts(connections, len(involved.numbers))
-    involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
+    involved.fill_in(name, involved.column(name) + more)
 
 
 def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> None:
     """Add times to those of the connections involved, which may repeat."""
     more = sums(connections, ns, len(involved.numbers))
-    involved.fill_in(name, each(lambda old, more: old + more, involved.column(name), more))
+    involved.fill_in(name, involved.column(name) + more)
 
 
 def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
@@ -288,14 +287,10 @@ def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
     return Counter({name: counted[name] for name in names if counted[name]})
 
 
-def _is_full(length: Any, full: Any) -> Any:
+def _is_full(length: Column, full: Column) -> Column:
     """Whether a segment is a full one, or several that offload made one packet; never where that is not known."""
     return (full > 0) & (length % chosen(full > 0, full, 1) == 0)
 
 
-def _differ(one: Any, other: Any) -> Any:
-    return one != other
-
-
-def _is_unanswered(number: Any, open_number: Any, greeted: Any) -> Any:
+def _is_unanswered(number: Column, open_number: Column, greeted: Column) -> Column:
     return (number == open_number) | ((greeted > 0) & (number == 0))

@@ -2,9 +2,8 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Any
 
-from nagle_lab.diagnosis.observed.columns import as_column, chosen, chunks, distinct, each, listed, pick, where
+from nagle_lab.diagnosis.observed.columns import Column, as_column, chosen, chunks, distinct, listed, pick, where
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
@@ -35,23 +34,22 @@ def mark_seen_again(connections: Table) -> set[int]:
     """
     found = array("q")
     for rows, _ in chunks(connections):
-        syns = each(_syns, rows["syn", 0], rows["syn", 1])
-        found.extend(listed(pick(syns, where(each(lambda syns: syns >= 0, syns)))))
+        syns = _syns(rows["syn", 0], rows["syn", 1])
+        found.extend(listed(pick(syns, where(syns >= 0))))
     views: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
         return views
-    columns = connections.layout.columns
     seen: dict[int, tuple[int, int]] = {}
-    for row in connections.rows():
-        syns = _syns(row[columns["syn", 0]], row[columns["syn", 1]])
-        number, at = row[columns["number"]], row[columns["first_ts"]]
-        first, began = seen.setdefault(syns, (number, at))
-        if syns >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
-            connections.fill_in(number, "left_out", 1)
-            views.add(number)
+    for rows, _ in chunks(connections):
+        syns = listed(_syns(rows["syn", 0], rows["syn", 1]))
+        for number, at, both in zip(listed(rows["number"]), listed(rows["first_ts"]), syns, strict=True):
+            first, began = seen.setdefault(both, (number, at))
+            if both >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
+                connections.fill_in(number, "left_out", 1)
+                views.add(number)
     return views
 
 
-def _syns(one: Any, two: Any) -> Any:
+def _syns(one: Column, two: Column) -> Column:
     """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
     return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)

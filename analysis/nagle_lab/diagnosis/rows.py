@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.observed.columns import Columns, each, listed
+from nagle_lab.diagnosis.observed.columns import Column, Columns, listed
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import rounded
@@ -127,14 +127,14 @@ class StallRows(_Rows[Stall], Stalls):
         return map(
             Stall,
             connection,
-            listed(each(lambda number: number + 1, rows["exchange"])),
+            listed(rows["exchange"] + 1),
             held_by,
             delayed_by,
             listed(rows["trigger_frame"]),
             [ack or None for ack in listed(rows["ack_frame"])],
             listed(rows["release_frame"]),
-            listed(each(_ms, rows["trigger_to_ack"])),
-            listed(each(lambda release: release / 1e3, rows["ack_to_release"])),
+            listed(_ms(rows["trigger_to_ack"])),
+            listed(rows["ack_to_release"] / 1000.0),
             listed(rows["trigger_bytes"]),
             listed(rows["released_bytes"]),
         )
@@ -174,7 +174,7 @@ def _endpoint(row: tuple[Any, ...], side: int) -> Endpoint:
     return Endpoint(address_text(address), row[_AT["port", side]], ROLES[side != row[_AT["client"]]])
 
 
-def _ms(ns: Any) -> Any:
+def _ms(ns: Column) -> Column:
     """Milliseconds to the nearest microsecond, ties to even, as they are counted (:mod:`nagle_lab.tcp.durations`)."""
     us, rest = ns // 1_000, ns % 1_000
     return (us + ((rest > 500) | ((rest == 500) & (us % 2 == 1)))) / 1e3

@@ -1,9 +1,7 @@
 """Sums over the connections of a capture."""
 
-from typing import Any
-
 from nagle_lab.diagnosis.ends import ROLES
-from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chosen, chunks, each, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chosen, chunks, pick, total, where
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Table
@@ -30,30 +28,28 @@ class Sums:
         for rows, _ in chunks(connections):
             client = rows["client"]
             for name in self.whole:
-                self.whole[name] += total(
-                    each(lambda number, left_out: number * (1 - left_out), rows[name], rows["left_out"])
-                )
-            both_ways = each(lambda one, two: (one > 0) & (two > 0), *by_client(rows, "packets", client))
+                self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
+            both_ways = (rows["packets", 0] > 0) & (rows["packets", 1] > 0)
             self.both_ways += total(both_ways)
             for side in (0, 1):
-                self.not_held += total(each(_counted, rows["not_held", side], both_ways, rows["left_out"]))
+                self.not_held += total(_counted(rows["not_held", side], both_ways, rows["left_out"]))
             for name in sided:
                 for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
                     self.by_role[name][role] += total(column)
             for role, fastest_ack in zip(ROLES, by_client(rows, "fastest_ack", client), strict=True):
-                seen = where(each(lambda syns, ns: (syns > 0) & (ns > 0), rows["syns"], fastest_ack))
+                seen = where((rows["syns"] > 0) & (fastest_ack > 0))
                 add_all(self.round_trip[role], pick(fastest_ack, seen))
 
 
-def _counted(number: Any, is_counted: Any, left_out: Any) -> Any:
+def _counted(number: Column, is_counted: Column, left_out: Column) -> Column:
     return number * is_counted * (1 - left_out)
 
 
 def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
     """What a column says of the clients (n,), and of the servers."""
     zero, one = rows[name, 0], rows[name, 1]
-    of_clients = each(chosen, client, one, zero)
-    of_servers = each(chosen, client, zero, one)
+    of_clients = chosen(client, one, zero)
+    of_servers = chosen(client, zero, one)
     return of_clients, of_servers
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -13,7 +12,6 @@ from nagle_lab.diagnosis.observed.columns import (
     chosen,
     counts,
     distinct,
-    each,
     groups,
     in_order,
     most,
@@ -82,17 +80,13 @@ class Candidates:
         """Those for which the condition (n,) is true."""
         return self if are_all(condition) else self.picked(where(condition))
 
-    def filter(self, rule: Callable[..., Any], *columns: Column) -> "Candidates":
-        """Those whose numbers in these columns (n,) meet the ``rule``, which :func:`each` can apply."""
-        return self.only(each(rule, *columns))
-
     def among(self, column: Column, values: Column) -> "Candidates":
         """Those whose number in this column (n,) is one of the ``values``."""
         return self.only(among(column, values))
 
     def not_among(self, column: Column, values: Column) -> "Candidates":
         """The others."""
-        return self.filter(lambda is_among: is_among < 1, among(column, values))
+        return self.only(among(column, values) == 0)
 
     def picked(self, rows: Column) -> "Candidates":
         """Those at these places (m,), from 0 and ascending, among the n."""
@@ -106,7 +100,7 @@ class Candidates:
     @cached_property
     def trigger_to_release(self) -> Column:
         """From trigger to release, ns."""
-        return each(lambda wait, release: wait + release, self.trigger_to_ack, self.ack_to_release)
+        return self.trigger_to_ack + self.ack_to_release
 
     def late_by(self, fastest: int) -> Column:
         """How much longer the ACK took than its sender's fastest reaction, ns.
@@ -114,11 +108,11 @@ class Candidates:
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
         """
-        return each(lambda wait, soonest: wait - most(soonest, fastest), self.trigger_to_ack, self._soonest)
+        return self.trigger_to_ack - most(self._soonest, fastest)
 
     @cached_property
     def _soonest(self) -> Column:
-        return each(most, self.peer_fastest_ack, self.under_way)
+        return most(self.peer_fastest_ack, self.under_way)
 
 
 class _Joined(dict[str, Column]):
@@ -130,7 +124,7 @@ class _Joined(dict[str, Column]):
     def __init__(self, rows: Columns, involved: Involved, programs: Programs) -> None:
         super().__init__()
         side = rows["side"]
-        peer = each(lambda side: 1 - side, side)
+        peer = 1 - side
         self._rows = rows
         self._joined: dict[str, Callable[[], Column]] = {
             "program": lambda: involved.of_side("program", side),
@@ -138,8 +132,7 @@ class _Joined(dict[str, Column]):
             "peer": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
             "full_waits": lambda: involved.of_side("full_waits", side),
-            "pace": lambda: each(
-                _pace,
+            "pace": lambda: _pace(
                 involved.of_side("ahead", side),
                 rows["clock"],
                 involved.of_side("clock_step", side),
@@ -154,7 +147,7 @@ class _Joined(dict[str, Column]):
         if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
             for name in ("echo", "pace"):
-                self[name] = each(lambda unknown, value: chosen(unknown, -1, value), says_nothing, self[name])
+                self[name] = chosen(says_nothing, -1, self[name])
 
     def __missing__(self, name: str) -> Column:
         self[name] = self._joined[name]() if name in self._joined else self._rows[name]
@@ -169,7 +162,7 @@ def by_program(
     The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
     """
     columns = _Joined(rows, involved, programs)
-    counting = where(each(lambda left_out: left_out == 0, columns["left_out"]))
+    counting = where(columns["left_out"] == 0)
     program = pick(columns["program"], counting)
     for group in groups(program):
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
@@ -178,7 +171,7 @@ def by_program(
 def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> Column:
     """See ``peer_fastest_ack``; the peers are these sides (n,)."""
     fastest_ack, syns = involved.fastest_ack(sides), involved.rows("syns")
-    without = where(each(lambda syns: syns == 0, syns))
+    without = where(syns == 0)
     if not len(without):
         return fastest_ack
     its_peers = pick(involved.of_side("program", sides), without)
@@ -195,15 +188,14 @@ def times_peer_spoke(c: Candidates) -> int:
 def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
     own = involved.fastest_ack(rows["side"])
-    late = each(lambda release, own: release - own >= LATER, rows["ack_to_release"], own)
-    keys = each(lambda of, side: 2 * of + side, involved.of, rows["side"])
-    since = late, rows["pure"], rows["ack_frame"]
-    by_itself = where(each(lambda late, pure, ack: late & (pure > 0) & (ack > 0), *since))
+    late = rows["ack_to_release"] - own >= LATER
+    keys = 2 * involved.of + rows["side"]
+    by_itself = where(late & (rows["pure"] > 0) & (rows["ack_frame"] > 0))
     counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
-    return pick(counted, each(lambda of, side: 2 * of + side, involved.of, sides))
+    return pick(counted, 2 * involved.of + sides)
 
 
-def _pace(ahead: Any, clock: Any, step: Any, peer_step: Any) -> Any:
+def _pace(ahead: Column, clock: Column, step: Column, peer_step: Column) -> Column:
     """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
     is_known = (ahead >= 0) & (clock >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
     return chosen(is_known, (ahead - clock) & 0xFFFFFFFF, -1)

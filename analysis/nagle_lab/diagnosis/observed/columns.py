@@ -1,12 +1,13 @@
 """Columns of numbers: lists for a few rows, NumPy arrays from LARGE rows on, and functions that take either.
 
-A rule is a function of one row's numbers, written with comparisons, arithmetic and ``&`` and ``|``, so :func:`each`
-can apply it row by row to lists and at once to arrays. Importing NumPy takes longer than judging a few rows, hence
-the lists. Whatever differs between lists and arrays is in this module.
+Both are compared and calculated with row by row (``late & (column > 3)``), as NumPy does it. Importing NumPy takes
+longer than judging a few rows, hence :class:`Numbers`. Whatever differs between the two is in this module.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from nagle_lab.tcp.arrays import has_numpy, numpy
@@ -19,7 +20,36 @@ EXACT = 1 << 53  # up to here whole numbers are exact as doubles
 MANY_STEPS = 1 << 20  # of durations: up to here counting takes less than sorting
 
 Column = Any
-"""Numbers, one for each row: a list or tuple, or a NumPy array."""
+"""Numbers, one for each row: a list of the class Numbers, or a NumPy array."""
+
+
+class Numbers(list[Any]):
+    """A list with the operators of an array: row by row, with another list of that length, or with one number."""
+
+    def __bool__(self) -> bool:
+        """As NumPy has it: whether there are rows, ``len`` says; whether all meet a condition, :func:`are_all`."""
+        raise ValueError("the truth of a column is ambiguous")
+
+
+def _by_row(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Numbers]:
+    def calculate(these: Any, other: Any) -> Numbers:
+        if isinstance(other, list):
+            return Numbers([of(one, another) for one, another in zip(these, other, strict=True)])
+        return Numbers([of(one, other) for one in these])
+
+    return calculate
+
+
+def _reflected(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Numbers]:
+    return lambda these, other: Numbers([of(other, one) for one in these])
+
+
+for _name in ("lt", "le", "eq", "ne", "ge", "gt"):
+    setattr(Numbers, f"__{_name}__", _by_row(getattr(operator, _name)))
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and", "or", "xor"):
+    _of = getattr(operator, f"__{_name}__")
+    setattr(Numbers, f"__{_name}__", _by_row(_of))
+    setattr(Numbers, f"__r{_name}__", _reflected(_of))
 
 
 def is_large(rows: int) -> bool:
@@ -46,12 +76,15 @@ class Columns:
         return self._count
 
     def __getitem__(self, name: Any) -> Column:
-        if isinstance(self._rows, list):
-            return self._rows[self._layout.columns[name]]
         if name not in self._converted:
-            column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
-            self._converted[name] = column.astype("i8")
+            self._converted[name] = self._convert(name)
         return self._converted[name]
+
+    def _convert(self, name: Any) -> Column:
+        if isinstance(self._rows, list):
+            return Numbers(self._rows[self._layout.columns[name]])
+        column = self._rows[name] if isinstance(name, str) else self._rows[name[0]][:, name[1]]
+        return column.astype("i8")
 
 
 def chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
@@ -64,7 +97,7 @@ def chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
 def as_column(numbers: Sequence[int]) -> Column:
     """The numbers as a column: a list of a few, an array of many."""
     if not is_large(len(numbers)):
-        return list(numbers)
+        return Numbers(numbers)
     np = numpy()
 
     return np.asarray(numbers)
@@ -81,21 +114,14 @@ def is_array(column: Column) -> bool:
     return not isinstance(column, list | tuple | range)
 
 
-def each(rule: Callable[..., Any], *columns: Column) -> Column:
-    """The rule's value for each row: ``rule(column[row], …)``, (n,)."""
-    if is_array(columns[0]):
-        return rule(*columns)
-    return [rule(*row) for row in zip(*columns, strict=True)]
-
-
 def where(condition: Column) -> Column:
     """The numbers of the rows for which the condition (n,) is true, ascending."""
-    return condition.nonzero()[0] if is_array(condition) else [row for row, met in enumerate(condition) if met]
+    return condition.nonzero()[0] if is_array(condition) else Numbers(row for row, met in enumerate(condition) if met)
 
 
 def pick(column: Column, rows: Column) -> Column:
     """The column's values in those rows, in that order."""
-    return column.take(rows) if is_array(column) else [column[row] for row in rows]
+    return column.take(rows) if is_array(column) else Numbers([column[row] for row in rows])
 
 
 def only_in(column: Column, rows: Column) -> Column:
@@ -113,36 +139,19 @@ def total(column: Column) -> int:
     return int(column.sum()) if is_array(column) else sum(column)
 
 
-def least(one: Any, other: Any) -> Any:
-    """The lesser of two numbers, or row by row of two arrays."""
-    if is_number(one):
-        return min(one, other)
-    np = numpy()
-
-    return np.minimum(one, other)
+def most(column: Column, other: Any) -> Column:
+    """Row by row the greater of a number of the column and of another column's, or one number."""
+    if is_array(column):
+        return numpy().maximum(column, other)
+    return _by_row(max)(column, other)
 
 
-def most(one: Any, other: Any) -> Any:
-    """The greater of two numbers, or row by row of two arrays."""
-    if is_number(one):
-        return max(one, other)
-    np = numpy()
-
-    return np.maximum(one, other)
-
-
-def chosen(condition: Any, this: Any, that: Any) -> Any:
-    """``this`` where the condition is true, else ``that``; of one row, or of arrays."""
-    if is_number(condition):
-        return this if condition else that
-    np = numpy()
-
-    return np.where(condition, this, that)
-
-
-def is_number(value: Any) -> bool:
-    """Whether the value is one row's number, not an array."""
-    return isinstance(value, int | float)
+def chosen(condition: Column, this: Any, that: Any) -> Column:
+    """``this`` in the rows where the condition is true, else ``that``; each a column, or one number."""
+    if is_array(condition):
+        return numpy().where(condition, this, that)
+    these, those = (of if isinstance(of, list) else repeat(of, len(condition)) for of in (this, that))
+    return Numbers(one if met else other for met, one, other in zip(condition, these, those, strict=True))
 
 
 def lowest(column: Column) -> int:
@@ -172,7 +181,7 @@ def percentile(column: Column, percent: float) -> float:
 def distinct(column: Column) -> Column:
     """Every number of the column once, ascending."""
     if not is_array(column):
-        return sorted(set(column))
+        return Numbers(sorted(set(column)))
     np = numpy()
 
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
@@ -194,7 +203,7 @@ def ranks(column: Column, ordered: Column) -> Column:
         place[ordered - low] = np.arange(len(ordered))
         return place[column - low]
     rank = {number: place for place, number in enumerate(ordered)}
-    return [rank[number] for number in column]
+    return Numbers([rank[number] for number in column])
 
 
 def counts(numbers: Column, below: int) -> Column:
@@ -203,7 +212,7 @@ def counts(numbers: Column, below: int) -> Column:
         np = numpy()
 
         return np.bincount(numbers, minlength=below)
-    counted = [0] * below
+    counted = Numbers([0] * below)
     for number in numbers:
         counted[number] += 1
     return counted
@@ -221,9 +230,9 @@ def groups(keys: Column) -> Iterator[Column]:
         ordered = keys[order]
         yield from np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else ()
         return
-    rows: dict[Any, list[int]] = {}
+    rows: dict[Any, Numbers] = {}
     for row, key in enumerate(keys):
-        rows.setdefault(key, []).append(row)
+        rows.setdefault(key, Numbers()).append(row)
     yield from rows.values()
 
 
@@ -232,7 +241,7 @@ def sums(numbers: Column, weights: Column, below: int) -> Column:
     if is_array(numbers) and len(numbers) * int(weights.max(initial=0)) < EXACT:
         return numpy().bincount(numbers, weights, below).astype("i8")
     tallied = tally(numbers, weights)
-    return [tallied.get(number, (0, 0))[1] for number in range(below)]
+    return Numbers(tallied.get(number, (0, 0))[1] for number in range(below))
 
 
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
@@ -259,12 +268,12 @@ def extended(before: Column, column: Column, after: Column) -> Column:
         np = numpy()
 
         return np.concatenate([np.asarray(before, np.int64), column, np.asarray(after, np.int64)])
-    return [*before, *column, *after]
+    return Numbers([*before, *column, *after])
 
 
 def replaced(column: Column, rows: Column, values: Column) -> Column:
     """A copy of the column with ``values`` in ``rows``."""
-    copy = column[:] if not is_array(column) else column.copy()
+    copy = column.copy() if is_array(column) else Numbers(column)
     if is_array(copy):
         copy[rows] = values
     else:
@@ -282,7 +291,7 @@ def among(column: Column, values: Column) -> Column:
         places = np.searchsorted(ordered, column)
         return np.append(ordered, MOST + 1)[places] == column
     wanted = set(values)
-    return [value in wanted for value in column]
+    return Numbers([value in wanted for value in column])
 
 
 def in_order(parts: Sequence[Column]) -> Column:
@@ -293,7 +302,7 @@ def in_order(parts: Sequence[Column]) -> Column:
         np = numpy()
 
         return np.sort(np.concatenate(parts))
-    return sorted(number for part in parts for number in part)
+    return Numbers(sorted(number for part in parts for number in part))
 
 
 def add_all(durations: Durations, column: Column) -> None:

@@ -121,7 +121,7 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     own, peers = program.own, program.peers
     peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
-    early = c.filter(lambda late, pure: (late < late_margin(peer)) & (pure > 0), c.late_by(peer), c.pure)
+    early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
     return Observed(
         program,
         setting,

@@ -7,9 +7,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, each, groups, listed, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, groups, listed, pick, total, where
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
@@ -147,7 +146,7 @@ class Programs(dict[int, Program]):
         while self._looked_at < len(table):
             begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
             frames = Columns(table.layout, table.read(begin, end))["release_frame"]
-            count = len(frames) if until is None else total(each(lambda frame: frame <= until, frames))
+            count = len(frames) if until is None else total(frames <= until)
             if count:
                 rows = Columns(table.layout, table.read(begin, begin + count))
                 self._add_no_waits(rows, Involved(connections, rows["connection"]))
@@ -166,23 +165,23 @@ class Programs(dict[int, Program]):
 
     def _add_reactions(self, rows: Columns, involved: Involved) -> None:
         ns, side, kind = rows["ns"], rows["side"], rows["kind"]
-        peer = each(lambda side: 1 - side, side)
+        peer = 1 - side
         for number, which, samples in _grouped(involved.of_side("program", side), kind, ns):
             self[number].own.keep(which, samples)
         for number, which, samples in _grouped(involved.of_side("program", peer), kind, ns):
             self[number].peers.keep(which, samples)
-        more = each(lambda ns, fastest: ns - fastest, ns, involved.fastest_ack(side))
+        more = ns - involved.fastest_ack(side)
         for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
             self[number].peers.keep_more(which, samples)
 
     def _add_not_held(self, connections: Columns) -> None:
-        server = each(lambda client: 1 - client, connections["client"])
+        server = 1 - connections["client"]
         program, count = (
-            each(chosen, server, connections[name, 1], connections[name, 0]) for name in ("program", "not_held")
+            chosen(server, connections[name, 1], connections[name, 0]) for name in ("program", "not_held")
         )
-        client = each(chosen, server, connections["program", 0], connections["program", 1])
-        some = where(each(lambda program, count: (program >= 0) & (count > 0), program, count))
-        keys = pick(each(lambda program, client: (program << 32) | client, program, client), some)
+        client = chosen(server, connections["program", 0], connections["program", 1])
+        some = where((program >= 0) & (count > 0))
+        keys = pick(program << 32 | client, some)
         count, connection, began = (
             pick(column, some) for column in (count, connections["number"], connections["first_ts"])
         )
@@ -209,15 +208,15 @@ class Programs(dict[int, Program]):
     def _add_stale_echoes(self, connections: Columns) -> None:
         for side in (0, 1):
             program, stale = connections["program", side], connections["stale_echoes", side]
-            some = where(each(lambda program, stale: (program >= 0) & (stale > 0), program, stale))
+            some = where((program >= 0) & (stale > 0))
             for number, count in zip(pick(program, some), pick(stale, some), strict=True):
                 self[int(number)].stale_echoes += int(count)
 
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["trigger_to_release"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
-        small = where(each(_is_small, rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
-        peer = involved.of_side("program", each(lambda side: 1 - side, side))
+        small = where(_is_small(rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
+        peer = involved.of_side("program", 1 - side)
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
         shown = (rows["connection"], echo, since, rows["release_frame"], rows["owed"])
         columns = (program, peer, *(pick(column, small) for column in shown))
@@ -233,7 +232,7 @@ class Programs(dict[int, Program]):
         self._add_behind_full(rows, involved.of_side("program", side), full)
 
     def _add_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
-        behind = where(each(_is_small_behind_full, rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
+        behind = where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
         shown = (pick(column, behind) for column in (program, rows["connection"], rows["echo"]))
         for number, connection, echo in zip(*shown, strict=True):
             if not self[int(number)].echoes or int(echo) != Echo.AFTER:
@@ -242,13 +241,13 @@ class Programs(dict[int, Program]):
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
     """Reaction times, ns, by program and kind, at most MOST_SAMPLES of each."""
-    keys = each(lambda program, kind: program * len(Reaction) + kind, program, kind)
+    keys = program * len(Reaction) + kind
     for group in groups(keys):
         number, which = divmod(int(keys[group[0]]), len(Reaction))
         yield number, Reaction(which), pick(ns, group[:MOST_SAMPLES])
 
 
-def _is_small(trigger: Any, released: Any, full: Any, pushed: Any) -> Any:
+def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:
     """Whether Linux might have held the data (tcp_minshall_check): it and the segment before it end small.
 
     Where a full segment's size is not known (0), a segment is surely small below LEAST_MSS, which every host takes;
@@ -259,7 +258,7 @@ def _is_small(trigger: Any, released: Any, full: Any, pushed: Any) -> Any:
     return (released < least) & (trigger % chosen(is_known, full, trigger + 1) > 0)
 
 
-def _is_small_behind_full(trigger: Any, released: Any, full: Any, owed: Any) -> Any:
+def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
     """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
     return (full > 0) & (released < full) & (trigger % chosen(full > 0, full, 1) == 0) & (owed == 0)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import among, each, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.columns import among, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -65,24 +65,22 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = pure.filter(lambda release: release < 2 * base + 10 * MS, pure.ack_to_release)
-    soon = total(
-        each(lambda release, echo: (release < soonest) & (echo != Echo.AFTER), pure.ack_to_release, pure.echo)
-    )
+    soon_enough = pure.only(pure.ack_to_release < 2 * base + 10 * MS)
+    soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
     if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    prompt = pure.filter(lambda release: (release >= soonest) & (release <= latest), pure.ack_to_release)
+    prompt = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
     by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, 4)
     if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, observed)):
-        close = pure.filter(lambda release: (release >= soonest) & (release <= 2 * latest), pure.ack_to_release)
+        close = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= 2 * latest))
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave_open(close, Obstacle.PATH_VARIES)
         judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
         return nothing
-    behind = soon_enough.filter(lambda echo: echo != Echo.BEFORE, soon_enough.echo)
-    late = behind.filter(lambda release: release > latest, behind.ack_to_release)
+    behind = soon_enough.only(soon_enough.echo != Echo.BEFORE)
+    late = behind.only(behind.ack_to_release > latest)
     by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
     most_late = len(prompt) if by_path else FEW_LATE * len(prompt)
     return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
@@ -122,7 +120,7 @@ def _with_those_held_up(
     """
     if comes_early_too(pure, observed):
         if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
-            late = late.filter(lambda echo: echo == Echo.AFTER, late.echo)
+            late = late.only(late.echo == Echo.AFTER)
             prompt = prompt | late
         elif len(observed.early) >= FEW and len(late) > most_late:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
@@ -138,7 +136,7 @@ def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what it holds; so here the program itself waits for each piece's ACK, or keeps that pace.
     """
     early = observed.early
-    soon = early.filter(lambda release: release <= highest(prompt.ack_to_release), early.ack_to_release)
+    soon = early.only(early.ack_to_release <= highest(prompt.ack_to_release))
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
     pieces = sum(count for _, count in most_common if count > 1)  # what came once is not always the same
@@ -165,7 +163,7 @@ def _are_merged(pure: Candidates, observed: Observed) -> bool:
     if len(observed.early) < MANY or len(pure) < FEW:
         return False
     (size, count), *_ = single.most_common(1)
-    merged = each(lambda released: (released > size) & (released % size == 0), pure.released_bytes)
+    merged = (pure.released_bytes > size) & (pure.released_bytes % size == 0)
     return count > NEARLY_ALL * single.total() and total(merged) > NEARLY_ALL * len(pure)
 
 
@@ -175,7 +173,7 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     Not if releases are much larger than answers: on a slow link these take longer, too.
     """
     answers = observed.program.own.data
-    larger = each(lambda one, other: one > other + MUCH_LARGER, prompt.released_bytes, prompt.trigger_bytes)
+    larger = prompt.released_bytes > prompt.trigger_bytes + MUCH_LARGER
     if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
         return False
     longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
@@ -188,7 +186,7 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
     own, reactions = observed.own or 0, observed.program.own
-    sooner = each(lambda release, echo: (release < own) & (echo != Echo.AFTER), prompt.ack_to_release, prompt.echo)
+    sooner = (prompt.ack_to_release < own) & (prompt.echo != Echo.AFTER)
     enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
     return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
 
@@ -202,9 +200,7 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
     if len(prompt) < MANY or len(quick) < MANY:
         return False
-    by_size = each(
-        lambda release, released: release - released * SLOW_LINK, prompt.ack_to_release, prompt.released_bytes
-    )
+    by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     longer = percentile(by_size, 50) - percentile(quick, 50)
     return longer > max(SLOWER, 2 * observed.setting.step, middle_half(quick))
 
@@ -215,9 +211,7 @@ def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < base + LATE_FAR]
     if not quick or len(own.data) < MANY or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
         return False
-    by_size = each(
-        lambda release, released: release - released * SLOW_LINK, prompt.ack_to_release, prompt.released_bytes
-    )
+    by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     return lowest(by_size) > percentile(quick, 75) + slack(base)
 
 
@@ -229,9 +223,7 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
     if len(close) < SOME:
         return False
     soonest = max(base, percentile(answers, 25)) if answers else base
-    by_size = each(
-        lambda release, released: release - released * SLOW_LINK, close.ack_to_release, close.released_bytes
-    )
+    by_size = close.ack_to_release - close.released_bytes * SLOW_LINK
     return lowest(by_size) > soonest + slack(base)
 
 
@@ -255,13 +247,13 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
         if answers and low > answers[0] + MS:
             return None
         base = int(low)
-    after = pure.filter(lambda echo: echo == Echo.AFTER, pure.echo)
+    after = pure.only(pure.echo == Echo.AFTER)
     return min([base, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
 
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, FEW times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(each(lambda release: release - (observed.own or 0) >= LATER, observed.early.ack_to_release))
+    by_itself = total(observed.early.ack_to_release - (observed.own or 0) >= LATER)
     return by_itself >= FEW and times_peer_spoke(pure) >= FEW
 
 
@@ -270,9 +262,7 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
-        within = total(
-            each(lambda release: (release >= base - slack(base)) & (release <= latest), pure.ack_to_release)
-        )
+        within = total((pure.ack_to_release >= base - slack(base)) & (pure.ack_to_release <= latest))
         if within > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

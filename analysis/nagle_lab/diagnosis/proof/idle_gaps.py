@@ -7,7 +7,6 @@ whole capture does (:func:`explained`).
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -15,7 +14,6 @@ from nagle_lab.diagnosis.observed.columns import (
     chosen,
     counts,
     distinct,
-    each,
     pick,
     ranks,
     tally,
@@ -117,7 +115,7 @@ class Pace(IntEnum):
 _VALUES = (len(Pace), 2, 2, 1 + ALL_CORKED, 2)
 
 
-def _in_one_number(ended_by: Any, *others: Any) -> Any:
+def _in_one_number(ended_by: Column, *others: Column) -> Column:
     """The arguments of :func:`cause_of` as one number: digits of a number whose bases are _VALUES."""
     number = ended_by
     for values, other in zip(_VALUES, others, strict=True):
@@ -134,39 +132,28 @@ def _arguments(number: int) -> Iterator[int]:
     return iter((number, *reversed(others)))
 
 
-def _number(
-    gap: Any, fastest_ack: Any, ended_by: Any, small: Any, reply: Any, side: Any, client: Any, all_corked: Any
-) -> Any:
-    """The arguments of :func:`cause_of` for a gap, as one number."""
+def _numbers(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column) -> Column:
+    """The arguments of :func:`cause_of` for each gap, as one number."""
+    gap = gaps["gap"]
     longer = gap - fastest_ack
     slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
-    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (small > 0)
+    corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
-    return _in_one_number(ended_by, slow, (fastest_ack >= NEAR) * 1, reply, corked, (client == side) * 1)
+    is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == client) * 1
+    return _in_one_number(gaps["ended_by"], slow, is_far, gaps["reply"], corked, by_client)
 
 
 def _all_corked(gaps: Columns) -> Column:
     """Which gaps a small answer ended as late as TCP_CORK's timer, as all late answers of that end there."""
     connections = distinct(gaps["connection"])
     of = ranks(gaps["connection"], connections)
-    keys = each(lambda of, side: 2 * of + side, of, gaps["side"])
-    answers = each(lambda ended_by: ended_by == EndedBy.ANSWER, gaps["ended_by"])
-    timed = each(
-        lambda answers, gap, small: answers & (gap >= CORKED_LEAST) & (gap <= CORKED_MOST) & (small > 0),
-        answers,
-        gaps["gap"],
-        gaps["small"],
-    )
-    mostly = each(lambda timed, gap: timed & (gap >= CORKED_MOSTLY), timed, gaps["gap"])
+    keys = 2 * of + gaps["side"]
+    answers = gaps["ended_by"] == EndedBy.ANSWER
+    timed = answers & (gaps["gap"] >= CORKED_LEAST) & (gaps["gap"] <= CORKED_MOST) & (gaps["small"] > 0)
+    mostly = timed & (gaps["gap"] >= CORKED_MOSTLY)
     many = 2 * len(connections)
     late, as_late, later = (pick(counts(pick(keys, where(some)), many), keys) for some in (answers, timed, mostly))
-    return each(
-        lambda timed, late, as_late, later: timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late),
-        timed,
-        late,
-        as_late,
-        later,
-    )
+    return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 
 def causes(gaps: Columns, fastest_ack: Column, client: Column) -> CauseTotals:
@@ -186,11 +173,9 @@ def causes(gaps: Columns, fastest_ack: Column, client: Column) -> CauseTotals:
 def _counted(
     gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column
 ) -> CauseTotals:
-    gap = gaps["gap"]
-    of_each = (gaps[name] for name in ("ended_by", "small", "reply", "side"))
-    numbers = each(_number, gap, fastest_ack, *of_each, client, all_corked)
     totals: CauseTotals = {}
-    for number, (count, ns) in tally(numbers, gap).items():
+    numbers = _numbers(gaps, fastest_ack, client, all_corked)
+    for number, (count, ns) in tally(numbers, gaps["gap"]).items():
         add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
     return totals
 
@@ -209,6 +194,6 @@ def explained(gaps: Mapping[str, Column], fastest_ack: Column, client: Column, c
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
-    before = _counted(gaps, fastest_ack, client, each(lambda gap: gap < 0, gap))
+    before = _counted(gaps, fastest_ack, client, gap < 0)
     add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals

@@ -10,7 +10,6 @@ from nagle_lab.capture.waiting import SLOWEST_NS
 from nagle_lab.diagnosis.observed.candidates import Candidates, KernelAnswers
 from nagle_lab.diagnosis.observed.columns import (
     distinct,
-    each,
     groups,
     highest,
     in_order,
@@ -68,9 +67,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
 def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, kernel: KernelAnswers) -> Candidates:
     """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
     latest = min(highest(waiting.ack_to_release), max(PAUSE, percentile(waiting.ack_to_release, 90)))
-    is_alike = each(
-        lambda release, echo: (release <= latest) & (echo != Echo.BEFORE), others.ack_to_release, others.echo
-    )
+    is_alike = (others.ack_to_release <= latest) & (others.echo != Echo.BEFORE)
     alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
@@ -113,7 +110,7 @@ def _without_unwritten(
 
 def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
-    later = late.filter(lambda at, since: at - since > kernel.until, late.at, late.trigger_to_release)
+    later = late.only(late.at - late.trigger_to_release > kernel.until)
     if len(later) > FEW_LATE * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
@@ -131,7 +128,7 @@ def _had_not_written(late: Candidates, kernel: KernelAnswers, just_before: float
 def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
     """Whether the kernel spoke of less than half of them, those after its last answer not counted."""
     asked = sum(int(row) in kernel.unwritten for row in late.row)
-    return 2 * asked < total(each(lambda at, since: at - since <= kernel.until, late.at, late.trigger_to_release))
+    return 2 * asked < total(late.at - late.trigger_to_release <= kernel.until)
 
 
 def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
@@ -141,7 +138,7 @@ def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
 
 def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
-    prompt = late.filter(lambda release: release <= PAUSE, late.ack_to_release)
+    prompt = late.only(late.ack_to_release <= PAUSE)
     if not any(int(row) in kernel.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
     asked = [int(row) for row in prompt.row if int(row) in kernel.waited or int(row) in kernel.unwritten]

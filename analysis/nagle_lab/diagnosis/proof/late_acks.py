@@ -1,9 +1,7 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
-from typing import Any
-
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import each, most, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, most, percentile, total
 from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, SOME
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
@@ -33,10 +31,10 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
     """
     peer, margin = observed.peer, late_margin(observed.peer)
-    late = c.filter(lambda late, wait: (late >= margin) & (wait < LONGEST_WAIT), c.late_by(peer), c.trigger_to_ack)
+    late = c.only((c.late_by(peer) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
     sent_late = _sent_late(late, c, observed)
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
-    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.filter(lambda pure: 1 - pure, sent_late.pure)
+    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     others, peers = _ways_to_peers(observed), observed.program.peers
     if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
         return sent_late
@@ -53,7 +51,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    unsure = pure if observed.is_far else pure.filter(lambda release: release < PAUSE, pure.ack_to_release)
+    unsure = pure if observed.is_far else pure.only(pure.ack_to_release < PAUSE)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
@@ -93,19 +91,14 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
     """
     own, margin = observed.own or 0, late_margin(observed.peer)
-    early = c.filter(lambda late, pace: (late < margin) & (pace >= 0), c.late_by(observed.peer), c.pace)
-    soon = early.filter(lambda release: release - own < NEAR, early.ack_to_release).pace
+    early = c.only((c.late_by(observed.peer) < margin) & (c.pace >= 0))
+    soon = early.only(early.ack_to_release - own < NEAR).pace
     if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
         return late
-    after_capture = each(lambda release: most(release - own, 0), late.ack_to_release)
-    way = each(lambda pace, rest: (pace - CLOCK_ERROR) * MS - rest, late.pace, after_capture)
-    is_known = each(lambda echo, pace: (echo == Echo.AFTER) & (pace >= 0), late.echo, late.pace)
-    return late.filter(
-        lambda late, way, is_known: (late - way >= margin) | (1 - is_known),
-        late.late_by(observed.peer),
-        way,
-        is_known,
-    )
+    after_capture = most(late.ack_to_release - own, 0)
+    way = (late.pace - CLOCK_ERROR) * MS - after_capture
+    is_known = (late.echo == Echo.AFTER) & (late.pace >= 0)
+    return late.only((late.late_by(observed.peer) - way >= margin) | (is_known == 0))
 
 
 def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
@@ -158,7 +151,7 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
     if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
         return False
-    others = c.filter(lambda late: late < late_margin(peer), c.late_by(peer))
+    others = c.only(c.late_by(peer) < late_margin(peer))
     return len(others) >= MANY and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
 
@@ -167,14 +160,14 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
     if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.trigger_to_ack, 10)
-    sooner = total(each(lambda wait: (wait < least) & (wait >= least - LATE_FAR), c.trigger_to_ack))
+    sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - LATE_FAR))
     return sooner >= max(FEW, len(late) / 2)
 
 
 # Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------
 
 
-def is_late(wait: Any, reaction: Any) -> Any:
+def is_late(wait: Column, reaction: Column) -> Column:
     """Whether an ACK took longer than its sender's fastest ``reaction`` by what a delayed-ACK timer adds.
 
     That is at least :data:`LATE` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
@@ -182,6 +175,6 @@ def is_late(wait: Any, reaction: Any) -> Any:
     return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
 
 
-def is_before_timer(wait: Any, reaction: Any) -> Any:
+def is_before_timer(wait: Column, reaction: Column) -> Column:
     """Whether a late ACK came sooner than Linux's delayed-ACK timer can fire: something else sent it. Times in ns."""
     return wait - reaction < SOONEST_TIMER

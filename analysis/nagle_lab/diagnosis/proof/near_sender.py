@@ -8,7 +8,6 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     among,
     distinct,
-    each,
     groups,
     highest,
     in_order,
@@ -72,7 +71,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if not len(pure):
         return pure
     limit = slowest_release(pure, observed)
-    near = pure.filter(lambda release: release < PAUSE, pure.ack_to_release)
+    near = pure.only(pure.ack_to_release < PAUSE)
     middle = _typical(near, observed.setting.step) if len(near) else 0
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
@@ -131,7 +130,7 @@ def _set_aside_relayed(
 
 def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
-    near = pure.filter(lambda release: release < PAUSE, pure.ack_to_release).ack_to_release
+    near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
     step = observed.setting.step
     cannot_tell = len(near) < SOME_ALIKE or step > FINE
     is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
@@ -150,7 +149,7 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
     """Those on connections whose median is clearly too late for a kernel, though that of all is not."""
-    clearly_late = near.filter(lambda release: release > CLEARLY * limit, near.ack_to_release)
+    clearly_late = near.only(near.ack_to_release > CLEARLY * limit)
     suspects = near.among(near.connection, distinct(clearly_late.connection))
     releases = suspects.ack_to_release
     slow = [
@@ -165,8 +164,8 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
     step = observed.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
-    prompt = near.filter(lambda release: release <= bound, near.ack_to_release)
-    pauses = total(each(lambda release: (release > bound) & (release < LONGEST_WAIT), pure.ack_to_release))
+    prompt = near.only(near.ack_to_release <= bound)
+    pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
@@ -207,7 +206,7 @@ def _writes_at_once(observed: Observed) -> bool:
 
 def _follow_the_ack(pure: Candidates) -> bool:
     """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
-    soon = total(each(lambda release: release <= TICK, pure.ack_to_release))
+    soon = total(pure.ack_to_release <= TICK)
     return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
 
 
@@ -219,7 +218,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     """
     if observed.place != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
-    late = pure.filter(lambda release: (release > bound) & (release <= INTERRUPTED), pure.ack_to_release)
+    late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
     few = FEW_LATE * len(prompt)
     return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
@@ -246,13 +245,11 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if observed.place == "sender" or len(prompt) < FEW:
         return prompt
-    late = pure.filter(
-        lambda release, echo: (release > bound) & (echo != Echo.BEFORE), pure.ack_to_release, pure.echo
-    )
+    late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
     late = _without_other_behaviours(late, pure, prompt)
-    ticked = late.filter(lambda release: release <= TICK, late.ack_to_release)
+    ticked = late.only(late.ack_to_release <= TICK)
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
-        ticked = ticked.filter(lambda arrival: arrival < 0, ticked.arrival)
+        ticked = ticked.only(ticked.arrival < 0)
     later = len(late) - len(ticked)
     are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
     if not are_few and not comes_early_too(pure, observed):
@@ -274,10 +271,8 @@ def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | 
     if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
         return None
     longest = QUEUE * limit
-    queued = pure.filter(
-        lambda alone, release: (alone < release) & (release < longest), pure.alone, pure.ack_to_release
-    )
-    soon = total(each(lambda alone: alone <= limit, queued.alone))
+    queued = pure.only((pure.alone < pure.ack_to_release) & (pure.ack_to_release < longest))
+    soon = total(queued.alone <= limit)
     if len(queued) < max(SOME, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
     if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
@@ -285,7 +280,7 @@ def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | 
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
-    return pure.filter(lambda release: release <= latest, pure.ack_to_release)
+    return pure.only(pure.ack_to_release <= latest)
 
 
 def _held_among_others(
@@ -302,7 +297,7 @@ def _held_among_others(
             and percentile(releases, 50) <= limit / 2
             and percentile(releases, 80) <= limit
         ):
-            held.append(pick(group, where(each(lambda release: release <= 2 * limit, releases))))
+            held.append(pick(group, where(releases <= 2 * limit)))
     some = near.picked(in_order(held))
     rest = near - some
     middle = percentile(near.ack_to_release, 50)
@@ -325,7 +320,7 @@ def _held_among_others(
 
 def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
     """Whether less than half came soon, and within ``bound``, ns, no more than of pauses that end at any time."""
-    soon = total(each(lambda release: release <= bound, near.ack_to_release))
+    soon = total(near.ack_to_release <= bound)
     return len(near) < len(pure) / 2 and is_chance(soon, pure.ack_to_release, bound, bound, 10)
 
 
@@ -335,7 +330,7 @@ def _typical(near: Candidates, step: int) -> float:
     if step <= FINE:
         return percentile(releases, 50)
     low, high = percentile(releases, 10), percentile(releases, 90)
-    most = pick(releases, where(each(lambda release: (release >= low) & (release <= high), releases)))
+    most = pick(releases, where((releases >= low) & (releases <= high)))
     return total(most) / len(most)
 
 
@@ -347,7 +342,7 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     """
     if observed.program.is_on_loopback:
         return near.picked([])
-    behind = near.filter(lambda arrival: arrival >= 0, near.arrival)
+    behind = near.only(near.arrival >= 0)
     if views := observed.setting.views:
         return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in views])
     return behind
@@ -359,5 +354,5 @@ def _is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
     """
     acks = nearby(observed.program.own.ack)
-    may_have_timestamps = total(each(lambda pace, clock: (pace >= 0) | (clock < -1), pure.pace, pure.clock))
+    may_have_timestamps = total((pure.pace >= 0) | (pure.clock < -1))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)

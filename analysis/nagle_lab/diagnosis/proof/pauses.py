@@ -5,7 +5,7 @@ explains, and whether a clock of its own paces it.
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
-from nagle_lab.diagnosis.observed.columns import Column, each, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, percentile, total
 from nagle_lab.diagnosis.observed.enough import SOME
 from nagle_lab.diagnosis.observed.observed import US, Observed, slack
 from nagle_lab.tcp.events import MS
@@ -21,7 +21,7 @@ SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
     at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.trigger_to_ack, 50)
-    soon = at_once + total(each(lambda since: since <= usual, observed.early.trigger_to_release))
+    soon = at_once + total(observed.early.trigger_to_release <= usual)
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
@@ -34,10 +34,10 @@ def pauses_anyway(c: Candidates, observed: Observed) -> bool:
     """
     usual, own, early = percentile(c.trigger_to_release, 50), observed.own or 0, observed.early
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
-    is_pause = each(
-        lambda release, since: (release > own + LATER) & (since >= least) & (since <= longest),
-        early.ack_to_release,
-        early.trigger_to_release,
+    is_pause = (
+        (early.ack_to_release > own + LATER)
+        & (early.trigger_to_release >= least)
+        & (early.trigger_to_release <= longest)
     )
     pauses = early.only(is_pause)
     return (
@@ -54,7 +54,7 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
     square root, and three of these standard deviations are allowed.
     """
     beyond = bound + times * width
-    by_chance: float = total(each(lambda release: (release > bound) & (release <= beyond), releases)) / times
+    by_chance: float = total((releases > bound) & (releases <= beyond)) / times
     return soon <= by_chance + 3 * sqrt(by_chance)
 
 

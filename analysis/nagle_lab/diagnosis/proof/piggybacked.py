@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import distinct, each, groups, percentile, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
 from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
@@ -52,7 +52,7 @@ def judge_piggybacked(
     c : all candidates of the program
     judged : where the outcome is added
     """
-    piggybacked = piggybacked.filter(lambda count: count == 0, piggybacked.not_held)
+    piggybacked = piggybacked.only(piggybacked.not_held == 0)
     if len(piggybacked) < SOME or _sent_beside(observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.step > FINE:
@@ -70,21 +70,21 @@ def _leave_open_by_coarse_clock(
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
     low, high = around(observed.own or 0) if observed.is_far else (0.0, PAUSE)
     low, high = low - observed.setting.step, high + observed.setting.step
-    soon = piggybacked.filter(lambda release: (release >= low) & (release < high), piggybacked.ack_to_release)
+    soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
 def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    near = piggybacked.filter(lambda release: release < PAUSE, piggybacked.ack_to_release)
+    near = piggybacked.only(piggybacked.ack_to_release < PAUSE)
     if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
-        near = near.filter(lambda release: release <= 2 * HELD_ALIKE, near.ack_to_release)
+        near = near.only(near.ack_to_release <= 2 * HELD_ALIKE)
         if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
             return
     if len(near) < SOME:
         return
     middle = percentile(near.ack_to_release, 50)
-    prompt = near.filter(lambda release: release <= max(2 * middle, HELD_ALIKE), near.ack_to_release)
+    prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
     merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= FEW
     has_second_sign = (
         speaks
@@ -112,7 +112,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     low, high = around(observed.own or 0)
     if len(held) >= FEW:
         high = max(high, percentile(held.ack_to_release, 90))
-    prompt = piggybacked.filter(lambda release: (release >= low) & (release <= high), piggybacked.ack_to_release)
+    prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
     if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
         return
     merged = _merged_writes(prompt, observed)
@@ -196,7 +196,7 @@ def _held_early(observed: Observed) -> bool:
     else:
         answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-    prompt = total(each(lambda release: (release >= low) & (release <= high), observed.early.ack_to_release))
+    prompt = total((observed.early.ack_to_release >= low) & (observed.early.ack_to_release <= high))
     return prompt >= FEW and _sent_beside(observed) <= HARDLY_ANY * prompt
 
 
@@ -312,12 +312,7 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
     own, largest = observed.own or 0, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
-    return c.filter(
-        lambda pure, release, size: (pure > 0) & (release - own >= LATER) & (size <= largest),
-        c.pure,
-        c.ack_to_release,
-        c.released_bytes,
-    )
+    return c.only((c.pure > 0) & (c.ack_to_release - own >= LATER) & (c.released_bytes <= largest))
 
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:

@@ -17,16 +17,15 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
+    Column,
     among,
     chosen,
     counts,
     distinct,
-    each,
-    groups,
+        groups,
     highest,
     in_order,
     lowest,
@@ -70,16 +69,16 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     setting : what holds for the whole capture
     judged : where the outcome is added: stalls, holds for a round trip, rejected and unresolved candidates
     """
-    c = c.filter(_may_be_held, c.trigger_bytes, c.released_bytes, c.full, c.full_waits)
-    without_ack = c.filter(lambda frame: frame == 0, c.ack_frame)  # their ACKs are not in the capture
-    c = c.filter(lambda frame: frame > 0, c.ack_frame)
+    c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
+    without_ack = c.only(c.ack_frame == 0)  # their ACKs are not in the capture
+    c = c.only(c.ack_frame > 0)
     c = _without_corked(c, judged)
     observed = observe(program, setting, c)
     _find_round_trips(observed, judged)
     late = _without_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
-            without_ack.filter(lambda wait: wait >= LATE_NEAR, without_ack.trigger_to_ack),
+            without_ack.only(without_ack.trigger_to_ack >= LATE_NEAR),
             Obstacle.CAPTURE_INCOMPLETE,
         )
         return
@@ -111,8 +110,8 @@ def _judge_by_timing(
         return
     late = _without_held_behind_full(late, observed, judged)
     observed = replace(observed, sent_before=_sent_before(late, observed, no_waits))
-    late = late.filter(lambda echo: echo != Echo.BEFORE, late.echo)
-    pure, piggybacked = late.only(late.pure), late.filter(lambda pure: 1 - pure, late.pure)
+    late = late.only(late.echo != Echo.BEFORE)
+    pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
         _judge_by_own_clock(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
@@ -130,7 +129,7 @@ def _judge_by_timing(
     judge_piggybacked(piggybacked, held, c, observed, judged)
 
 
-def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any:
+def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Column) -> Column:
     """Whether Nagle's algorithm may have held a segment of ``released`` bytes behind one of ``trigger`` bytes.
 
     Not a full one (``full`` bytes; 0 not observed), nor one behind a full one where the congestion window is seen to
@@ -143,9 +142,9 @@ def _may_be_held(trigger: Any, released: Any, full: Any, full_waits: Any) -> Any
 
 def _without_corked(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
-    late = each(lambda announced, wait: (announced > 0) & (wait >= LATE_NEAR), c.announced, c.trigger_to_ack)
+    late = (c.announced > 0) & (c.trigger_to_ack >= LATE_NEAR)
     judged.reject(total(late), Rejected.CORKED)
-    return c.filter(lambda announced: announced == 0, c.announced)
+    return c.only(c.announced == 0)
 
 
 def _without_unread(late: Candidates, judged: Judged) -> Candidates:
@@ -154,9 +153,9 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
     No timer delays that (RFC 1122 §4.2.3.2). Linux does while the program does not read (__tcp_ack_snd_check), and
     acknowledges when it does (tcp_cleanup_rbuf): so that program is what the exchange waits for.
     """
-    unread = each(lambda beyond, pure: (beyond > 0) & (pure > 0), late.beyond_full, late.pure)
+    unread = (late.beyond_full > 0) & (late.pure > 0)
     judged.reject(total(unread), Rejected.NOT_READ)
-    return late.filter(lambda unread: unread < 1, unread)
+    return late.only(unread == 0)
 
 
 def _without_nagle_off(
@@ -185,9 +184,7 @@ def _without_nagle_off(
 
 def _without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
-    is_behind = each(
-        lambda trigger, full: (full > 0) & (trigger % chosen(full > 0, full, 1) == 0), late.trigger_bytes, late.full
-    )
+    is_behind = (late.full > 0) & (late.trigger_bytes % chosen(late.full > 0, late.full, 1) == 0)
     behind, times = late.only(is_behind), observed.program.behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
@@ -225,9 +222,7 @@ def _sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[i
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
     are_long = len(late) >= FEW * len(connections)
-    soon = late.filter(
-        lambda echo, since: (echo == Echo.BEFORE) & (since < NO_PROBE), late.echo, late.trigger_to_release
-    )
+    soon = late.only((late.echo == Echo.BEFORE) & (late.trigger_to_release < NO_PROBE))
     found = Counter(map(int, soon.connection))
     for (peer, connection), times in no_waits.items():
         if connection in connections if are_long else peer in peers:
@@ -244,7 +239,7 @@ def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
     early, base = observed.early, observed.own if observed.is_far and observed.own else 0
     soonest, latest = around(base)
-    prompt = where(each(lambda release: (release >= soonest) & (release <= latest), early.ack_to_release))
+    prompt = where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
     if len(early) >= MANY and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
@@ -272,15 +267,15 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)
-    early = early.filter(lambda since: since <= usual, early.trigger_to_release)
+    early = early.only(early.trigger_to_release <= usual)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
-    early = early.filter(lambda trigger: trigger == size, early.trigger_bytes)
+    early = early.only(early.trigger_bytes == size)
     written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
     latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
     shorter = percentile(waits, 10)
     if len(held) >= MANY and shorter <= usual / 2:
         latest = min(latest, shorter)
-    paused = early.filter(lambda release: release > NEAR + at_once, early.ack_to_release)
+    paused = early.only(early.ack_to_release > NEAR + at_once)
     shortest = (
         percentile(paused.trigger_to_release, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
     )
@@ -297,12 +292,10 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     numbers = distinct(pure.connection)
     of_all = counts(ranks(pure.connection, numbers), len(numbers))
     of_held = counts(ranks(held.connection, numbers), len(numbers))
-    mostly_not = where(
-        each(lambda all_, held: (held < all_ / 2) & (all_ - held >= FEW) & (held > 0), of_all, of_held)
-    )
+    mostly_not = where((of_held < of_all / 2) & (of_all - of_held >= FEW) & (of_held > 0))
     dropped: set[int] = set()
     for number in pick(numbers, mostly_not):
-        its_own = pure.filter(lambda connection: connection == number, pure.connection)  # noqa: B023 - at once
+        its_own = pure.only(pure.connection == number)
         is_held = among(its_own.row, held.row)
         rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
         if middle_half(rest.trigger_to_release) < 3 * MS:
@@ -324,8 +317,8 @@ def _without_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
         return held
     numbers = distinct(held.connection)
     of_all = ranks(held.connection, numbers)
-    of_not_held = pick(of_all, where(each(lambda not_held: not_held > 0, held.trigger_not_held)))
-    mostly = each(lambda some, all_: 2 * some > all_, counts(of_not_held, len(numbers)), counts(of_all, len(numbers)))
+    of_not_held = pick(of_all, where(held.trigger_not_held > 0))
+    mostly = 2 * counts(of_not_held, len(numbers)) > counts(of_all, len(numbers))
     unsure = held.among(held.connection, pick(numbers, where(mostly)))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
@@ -349,7 +342,7 @@ def _without_window_of_one(held: Candidates, c: Candidates, observed: Observed, 
         if (number := int(connections[group[0]])) in by_turns
         or (
             (held.beside[group[0]] >= FEW or number in with_free)
-            and _outlasts_growth(held.picked(group), c.filter(lambda other: other == number, c.connection))
+            and _outlasts_growth(held.picked(group), c.only(c.connection == number))
         )
     ]
     sure = held.picked(in_order(surely))
@@ -412,11 +405,11 @@ def _judge_without_ack(
     """
     if len(held):
         low, high = 0.8 * lowest(held.trigger_to_release), 1.2 * highest(held.trigger_to_release)
-        alike = without_ack.filter(lambda wait: (wait >= low) & (wait <= high), without_ack.trigger_to_ack)
+        alike = without_ack.only((without_ack.trigger_to_ack >= low) & (without_ack.trigger_to_ack <= high))
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
         return
-    late = without_ack.filter(lambda wait: wait >= usual / 2, without_ack.trigger_to_ack)
+    late = without_ack.only(without_ack.trigger_to_ack >= usual / 2)
     if len(late) >= FEW:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 
@@ -431,12 +424,12 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
 
 def _judge_by_own_clock(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
-    paces = pure.filter(lambda pace: pace >= 0, pure.pace).pace
+    paces = pure.only(pure.pace >= 0).pace
     limit = (observed.own or 0) + 2 * observed.setting.step + MS
-    soon = pure.filter(lambda release: release <= limit, pure.ack_to_release)
+    soon = pure.only(pure.ack_to_release <= limit)
     if len(paces) >= SOME and len(paces) > len(pure) / 2:
-        at_once = pure.filter(lambda pace: (pace >= 0) & (pace < 2), pure.pace)
-        not_known = soon.filter(lambda pace: pace < 0, soon.pace)
+        at_once = pure.only((pure.pace >= 0) & (pure.pace < 2))
+        not_known = soon.only(soon.pace < 0)
         unsure = at_once | not_known
     else:
         unsure = soon
