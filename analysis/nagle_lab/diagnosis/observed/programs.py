@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, groups, listed, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, chunks, groups, listed, pick, total, where
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
@@ -120,7 +120,7 @@ class Programs(dict[int, Program]):
         super().__init__()
         self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of the former
-        for rows, involved in _chunks(tables.reaction, tables.connection):
+        for rows, involved in _with_connections(tables.reaction, tables.connection):
             self._add_reactions(rows, involved)
         for program in self.values():
             program.own.put_in_order()
@@ -263,7 +263,6 @@ def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed:
     return (full > 0) & (released < full) & (trigger % chosen(full > 0, full, 1) == 0) & (owed == 0)
 
 
-def _chunks(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:
-    for begin, end in table.chunks():
-        rows = Columns(table.layout, table.read(begin, end))
+def _with_connections(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:
+    for rows, _ in chunks(table):
         yield rows, Involved(connections, rows["connection"])
