@@ -147,7 +147,10 @@ def test_one_capture_of_two_interfaces_and_no_option(nginx: Scenario, runs_dir: 
     assert run.witnesses.option is None
     assert list(run.witnesses.counters) == ["server"]
     assert run.verdict == "INVALID" and run.reason.startswith("loop.pcap: no TCP packet in it")
-    assert run.captures["eth"].under_test.stalled_exchanges == 15
+    total = run.captures["eth"].under_test
+    assert (total.connections, total.exchanges, total.repeat_exchanges) == (5, 20, 15)
+    # A client that asks 40 ms late, as on a busy machine, acknowledges that answer at once (tcp_event_data_sent).
+    assert 0 < total.stalled_exchanges <= 15
     assert [c.name for c in run.checks if not c.ok] == []
 
 

@@ -79,7 +79,7 @@ def test_the_parameters_reach_the_load(tmp_path):
     result = json.loads(done.stdout)
     summary = result["captures"]["server"]["summary"]
     assert (summary["connections"], summary["exchanges"]) == (1, 40)
-    assert 37 <= summary["stalled_exchanges"] <= 39
+    assert 36 <= summary["stalled_exchanges"] <= 39  # nine in ten, or the run is not as expected
     assert "ab -n 40 -c 1 -k" in result["load"]["command"]
     stalls = json.loads((folder_of(tmp_path, "nodelay-off") / "server.json").read_text())["stalls"]
     assert {s["released_bytes"] for s in stalls} == {100}
