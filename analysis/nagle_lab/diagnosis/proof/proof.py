@@ -13,10 +13,8 @@ one program are judged together, and what cannot be told is counted as unresolve
 the evidence for each, and where the limits were measured.
 """
 
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
@@ -25,38 +23,32 @@ from nagle_lab.diagnosis.observed.columns import (
     chosen,
     counts,
     distinct,
-        groups,
     highest,
-    in_order,
     lowest,
     percentile,
     pick,
     ranks,
     total,
     where,
-)  # fmt: skip
+)
 from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, SOME
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_far
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates
+from nagle_lab.diagnosis.proof.nagle_off import sent_before, without_held_behind_full, without_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import COARSE, held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE, PAUSES_VARY, middle_half  # fmt: skip
+from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
-from nagle_lab.tcp.events import MS, PROBE, Echo
+from nagle_lab.diagnosis.proof.window_of_one import without_window_of_one
+from nagle_lab.tcp.events import MS, Echo
 
 BLIND = 100 * US  # step of a clock by which distances say nothing
-# Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
-NO_PROBE = PROBE * 9 // 10
-TURNS = 3  # from connections that hold data to some that do not, or back
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
-OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
-MOST_SWAPPED = (
-    0.1  # data captured after its ACK: where there is more, the two directions are not stamped by one clock
-)
-IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
+# Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
+MOST_SWAPPED = 0.1
 
 
 def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
@@ -105,11 +97,11 @@ def _judge_by_timing(
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
-    late, no_waits = _without_nagle_off(late, no_waits, observed, judged)
+    late, no_waits = without_nagle_off(late, no_waits, observed, judged)
     if not len(late):
         return
-    late = _without_held_behind_full(late, observed, judged)
-    observed = replace(observed, sent_before=_sent_before(late, observed, no_waits))
+    late = without_held_behind_full(late, observed, judged)
+    observed = replace(observed, sent_before=sent_before(late, observed, no_waits))
     late = late.only(late.echo != Echo.BEFORE)
     pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
@@ -119,7 +111,7 @@ def _judge_by_timing(
     held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
     held = _without_pauses(held, pure)
     held = _without_triggers_not_held(held, judged)
-    held = _without_window_of_one(held, c, observed, judged)
+    held = without_window_of_one(held, c, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, observed))
@@ -158,83 +150,6 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
     return late.only(unread == 0)
 
 
-def _without_nagle_off(
-    late: Candidates, no_waits: Counter[tuple[int, int]], observed: Observed, judged: Judged
-) -> tuple[Candidates, Counter[tuple[int, int]]]:
-    """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
-
-    On these, only what may have been held before TCP_NODELAY was set. What ``no_waits`` says of where that is so is
-    left out.
-    """
-    by_connection: Counter[int] = Counter()
-    for (_, connection), count in no_waits.items():
-        by_connection[connection] += count
-    if not by_connection:
-        return late, no_waits
-    connections = late.connection
-    held = {int(connections[group[0]]): len(group) for group in groups(connections)}
-    off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
-    on_those = late.among(connections, off)
-    before = _before_nodelay(on_those, observed)
-    others = (late - on_those) | before
-    judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
-    set_later = set(map(int, before.connection))
-    return others, Counter({key: count for key, count in no_waits.items() if key[1] not in set_later})
-
-
-def _without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
-    is_behind = (late.full > 0) & (late.trigger_bytes % chosen(late.full > 0, late.full, 1) == 0)
-    behind, times = late.only(is_behind), observed.program.behind_full
-    held = Counter(map(int, behind.connection)) if times else Counter()
-    off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
-    unlikely = behind.among(behind.connection, off)
-    judged.reject(len(unlikely), Rejected.NAGLE_OFF)
-    return late - unlikely
-
-
-def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
-    """Those near the sender that came before the first data that did not wait, and right behind the ACK.
-
-    TCP_NODELAY may have been set then: OpenSSH does it when a session begins. But not those as long after the trigger
-    as data that did not wait: that is the program's pause.
-    """
-    if observed.is_far:
-        return off.picked([])
-    first, paused = observed.program.first_no_wait, {key[3] for key in observed.program.no_waits}
-    rows = zip(off.connection, off.release_frame, off.ack_to_release, off.trigger_to_release, strict=True)
-    return off.picked(
-        [
-            row
-            for row, (connection, frame, release, since) in enumerate(rows)
-            if frame < first.get(int(connection), 0)
-            and release < PAUSE
-            and not any(abs(since - ms * MS) <= PAUSES_VARY * since for ms in paused)
-        ]
-    )
-
-
-def _sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
-    """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
-
-    By connection; to the same peers, or, where connections are long, on the same connections. Empty where ACKs that
-    the capture lost or swapped may explain it.
-    """
-    peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
-    are_long = len(late) >= FEW * len(connections)
-    soon = late.only((late.echo == Echo.BEFORE) & (late.trigger_to_release < NO_PROBE))
-    found = Counter(map(int, soon.connection))
-    for (peer, connection), times in no_waits.items():
-        if connection in connections if are_long else peer in peers:
-            found[connection] += times
-    disorder, count = observed.setting.disorder, found.total()
-    if not disorder:
-        return found
-    if observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
-        return found if count > disorder * (len(late) + count) else Counter()
-    return found if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else Counter()
-
-
 def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
     early, base = observed.early, observed.own if observed.is_far and observed.own else 0
@@ -260,9 +175,8 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """The same by the packets alone, without what the kernel said."""
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
-    waits = (
-        held.trigger_to_release if observed.is_far else held.trigger_to_ack
-    )  # away from it, trigger and ACK were under way besides
+    # Away from the sender, trigger and ACK were under way besides.
+    waits = held.trigger_to_release if observed.is_far else held.trigger_to_ack
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
@@ -322,77 +236,6 @@ def _without_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
     unsure = held.among(held.connection, pick(numbers, where(mostly)))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
-
-
-def _without_window_of_one(held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
-
-    Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
-    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
-    candidates of the program.
-    """
-    not_held = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.part
-    if not len(held) or 2 * not_held < len(held):
-        return held
-    by_turns, with_free = _set_by_turns(held, observed), _began_with_free_ones(held, observed)
-    connections = held.connection
-    surely = [
-        group
-        for group in groups(connections)
-        if (number := int(connections[group[0]])) in by_turns
-        or (
-            (held.beside[group[0]] >= FEW or number in with_free)
-            and _outlasts_growth(held.picked(group), c.only(c.connection == number))
-        )
-    ]
-    sure = held.picked(in_order(surely))
-    if len(sure):  # TCP_NODELAY on some connections only: that explains the others, too
-        return held
-    judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    return sure
-
-
-def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held, where connections of the two ends that hold and that do not begin by turns.
-
-    TURNS changes and more: nobody changes what applies to a destination so often.
-    """
-    connections, peers = held.connection, held.peer
-    found: set[int] = set()
-    for group in groups(peers):
-        holding = set(map(int, pick(connections, group)))
-        free = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
-        both = holding & free
-        order = [number in free for number in sorted((holding | free) - both)]
-        if sum(one != other for one, other in pairwise(order)) >= TURNS:
-            found |= holding - both
-    return found
-
-
-def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held, and to which no window was left that one to the same peer does not have.
-
-    The first connection that ends leaves its window to all that begin later, for an hour (Linux, tcp_metrics.c). So
-    one that waits for no ACK would have it, too, if it began later; or before, if none ended in between.
-    """
-    found: set[int] = set()
-    for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
-        free = observed.program.not_held_on.get(int(peer), {})
-        if int(number) not in free and any(int(began) < ended for _, ended in free.values()):
-            found.add(int(number))
-    return found
-
-
-def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
-    """Whether data was held again and again so soon after other data that the window cannot have begun anew.
-
-    It does after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that. ``held`` and all
-    candidates, ``c``, are of one connection.
-    """
-    sent = sorted(map(int, c.at))
-    triggers = [int(at) - int(since) for at, since in zip(held.at, held.trigger_to_release, strict=True)]
-    before = [bisect_right(sent, at) - 1 for at in triggers]
-    return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
 
 
 def _judge_without_ack(

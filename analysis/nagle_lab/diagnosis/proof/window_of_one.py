@@ -1,0 +1,84 @@
+"""A congestion window of one segment, which holds data as Nagle's algorithm does (:func:`without_window_of_one`)."""
+
+from bisect import bisect_right
+from itertools import pairwise
+
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import distinct, groups, in_order, pick
+from nagle_lab.diagnosis.observed.enough import FEW
+from nagle_lab.diagnosis.observed.observed import Observed
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
+from nagle_lab.tcp.events import PROBE
+
+TURNS = 3  # from connections that hold data to some that do not, or back
+
+
+def without_window_of_one(held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
+
+    Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
+    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
+    candidates of the program.
+    """
+    not_held = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.part
+    if not len(held) or 2 * not_held < len(held):
+        return held
+    by_turns, with_free = _set_by_turns(held, observed), _began_with_free_ones(held, observed)
+    connections = held.connection
+    surely = [
+        group
+        for group in groups(connections)
+        if (number := int(connections[group[0]])) in by_turns
+        or (
+            (held.beside[group[0]] >= FEW or number in with_free)
+            and _outlasts_growth(held.picked(group), c.only(c.connection == number))
+        )
+    ]
+    sure = held.picked(in_order(surely))
+    if len(sure):  # TCP_NODELAY on some connections only: that explains the others, too
+        return held
+    judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
+    return sure
+
+
+def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
+    """Connections on which data is held, where connections of the two ends that hold and that do not begin by turns.
+
+    TURNS changes and more: nobody changes what applies to a destination so often.
+    """
+    connections, peers = held.connection, held.peer
+    found: set[int] = set()
+    for group in groups(peers):
+        holding = set(map(int, pick(connections, group)))
+        free = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
+        both = holding & free
+        order = [number in free for number in sorted((holding | free) - both)]
+        if sum(one != other for one, other in pairwise(order)) >= TURNS:
+            found |= holding - both
+    return found
+
+
+def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
+    """Connections on which data is held, and to which no window was left that one to the same peer does not have.
+
+    The first connection that ends leaves its window to all that begin later, for an hour (Linux, tcp_metrics.c). So
+    one that waits for no ACK would have it, too, if it began later; or before, if none ended in between.
+    """
+    found: set[int] = set()
+    for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
+        free = observed.program.not_held_on.get(int(peer), {})
+        if int(number) not in free and any(int(began) < ended for _, ended in free.values()):
+            found.add(int(number))
+    return found
+
+
+def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
+    """Whether data was held again and again so soon after other data that the window cannot have begun anew.
+
+    It does after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that. ``held`` and all
+    candidates, ``c``, are of one connection.
+    """
+    sent = sorted(map(int, c.at))
+    triggers = [int(at) - int(since) for at, since in zip(held.at, held.trigger_to_release, strict=True)]
+    before = [bisect_right(sent, at) - 1 for at in triggers]
+    return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
