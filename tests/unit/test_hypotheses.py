@@ -948,6 +948,55 @@ def test_what_was_held_before_tcp_nodelay_was_set_counts(diagnose):
     assert (result.verdict, result.summary.stalls, result.summary.grounds) == ("STALL", 2, {"promptness": 2})
 
 
+def goes_on(c: Conversation, number: int) -> None:
+    """A server with TCP_NODELAY writes its body 25 ms after its header, before any ACK."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.server_sends(BODY, after_ns=25 * MS + number * 100 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize(
+    ("parts", "verdict", "stalls"),
+    [("h" * 20 + "n" * 9, "STALL", 20), ("n" * 9 + "h" * 20, "STALL", 20), ("hnhhnhhnh" * 4, "CLEAN", 0)],
+    ids=["set", "cleared", "by turns"],
+)
+def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, stalls, seen_at):
+    """TCP_NODELAY is set, or cleared, between exchanges; where data waits and does not by turns, that is chance."""
+    c = Conversation(rtt_ns=10 * MS if seen_at == "client" else 0)
+    c.handshake()
+    prompt(c, 0)
+    for number, part in enumerate(parts):
+        c.pause(2 * MS)
+        {"h": server_held, "n": goes_on}[part](c, number)
+    c.close()
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("release", "verdict", "stalls"), [(RELEASE, "STALL", 7), (40 * US, "CLEAN", 0)])
+def test_tcp_nodelay_on_one_connection_of_a_pool(diagnose, release, verdict, stalls):
+    """The others hold once each; sooner than any woken program, or as soon as one that waits for the ACK."""
+
+    def held_once(c: Conversation, number: int) -> None:
+        if number != 1:
+            prompt(c, number)
+            return
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=release)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(goes_on, exchanges=4, rtt_ns=2 * MS)]
+    talks += [
+        talk(held_once, exchanges=2, client=("10.0.0.1", 50_000 + number), rtt_ns=2 * MS) for number in range(7)
+    ]
+    result = diagnose(merge(*(each.seen_at("server") for each in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 @pytest.mark.parametrize(("late", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 3)])
 def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stalls):
     """A client with a near server and one 94 ms away, whose connection began before the capture."""

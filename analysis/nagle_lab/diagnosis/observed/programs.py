@@ -72,7 +72,7 @@ class Program:
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
-    first_no_wait : by connection, the frame of the first of these
+    no_wait_frames : by connection, the first and the last frame of these, without those that wait by their timestamps
     behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: it waits
         behind small ones at most, as Linux does
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
@@ -90,7 +90,7 @@ class Program:
     stale_echoes: int = 0
     not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
-    first_no_wait: dict[int, int] = field(default_factory=dict)
+    no_wait_frames: dict[int, tuple[int, int]] = field(default_factory=dict)
     behind_full: Counter[int] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
@@ -139,7 +139,7 @@ class Programs(dict[int, Program]):
         """
         for program in self.values():
             program.no_waits.clear()
-            program.first_no_wait.clear()
+            program.no_wait_frames.clear()
             program.behind_full.clear()
             program.peers_went_on.clear()
         table, connections = self._no_waits, self._connections
@@ -226,7 +226,8 @@ class Programs(dict[int, Program]):
             if not owed:  # else it may have waited until then
                 sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
                 if said != Echo.AFTER:
-                    sender.first_no_wait.setdefault(int(connection), int(frame))
+                    first, _ = sender.no_wait_frames.get(int(connection), (int(frame), 0))
+                    sender.no_wait_frames[int(connection)] = first, int(frame)
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
         self._add_behind_full(rows, involved.of_side("program", side), full)

@@ -7,7 +7,7 @@ be set and cleared at any time.
 from collections import Counter
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import chosen, distinct, groups
+from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, groups, in_order, pick, where
 from nagle_lab.diagnosis.observed.enough import FEW
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Rejected
@@ -16,6 +16,7 @@ from nagle_lab.tcp.events import MS, PROBE, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
+NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of that connection do not
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
 
@@ -25,8 +26,8 @@ def without_nagle_off(
 ) -> tuple[Candidates, Counter[tuple[int, int]]]:
     """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
 
-    On these, only what may have been held before TCP_NODELAY was set. What ``no_waits`` says of where that is so is
-    left out.
+    On these, only what may have been held before TCP_NODELAY was set, or after it was cleared. What ``no_waits`` says
+    of where that is so is left out.
     """
     by_connection: Counter[int] = Counter()
     for (_, connection), count in no_waits.items():
@@ -36,12 +37,34 @@ def without_nagle_off(
     connections = late.connection
     held = {int(connections[group[0]]): len(group) for group in groups(connections)}
     off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
+    while_on = _while_nagle_on(late, by_connection, observed)
+    off = sorted({*off, *map(int, while_on.connection)})
     on_those = late.among(connections, off)
-    before = _before_nodelay(on_those, observed)
-    others = (late - on_those) | before
+    kept = while_on | _before_nodelay(on_those - while_on, observed)
+    others = (late - on_those) | kept
     judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
-    set_later = set(map(int, before.connection))
-    return others, Counter({key: count for key, count in no_waits.items() if key[1] not in set_later})
+    changed = set(map(int, kept.connection))
+    return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
+
+
+def _while_nagle_on(late: Candidates, by_connection: Counter[int], observed: Observed) -> Candidates:
+    """Those before the first data of their connection that did not wait, or after the last, if so many are no chance.
+
+    Then the option was changed in between, and that part is judged as a capture of it alone would be.
+    ``by_connection`` is how often data did not wait.
+    """
+    kept: list[Column] = []
+    connections = late.connection
+    for group in groups(connections):
+        number = int(connections[group[0]])
+        if number not in observed.program.no_wait_frames or not by_connection[number]:
+            continue
+        first, last = observed.program.no_wait_frames[number]
+        triggers, releases = (pick(column, group) for column in (late.trigger_frame, late.release_frame))
+        before, after = (pick(group, where(releases < first)), pick(group, where(triggers > last)))
+        share = len(group) / (len(group) + by_connection[number])
+        kept += [part for part in (before, after) if share ** len(part) < NO_CHANCE]
+    return late.picked(in_order(kept))
 
 
 def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
@@ -52,13 +75,13 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     """
     if observed.is_far:
         return off.picked([])
-    first, paused = observed.program.first_no_wait, {key[3] for key in observed.program.no_waits}
+    frames, paused = observed.program.no_wait_frames, {key[3] for key in observed.program.no_waits}
     rows = zip(off.connection, off.release_frame, off.ack_to_release, off.trigger_to_release, strict=True)
     return off.picked(
         [
             row
             for row, (connection, frame, release, since) in enumerate(rows)
-            if frame < first.get(int(connection), 0)
+            if frame < frames.get(int(connection), (0, 0))[0]
             and release < PAUSE
             and not any(abs(since - ms * MS) <= PAUSES_VARY * since for ms in paused)
         ]

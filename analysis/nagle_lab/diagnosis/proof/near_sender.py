@@ -169,8 +169,9 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        judged.reject(len(pure), Rejected.NAGLE_OFF)
-        return nothing
+        elsewhere = _held_elsewhere(pure, prompt, observed)
+        judged.reject(len(pure) - len(elsewhere), Rejected.NAGLE_OFF)
+        return elsewhere
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -187,6 +188,19 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
+
+
+def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed) -> Candidates:
+    """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
+
+    TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender, and sooner than
+    any program that was woken.
+    """
+    others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
+    are_all = len(held) >= SOME and len(held) > NEARLY_ALL * len(others)
+    if are_all and observed.is_at_sender and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
+        return held
+    return held.picked([])
 
 
 def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
