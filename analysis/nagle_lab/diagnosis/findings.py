@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from nagle_lab.capture.waiting import Waiting
 from nagle_lab.diagnosis.ends import ROLES, Ends
-from nagle_lab.diagnosis.kernel_answers import Answers
 from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
 from nagle_lab.diagnosis.observed.columns import (
@@ -34,6 +33,7 @@ from nagle_lab.diagnosis.observed.columns import (
     where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.kernel_answers import Answers
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof import idle_gaps

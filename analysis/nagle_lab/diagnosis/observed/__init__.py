@@ -6,6 +6,7 @@ Read it in this order:
     connection_columns.py  what the connections of some rows have in the table of connections
     programs.py            how fast each program and its peers react, and when it sent without waiting for an ACK
     candidates.py          the candidates of one program, by column
+    kernel_answers.py      what the kernel said of these while guard or watch recorded
     observed.py            how fast each end reacts at the capture point, and where that is (``observe``)
     enough.py              how many candidates, or samples, tell
 """

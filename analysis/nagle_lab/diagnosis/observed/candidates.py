@@ -1,7 +1,6 @@
 """Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from nagle_lab.diagnosis.observed.columns import (
@@ -199,19 +198,3 @@ def _pace(ahead: Column, clock: Column, step: Column, peer_step: Column) -> Colu
     """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
     is_known = (ahead >= 0) & (clock >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
     return chosen(is_known, (ahead - clock) & 0xFFFFFFFF, -1)
-
-
-@dataclass(frozen=True)
-class KernelAnswers:
-    """What the kernel said of candidates while the capture was recorded (sock_diag(7)).
-
-    Attributes
-    ----------
-    waited : by row, how long before the ACK it first said that the data waited in the socket, ns
-    unwritten : by row, how long before the ACK it last said that nothing waited yet, ns
-    until : time of the last answer of all, ns since 1970; of later candidates it said nothing
-    """
-
-    waited: dict[int, int] = field(default_factory=dict)
-    unwritten: dict[int, int] = field(default_factory=dict)
-    until: int = 0

@@ -7,9 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nagle_lab.diagnosis.observed.candidates import Candidates, KernelAnswers
+from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import percentile
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, SOME
+from nagle_lab.diagnosis.observed.kernel_answers import KernelAnswers
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.tcp.events import MS
 

@@ -7,7 +7,7 @@ answered, no timing is needed. docs/proof.md, "What the kernel said".
 from typing import NamedTuple
 
 from nagle_lab.capture.waiting import SLOWEST_NS
-from nagle_lab.diagnosis.observed.candidates import Candidates, KernelAnswers
+from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     distinct,
     groups,
@@ -17,6 +17,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, MANY
+from nagle_lab.diagnosis.observed.kernel_answers import KernelAnswers
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE

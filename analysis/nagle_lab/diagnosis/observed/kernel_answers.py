@@ -2,16 +2,32 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from nagle_lab.capture.waiting import SLOWEST_NS, End, Waiting
-from nagle_lab.diagnosis.observed.candidates import KernelAnswers
 from nagle_lab.diagnosis.observed.columns import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
 SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host leaves sooner
+
+
+@dataclass(frozen=True)
+class KernelAnswers:
+    """What the kernel said of candidates while the capture was recorded (sock_diag(7)).
+
+    Attributes
+    ----------
+    waited : by row, how long before the ACK it first said that the data waited in the socket, ns
+    unwritten : by row, how long before the ACK it last said that nothing waited yet, ns
+    until : time of the last answer of all, ns since 1970; of later candidates it said nothing
+    """
+
+    waited: dict[int, int] = field(default_factory=dict)
+    unwritten: dict[int, int] = field(default_factory=dict)
+    until: int = 0
 
 
 class Answers:
