@@ -291,7 +291,7 @@ def test_a_stall_on_a_connection_that_outlives_its_test(suite, options):
     assert "late ACK" in session.said
     (capture,) = re.findall(r"^capture +(.*)$", session.said, re.MULTILINE)
     assert [Path(capture).name] == suite.kept()
-    assert nagle_lab.analyze(capture).summary.stalled_exchanges > 20
+    assert nagle_lab.analyze(capture).summary.stalled_exchanges > 10
     assert "1 failed, 4 passed" in ended.out
 
 

@@ -101,7 +101,7 @@ def test_the_two_lines_of_a_python_program(tmp_path):
     assert group.trigger.process != group.trigger.thread == group.held.thread, "it is the thread that serves"
     assert group.trigger.command.startswith("python") and not group.one_write
     assert writes.nodelay == "never set on the socket that held"
-    assert writes.untraced_stalled_exchanges >= 25
+    assert writes.untraced_stalled_exchanges >= 10
     waits = {(stall.connection, stall.exchange): stall.wait_ms for stall in run.result.stalls}
     assert 0.5 < median(pair.true_hold_ms for pair in writes.pairs) / median(waits.values()) < 1.5
     assert all(pair.between_ms > 0 and pair.true_hold_ms > 0 for pair in writes.pairs)

@@ -200,7 +200,7 @@ def test_the_report_is_that_of_analyze_of_the_same_packets(asked, tmp_path):
     whole = analyze(copy)
     assert (report["verdict"], report["reason"]) == (whole.verdict, whole.reason) and whole.verdict == "STALL"
     summary = whole.summary
-    assert summary.grounds["seen_waiting"] > 20, "the kernel's answers are among the packets"
+    assert summary.grounds["seen_waiting"] >= 10, "the kernel's answers are among the packets"
     assert [report[name] for name in ("stalls", "exchanges", "stalled_exchanges")] == [
         summary.stalls, summary.exchanges, summary.stalled_exchanges,
     ]  # fmt: skip
