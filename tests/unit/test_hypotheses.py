@@ -1514,3 +1514,23 @@ def test_every_packet_twice_from_one_end_is_no_bridge(diagnose, theirs, verdict)
     once = talk(exchange, exchanges=30).segments
     again = [replace(segment, ts_ns=segment.ts_ns + 3 * US) for segment in once]
     assert diagnose(sorted([*once, *again], key=lambda segment: segment.ts_ns)).verdict == verdict
+
+
+@pytest.mark.parametrize(("pause", "verdict"), [(20 * US, "INCONCLUSIVE"), (20 * MS, "CLEAN")])
+def test_on_a_path_that_varies_what_follows_data_may_have_been_held(diagnose, pause, verdict):
+    """Data right behind early ACKs shows that the server holds; if it pauses then, its other data is an answer."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        jitter = number * 13 % 40 * 151 * US
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US + jitter)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=pause + jitter)
+        c.client_sends(100, after_ns=45 * MS + number % 7 * MS)
+        c.server_sends(BODY, after_ns=1700 * US + number * 13 % 40 * 11 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)

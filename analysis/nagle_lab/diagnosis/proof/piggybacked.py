@@ -113,7 +113,10 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     if len(held) >= FEW:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
-    if 2 * len(prompt) <= len(piggybacked) or is_paced(piggybacked):
+    if is_paced(piggybacked):
+        return
+    if 2 * len(prompt) <= len(piggybacked):
+        _leave_open_by_jitter(piggybacked, held, observed, judged)
         return
     merged = _merged_writes(prompt, observed)
     both_speak = _both_speak(prompt, c, observed)
@@ -122,6 +125,18 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     elif _are_by_a_clock(merged, prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif _may_have_waited(prompt, held, c, observed, low, high):
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: Observed, judged: Judged) -> None:
+    """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
+    if len(held) or not _held_early(observed):
+        return
+    low, high = around(observed.own or 0)
+    acks = [ns for ns in observed.program.own.ack if ns < high + LATE_FAR / 2]
+    high = max(high, percentile(acks, 90)) if acks else high
+    prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
+    if 2 * len(prompt) > len(piggybacked):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
