@@ -959,8 +959,13 @@ def goes_on(c: Conversation, number: int) -> None:
 @pytest.mark.parametrize("seen_at", ["server", "client"])
 @pytest.mark.parametrize(
     ("parts", "verdict", "stalls"),
-    [("h" * 20 + "n" * 9, "STALL", 20), ("n" * 9 + "h" * 20, "STALL", 20), ("hnhhnhhnh" * 4, "CLEAN", 0)],
-    ids=["set", "cleared", "by turns"],
+    [
+        ("h" * 20 + "n" * 9, "STALL", 20),
+        ("n" * 9 + "h" * 20, "STALL", 20),
+        ("n" * 5 + "h" * 8, "STALL", 8),
+        ("hnhhnhhnh" * 4, "CLEAN", 0),
+    ],
+    ids=["set", "cleared", "cleared, a few", "by turns"],
 )
 def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, stalls, seen_at):
     """TCP_NODELAY is set, or cleared, between exchanges; where data waits and does not by turns, that is chance."""
@@ -973,6 +978,57 @@ def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, 
     c.close()
     result = diagnose(c.seen_at(seen_at))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def passes_on(c: Conversation, number: int) -> None:
+    """A relay with TCP_NODELAY: what comes to it late leaves with the ACK; most follows 3 ms after the header."""
+    if number % 3 == 0:
+        server_held(c, number)
+        return
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.server_sends(BODY, after_ns=3 * MS + number * 10 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize(
+    ("parts", "verdict", "stalls"),
+    [("r" * 30, "CLEAN", 0), ("h" * 10 + "s" * 20, "STALL", 10)],
+    ids=["a relay", "set"],
+)
+def test_what_leaves_soon_beside_unacknowledged_data_did_not_wait(diagnose, parts, verdict, stalls, seen_at):
+    """Data in between that left much sooner than the ACK shows that TCP_NODELAY is set, too."""
+    soon = lambda c, number: passes_on(c, 3 * number + 1)  # noqa: E731 - a story
+    c = Conversation(rtt_ns=2 * MS if seen_at == "client" else 0)
+    c.handshake()
+    prompt(c, 0)
+    for number, part in enumerate(parts):
+        c.pause(2 * MS)
+        {"h": server_held, "r": passes_on, "s": soon}[part](c, number)
+    c.close()
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+def test_a_few_before_the_option_changed_are_left_open(diagnose, seen_at):
+    """As slow as a program that was woken, and too few to tell from chance: not acquitted by what came later."""
+    c = Conversation(rtt_ns=2 * MS)
+    c.handshake()
+    prompt(c, 0)
+    for number in range(9):
+        c.pause(2 * MS)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        if number < 6:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, after_ns=75 * US)
+        else:
+            c.server_sends(BODY, after_ns=(25 if number == 8 else 12) * MS)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
 
 
 @pytest.mark.parametrize(("release", "verdict", "stalls"), [(RELEASE, "STALL", 7), (40 * US, "CLEAN", 0)])

@@ -12,6 +12,7 @@ from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_pee
 from nagle_lab.diagnosis.observed.columns import among, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
+from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import comes_early_too, is_chance, is_paced, middle_half, pauses_anyway
 from nagle_lab.tcp.events import MS, Echo
@@ -52,7 +53,9 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if not len(pure):
         return nothing
     if observed.sent_before.total() > SENT_ANYWAY * len(pure) + 0.5:
-        unsure = _held_elsewhere(pure, observed)
+        soonest, latest = around(observed.own or 0)
+        in_time = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
+        unsure = _held_elsewhere(pure, observed) | may_be_while_on(in_time, observed)
         judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
         return nothing

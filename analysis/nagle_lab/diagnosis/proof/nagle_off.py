@@ -5,18 +5,22 @@ be set and cleared at any time.
 """
 
 from collections import Counter
+from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, groups, in_order, pick, where
+from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, groups, in_order, pick, total, where
 from nagle_lab.diagnosis.observed.enough import FEW
-from nagle_lab.diagnosis.observed.observed import Observed
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE, PAUSES_VARY
+from nagle_lab.diagnosis.proof.pauses import PAUSE
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
 NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of that connection do not
+UNLIKELY = 0.05  # the same, where they are only left open
+SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
+AS_LONG = 0.05  # by what share data leaves sooner or later than other data, at most, if the same pause precedes both
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
 
@@ -29,16 +33,13 @@ def without_nagle_off(
     On these, only what may have been held before TCP_NODELAY was set, or after it was cleared. What ``no_waits`` says
     of where that is so is left out.
     """
-    by_connection: Counter[int] = Counter()
-    for (_, connection), count in no_waits.items():
-        by_connection[connection] += count
+    late = _without_those_in_between(late, observed, judged)
+    by_connection = _by_connection(no_waits)
     if not by_connection:
         return late, no_waits
     connections = late.connection
-    held = {int(connections[group[0]]): len(group) for group in groups(connections)}
-    off = sorted(connection for connection, count in by_connection.items() if count > OFTEN * held.get(connection, 0))
-    while_on = _while_nagle_on(late, by_connection, observed)
-    off = sorted({*off, *map(int, while_on.connection)})
+    while_on = _in_a_row(late, observed, NO_CHANCE)
+    off = sorted({*_often(by_connection, late), *map(int, while_on.connection)})
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
     others = (late - on_those) | kept
@@ -47,43 +48,99 @@ def without_nagle_off(
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
 
 
-def _while_nagle_on(late: Candidates, by_connection: Counter[int], observed: Observed) -> Candidates:
+def _without_those_in_between(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Without connections on which other small data, sent in between, did not wait, however soon behind the trigger.
+
+    What a capture loses or swaps looks the same, so only where it did neither.
+    """
+    if observed.setting.disorder:
+        return late
+    often = late.among(late.connection, _often(_beside(observed), late))
+    apart = _in_a_row(often, observed, UNLIKELY)
+    mixed = often.not_among(often.connection, distinct(apart.connection))
+    judged.reject(len(mixed), Rejected.NAGLE_OFF)
+    return late - mixed
+
+
+def _beside(observed: Observed) -> Counter[int]:
+    """How often small data surely left beside unacknowledged small data, by connection."""
+    return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE, (Echo.BEFORE, Echo.UNKNOWN)))
+
+
+def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for (_, connection), count in no_waits.items():
+        counts[connection] += count
+    return counts
+
+
+def _often(beside: Counter[int], late: Candidates) -> list[int]:
+    """The connections on which data often did not wait, compared with what seems to wait there."""
+    held = Counter(map(int, late.connection))
+    return sorted(connection for connection, count in beside.items() if count > OFTEN * held[connection])
+
+
+def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
+    """Those of ``c`` that may have come before TCP_NODELAY was set, or after it was cleared; FEW or more, or none."""
+    some = _in_a_row(c, observed, UNLIKELY)
+    return some if len(some) >= FEW else some.picked([])
+
+
+def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     """Those before the first data of their connection that did not wait, or after the last, if so many are no chance.
 
-    Then the option was changed in between, and that part is judged as a capture of it alone would be.
-    ``by_connection`` is how often data did not wait.
+    Then the option was changed in between, and that part is judged as a capture of it alone would be. What seems held
+    is counted, not pauses: they are no sign that data waited.
     """
     kept: list[Column] = []
-    connections = late.connection
-    for group in groups(connections):
-        number = int(connections[group[0]])
-        if number not in observed.program.no_wait_frames or not by_connection[number]:
+    beside, frames = _beside(observed), observed.program.no_wait_frames
+    seems_held = _seem_held(c, observed)
+    for group in groups(c.connection):
+        number = int(c.connection[group[0]])
+        if number not in frames or not beside[number]:
             continue
-        first, last = observed.program.no_wait_frames[number]
-        triggers, releases = (pick(column, group) for column in (late.trigger_frame, late.release_frame))
-        before, after = (pick(group, where(releases < first)), pick(group, where(triggers > last)))
-        share = len(group) / (len(group) + by_connection[number])
-        kept += [part for part in (before, after) if share ** len(part) < NO_CHANCE]
-    return late.picked(in_order(kept))
+        first, last = frames[number]
+        triggers, releases = (pick(column, group) for column in (c.trigger_frame, c.release_frame))
+        held = total(pick(seems_held, group))
+        for part in (pick(group, where(releases < first)), pick(group, where(triggers > last))):
+            in_a_row = total(pick(seems_held, part))
+            kept += [part] * (_chance_of_run(in_a_row, held, beside[number]) < chance)
+    return c.picked(in_order(kept))
+
+
+def _seem_held(c: Candidates, observed: Observed) -> Column:
+    """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
+    latest = observed.own + LATE_FAR if observed.is_far and observed.own else PAUSE
+    seems_held, since = c.ack_to_release < latest, c.trigger_to_release
+    for pause in {ms * MS for *_, ms in observed.program.no_waits}:
+        seems_held = seems_held & ((since * (1 + AS_LONG) < pause) | (since * (1 - AS_LONG) > pause))
+    return seems_held
+
+
+def _chance_of_run(run: int, held: int, not_held: int) -> float:
+    """How likely the first ``run`` are all of the ``held``, if these and the ``not_held`` come in any order.
+
+    That is C(held + not_held - run, not_held) / C(held + not_held, not_held), the hypergeometric distribution.
+    """
+    return exp(
+        lgamma(held + not_held - run + 1) - lgamma(held - run + 1) + lgamma(held + 1) - lgamma(held + not_held + 1)
+    )
 
 
 def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
-    """Those near the sender that came before the first data that did not wait, and right behind the ACK.
+    """Those near the sender that came before the first data that did not wait, and seem held.
 
-    TCP_NODELAY may have been set then: OpenSSH does it when a session begins. But not those as long after the trigger
-    as data that did not wait: that is the program's pause.
+    TCP_NODELAY may have been set then: OpenSSH does it when a session begins.
     """
     if observed.is_far:
         return off.picked([])
-    frames, paused = observed.program.no_wait_frames, {key[3] for key in observed.program.no_waits}
-    rows = zip(off.connection, off.release_frame, off.ack_to_release, off.trigger_to_release, strict=True)
+    frames = observed.program.no_wait_frames
+    rows = zip(off.connection, off.release_frame, _seem_held(off, observed), strict=True)
     return off.picked(
         [
             row
-            for row, (connection, frame, release, since) in enumerate(rows)
-            if frame < frames.get(int(connection), (0, 0))[0]
-            and release < PAUSE
-            and not any(abs(since - ms * MS) <= PAUSES_VARY * since for ms in paused)
+            for row, (connection, frame, seems_held) in enumerate(rows)
+            if seems_held and frame < frames.get(int(connection), (0, 0))[0]
         ]
     )
 

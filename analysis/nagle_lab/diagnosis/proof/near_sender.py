@@ -20,6 +20,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, NEARLY_ALL, SOME
 from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
+from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     PAUSE,
@@ -316,7 +317,9 @@ def _held_among_others(
     rest = near - some
     middle = percentile(near.ack_to_release, 50)
     if observed.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
-        judged.reject(len(rest), Rejected.NAGLE_OFF)
+        while_on = may_be_while_on(rest, observed)
+        judged.leave_open(while_on, Obstacle.NAGLE_OFF_ELSEWHERE)
+        judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
     elif observed.setting.step > COARSE and middle <= limit + observed.setting.step:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, observed):

@@ -43,7 +43,7 @@ class Obstacle(StrEnum):
 
     LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
     OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program waits for something itself
-    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections the same two ends wait for no ACK
+    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, they wait for no ACK
     ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # from the capture point to the sender and back
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release

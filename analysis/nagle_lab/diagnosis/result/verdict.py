@@ -134,8 +134,9 @@ _WHY = {
     "(`--same-traffic`)",
     Obstacle.COARSE_CLOCK: "data followed a late ACK within the steps of the capture's clock; capture with time "
     "stamps of a microsecond or less",
-    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections the same server waits "
-    "for no ACK: a congestion window of one segment, or TCP_NODELAY on some of them only; look at `ss -ti` there",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections, or at other times, "
+    "the same server waits for no ACK: a congestion window of one segment, or TCP_NODELAY on some of them only, or "
+    "only for a time; look at `ss -ti` there",
     Obstacle.COINCIDENCE: "data followed a late ACK at once, among pauses of any length; capture for longer",
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that is missing in the capture, or comes later in it; capture "
     "at one interface, with `-B 16384`",
