@@ -1590,3 +1590,20 @@ def test_on_a_path_that_varies_what_follows_data_may_have_been_held(diagnose, pa
         c.pause(5 * MS)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
+
+
+@pytest.mark.parametrize(("length", "verdict", "stalls"), [(32_800, "STALL", 5), (20_000, "CLEAN", 0)])
+def test_half_of_the_window_is_full(diagnose, length, verdict, stalls):
+    """On loopback, where the MSS is larger than that: Linux sends so much at once, whatever is unacknowledged."""
+    c = Conversation(mss=65_495)
+    c.handshake()
+    for number in range(20):
+        prompt(c, number)
+        if number % 4 == 0:
+            server_held(c, number)
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(length - number, after_ns=25 * MS, flags="A")
+            c.client_acks(after_ns=10 * US, window=65_536 >> 7)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)

@@ -242,6 +242,11 @@ static inline void learn_full_size_by_mss(flow *f)
     }
 }
 
+static inline int is_half_of_window(const half *peer, int64_t length)
+{
+    return peer->rcv_nxt >= 0 && 2 * length >= peer->rcv_wnd;
+}
+
 static inline void learn_full_size_by_data(half *x, const half *y, const segment *s)
 {
     int32_t length = s->length;
@@ -251,7 +256,7 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
     }
     if (length < LEAST_LEARNED || length <= x->learned_full_size || (x->full_size && length > x->full_size))
         return;
-    if (y->rcv_nxt >= 0 && 2 * (int64_t)length >= y->rcv_wnd)
+    if (is_half_of_window(y, length))
         return;
     if (!x->pushes && x->snd_una >= x->data.end)
         return;

@@ -347,10 +347,9 @@ def learn_full_size_by_mss(connection: Connection) -> None:
 def learn_full_size_by_data(x: Half, s: Segment) -> None:
     """Learn how large a full segment of ``x`` is from new data ``s``: a length sent twice in a row without PSH.
 
-    A path MTU and options that the handshake does not show make it less than the MSS says. A segment of half of the
-    peer's window or more may be full for that alone (tcp_bound_to_half_wnd), and only until the window grows, so
-    nothing is learned from it. If ``x`` never sets PSH (ns-3), only what it sends while other data is unacknowledged
-    counts.
+    A path MTU and options that the handshake does not show make it less than the MSS says. Nothing is learned from
+    what is full only until the window grows. If ``x`` never sets PSH (ns-3), only what it sends while other data is
+    unacknowledged counts.
     """
     length = s.length
     if s.flags & PSH:
@@ -358,13 +357,21 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
         return
     if length < LEAST_LEARNED or length <= x.learned_full_size or (x.full_size and length > x.full_size):
         return
-    if x.peer.rcv_nxt >= 0 and 2 * length >= x.peer.rcv_wnd:
+    if is_half_of_window(x, length):
         return
     if not x.pushes and x.snd_una >= x.data.end:
         return
     if length == x.last_unpushed:
         x.learned_full_size = length
     x.last_unpushed = length
+
+
+def is_half_of_window(x: Half, length: int) -> bool:
+    """Whether a segment of ``x`` is half of the peer's window or more: full, if that was the largest so far.
+
+    Linux sends no more at once, unless the window has less than 536 bytes (tcp_bound_to_half_wnd).
+    """
+    return x.peer.rcv_nxt >= 0 and 2 * length >= x.peer.rcv_wnd
 
 
 def note_hole(x: Half, start: int) -> None:

@@ -338,7 +338,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
     }
-    if (s->ts - before->ts >= PROBE)
+    if (s->ts - before->ts >= PROBE || is_half_of_window(y, most(before->length, s->length)))
         return 0;
     no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
                   (int8_t)echo, (before->flags & s->flags & PSH) != 0, (uint8_t)is_owed, 0};

@@ -31,6 +31,7 @@ from nagle_lab.tcp.connection import (
     full_size_of,
     is_after,
     is_copy,
+    is_half_of_window,
     keep_sample,
     learn_clock,
     learn_full_size_by_data,
@@ -307,6 +308,7 @@ class Machine:
         """Add a ``no_wait`` row: the data before it is not acknowledged.
 
         But a candidate without its ACK if the timestamp echoes a segment that the capture lacks, or has only later.
+        Nothing if it may be a loss probe, or one of the two may be full for the window.
         """
         y, echo = x.peer, ECHO_UNKNOWN
         x.connection.has_candidates = True
@@ -319,7 +321,7 @@ class Machine:
                     *NO_GAP, 0,
                 )  # fmt: skip
                 return
-        if s.ts - before.ts >= PROBE:
+        if s.ts - before.ts >= PROBE or is_half_of_window(x, max(before.length, s.length)):
             return
         self.tables.no_wait.add(
             x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo,
