@@ -4,7 +4,7 @@ import gzip
 import shutil
 import struct
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,15 +30,24 @@ CAPTURES = Path(__file__).parents[2] / "captures"
 SECOND = 1_000_000_000
 
 
-def stepped(capture: bytes, by_ns: int, at_ns: int) -> bytes:
-    """A pcap of ours (nanoseconds, little endian) with every stamp from the time ``at_ns`` on moved ``by_ns``."""
+@cache
+def stamped(capture: bytes) -> list[tuple[int, int]]:
+    """Where each record of a pcap of ours (nanoseconds, little endian) begins, and its stamp."""
     assert capture[:4] == b"\x4d\x3c\xb2\xa1"
-    changed, at = bytearray(capture), 24
-    while at < len(changed):
-        seconds, ns, length = struct.unpack_from("<III", changed, at)
-        if (time := seconds * SECOND + ns) >= at_ns:
-            struct.pack_into("<II", changed, at, *divmod(time + by_ns, SECOND))
+    found, at = [], 24
+    while at < len(capture):
+        seconds, ns, length = struct.unpack_from("<III", capture, at)
+        found.append((at, seconds * SECOND + ns))
         at += 16 + length
+    return found
+
+
+def stepped(capture: bytes, by_ns: int, at_ns: int) -> bytes:
+    """Such a pcap with every stamp from the time ``at_ns`` on moved ``by_ns``."""
+    changed = bytearray(capture)
+    for at, time in stamped(capture):
+        if time >= at_ns:
+            struct.pack_into("<II", changed, at, *divmod(time + by_ns, SECOND))
     return bytes(changed)
 
 
