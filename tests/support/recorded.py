@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.writer import Pcapng
 from support.stories import BODY, HEADER, LATE, REQUEST
 from support.synthetic import MS, US, Conversation, Segment, packet_bytes
@@ -27,7 +27,7 @@ def prompt_release(c: Conversation, number: int) -> None:
     c.client_acks(after_ns=10 * US)
 
 
-def recorded(path: Path, segments: Iterable[Segment], told: Iterable[Waiting]) -> Path:
+def recorded(path: Path, segments: Iterable[Segment], told: Iterable[KernelAnswer]) -> Path:
     """A capture as the recorder writes it."""
     with path.open("wb") as file:
         writer = Pcapng(file)
@@ -46,11 +46,13 @@ def headers(segments: Iterable[Segment]) -> list[Segment]:
     return [one for one in segments if one.length == HEADER][1:]  # the first is acknowledged at once
 
 
-def told(segments: list[Segment], after: Callable[[int], int], unsent: int = BODY, every: int = 1) -> list[Waiting]:
+def told(
+    segments: list[Segment], after: Callable[[int], int], unsent: int = BODY, every: int = 1
+) -> list[KernelAnswer]:
     """What the kernel says ``after`` each header, ns."""
     ends = [((one.src, one.sport), (one.dst, one.dport)) for one in headers(segments)]
     return [
-        Waiting(one.ts_ns + after(number), *ends[number], unsent)
+        KernelAnswer(one.ts_ns + after(number), *ends[number], unsent)
         for number, one in enumerate(headers(segments))
         if number % every == 0
     ]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.waiting import End, Waiting, comment, read
+from nagle_lab.capture.waiting import End, KernelAnswer, comment, read
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
@@ -26,7 +26,7 @@ CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 80)
 
 @pytest.fixture
 def diagnose(tmp_path):
-    def of(segments: list[Segment], waiting: Iterable[Waiting]) -> Result:
+    def of(segments: list[Segment], waiting: Iterable[KernelAnswer]) -> Result:
         return analyze(recorded(tmp_path / "some.pcapng", segments, waiting))
 
     return of
@@ -69,7 +69,7 @@ def test_what_other_sockets_held_accuses_nobody(diagnose):
     assert diagnose(segments, others).verdict == "INCONCLUSIVE"
 
 
-def replace_port(one: Waiting) -> Waiting:
+def replace_port(one: KernelAnswer) -> KernelAnswer:
     """The same of another connection."""
     return one._replace(receiver=(one.receiver[0], one.receiver[1] + 1))
 
@@ -191,7 +191,7 @@ def test_where_nothing_waits_the_kernel_s_word_changes_nothing(diagnose):
 
 
 def test_comments_are_read_as_they_were_written():
-    one = Waiting(17, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
+    one = KernelAnswer(17, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
     assert comment(one).startswith("nagle-lab: 57 bytes wait in 10.0.0.1:40000 for fe80::1:80, ")
     assert read(comment(one), 17) == one
 
@@ -216,12 +216,12 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
         writer = Pcapng(file)
         writer.add_interface("lo")
         writer.add_dropped(0, 3)
-        writer.add_waiting(Waiting(17, CLIENT, SERVER, 57))
+        writer.add_waiting(KernelAnswer(17, CLIENT, SERVER, 57))
     with open_capture(path) as capture, make_engine() as engine:
         for _ in capture.read(RecordTap(engine, None)):
             pass
         assert capture.dropped == 3
-        assert capture.facts.waiting == [Waiting(17, CLIENT, SERVER, 57)]
+        assert capture.facts.waiting == [KernelAnswer(17, CLIENT, SERVER, 57)]
 
 
 # ------------------------------------------------------------------------------------- asking the kernel

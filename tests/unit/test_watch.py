@@ -27,7 +27,7 @@ from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.records import Interface
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import record_tap
@@ -189,7 +189,7 @@ def test_programs_and_connections_each_have_their_own_verdict(capture):
     assert view.latest and view.latest.stall == whole.stalls[-1]
 
 
-def busy_host(tmp_path: Path, waiting: list[Waiting]) -> Path:
+def busy_host(tmp_path: Path, waiting: list[KernelAnswer]) -> Path:
     """A server whose held data leaves late, and one that waits for the ACK itself and is as quick as a kernel."""
     others = talk(prompt_release, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments
     path = recorded(tmp_path / "busy.pcapng", merge(talk(slow_release).segments, others), waiting)
@@ -197,7 +197,7 @@ def busy_host(tmp_path: Path, waiting: list[Waiting]) -> Path:
     return path
 
 
-def what_the_kernel_said() -> list[Waiting]:
+def what_the_kernel_said() -> list[KernelAnswer]:
     others = talk(prompt_release, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments
     held = told(talk(slow_release).segments, lambda _: 20 * MS)
     return held + told(others, lambda number: (6 + 2 * number) * MS, unsent=0)
@@ -254,7 +254,7 @@ def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_s
 @pytest.mark.parametrize("offset_s", [0, 3, -(1 << 31)])
 def test_what_was_said_is_kept_in_the_stream_s_own_byte_order_and_time(tmp_path, order, resolution, offset_s):
     """To the microsecond, where its time stamps can have it; others do no harm."""
-    one = Waiting(1_700_000_000_123_456_000, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
+    one = KernelAnswer(1_700_000_000_123_456_000, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
     ring, interfaces = PacketRing(60), [Interface(0, 1, resolution, offset_s * 10**9)]
     packet = struct.pack(order + "IIIIIIII", 6, 32, 0, 0, 0, 0, 0, 32)
     ring.pcapng(memoryview(packet), 1, 1, order, interfaces)

@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+:\d{1,5}) for (\S
 End = tuple[str, int]  # IP address, as ipaddress writes it, IPv4 not mapped into IPv6; port
 
 
-class Waiting(NamedTuple):
+class KernelAnswer(NamedTuple):
     """Data that waited in a socket, as Nagle's algorithm lets it, or that none did.
 
     A small segment was not acknowledged, and the windows had room for more.
@@ -28,17 +28,17 @@ class Waiting(NamedTuple):
     unsent: int  # bytes; 0: nothing waited, so what came later was not written yet
 
 
-def comment(waiting: Waiting) -> str:
+def comment(waiting: KernelAnswer) -> str:
     """The text of the comment that is written into a capture: :func:`read` takes it back."""
     sender, receiver = (f"{address}:{port}" for address, port in (waiting.sender, waiting.receiver))
     return _TEXT.format(unsent=waiting.unsent, sender=sender, receiver=receiver)
 
 
-def read(text: str, at: int) -> Waiting | None:
+def read(text: str, at: int) -> KernelAnswer | None:
     """What a comment of the time ``at`` (ns since 1970) says; None if it is another comment."""
     if found := _COMMENT.match(text):
         unsent, sender, receiver = found.groups()
-        return Waiting(at, _end(sender), _end(receiver), int(unsent))
+        return KernelAnswer(at, _end(sender), _end(receiver), int(unsent))
     return None
 
 

@@ -15,7 +15,7 @@ from nagle_lab.capture.pcapng import (
     SECTION,
     STATISTICS,
 )
-from nagle_lab.capture.waiting import Waiting, comment
+from nagle_lab.capture.waiting import KernelAnswer, comment
 
 ETHERNET = 1  # LINKTYPE_ETHERNET
 LITTLE = "<"  # byte order, as struct has it
@@ -32,7 +32,7 @@ def option(order: str, code: int, value: bytes) -> bytes:
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
-def waiting_block(order: str, ticks: int, waiting: Waiting) -> bytes:
+def waiting_block(order: str, ticks: int, waiting: KernelAnswer) -> bytes:
     """Statistics of the first interface, stamped ``ticks``, whose comment says what data waited in a socket."""
     options = option(order, COMMENT, comment(waiting).encode()) + option(order, END_OF_OPTIONS, b"")
     return block(order, STATISTICS, pack(order + "III", 0, ticks >> 32, ticks & 0xFFFFFFFF) + options)
@@ -63,7 +63,7 @@ class Pcapng:
         options = _options((ISB_IFDROP, pack("<Q", packets)))
         self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
-    def add_waiting(self, waiting: Waiting) -> None:
+    def add_waiting(self, waiting: KernelAnswer) -> None:
         """Write what data waited in a socket: a comment on statistics of the first interface."""
         self._file.write(waiting_block(LITTLE, waiting.at, waiting))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
@@ -33,7 +33,7 @@ from nagle_lab.diagnosis.observed.columns import (
     where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.kernel_answers import Answers
+from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof import idle_gaps
@@ -42,7 +42,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, R
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.relays import reject_relayed
 from nagle_lab.diagnosis.result.result import Role
-from nagle_lab.diagnosis.sums import Sums, astray
+from nagle_lab.diagnosis.sums import Sums, astray_shares
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
@@ -69,7 +69,7 @@ class Findings:
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
-    astray : share of the data segments that the capture lacks, or has after their acknowledgement
+    astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
     sums : over all connections
@@ -82,7 +82,7 @@ class Findings:
         only: Wanted | None = None,
         *,
         copied: bool = False,
-        answers: Sequence[Waiting] = (),
+        answers: Sequence[KernelAnswer] = (),
     ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
@@ -102,9 +102,9 @@ class Findings:
         views = mark_seen_again(tables.connection)
         if only:
             leave_out_others(tables.connection, only)
-        self.astray, swapped = astray(tables.connection)
-        setting = Setting(step, self.astray, swapped, copied=copied, views=views)
-        self._prove_all(tables, setting, Answers(answers, tables.connection))
+        self.astray_share, swapped_share = astray_shares(tables.connection)
+        setting = Setting(step, self.astray_share, swapped_share, copied=copied, views=views)
+        self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
 
     @property
@@ -120,12 +120,12 @@ class Findings:
         for counted in (tables.idle_gap, tables.late_ack):
             counted.cut(0)  # the proof needs the memory
 
-    def _prove_all(self, tables: Tables, setting: Setting, of_kernel: Answers) -> None:
+    def _prove_all(self, tables: Tables, setting: Setting, by_socket: AnswersBySocket) -> None:
         programs, count, done = Programs(tables), len(tables.candidate), 0
         for candidates, packed in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
-            of_these = replace(setting, part=len(candidates) / count, kernel=of_kernel.of(candidates))
+            of_these = replace(setting, chunk_share=len(candidates) / count, kernel_answers=by_socket.of(candidates))
             self._prove(candidates, packed, begin, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)

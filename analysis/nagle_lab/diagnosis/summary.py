@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.ends import Ends
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.observed.enough import FEW
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,
+    CapturedNear,
     CountAndTime,
     Histogram,
     NamedEnd,
-    Place,
     Quality,
     Range,
     Relay,
@@ -51,7 +51,7 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
             damage,
             set_back=capture.set_back,
             one_way=_one_way(totals.connections, findings.sums.both_ways),
-            astray=findings.astray,
+            astray_share=findings.astray_share,
             unresolved=findings.obstacles,
             late_acks=findings.late_acks,
             chances=findings.rejected.total() + findings.sums.not_held,
@@ -112,7 +112,7 @@ def _quality(capture: CaptureSoFar, totals: Counted, findings: Findings) -> Qual
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
         clock_step_us=totals.step / 1e3,
-        astray_share=round(findings.astray, 4),
+        astray_share=round(findings.astray_share, 4),
     )
 
 
@@ -143,7 +143,7 @@ def _summary(totals: Counted, findings: Findings) -> Summary:
         ack_timer_ms=_median(findings.ack_timer, 1e3),
         round_trips_by=dict(findings.waited_by),
         round_trip_us=round_trips,
-        captured_near=_near(*round_trips.values()),
+        captured_near=_captured_near(*round_trips.values()),
         request_to_ack_ms=_spread(totals.durations["to_ack"]),
         request_to_response_ms=_spread(totals.durations["to_response"]),
         exchange_ms=_spread(totals.durations["total"]),
@@ -216,7 +216,7 @@ def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> st
 
 def _is_thin(summary: Summary) -> bool:
     """Whether all there is are one or two prompt releases."""
-    return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < FEW
+    return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < REPEATED
 
 
 _MOST_NAMED = 10
@@ -249,7 +249,7 @@ def _hold(findings: Findings) -> Range | None:
 _NEAR_US = 500.0
 
 
-def _near(client_us: float | None, server_us: float | None) -> Place | None:
+def _captured_near(client_us: float | None, server_us: float | None) -> CapturedNear | None:
     """Which end the capture was taken at: its handshake packets come and go sooner than the other's."""
     if client_us is None or server_us is None:
         return None

@@ -53,7 +53,7 @@ def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]
     return of_clients, of_servers
 
 
-def astray(connections: Table) -> tuple[float, float]:
+def astray_shares(connections: Table) -> tuple[float, float]:
     """The share of all data segments that the capture lacks, or has only after their ACKs; and that of the latter."""
     sent = lost = swapped = 0
     for rows, _ in chunks(connections):

@@ -18,7 +18,7 @@ import zstandard
 
 from nagle_lab.capture.capture import Capture, CaptureSoFar, Part
 from nagle_lab.capture.records import Facts, Position, Trouble, TroubleKind
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
@@ -162,7 +162,7 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
     restore(engine, checkpoint.engine, name)
     trouble = [Trouble(TroubleKind(kind), text) for kind, text in checkpoint.facts["trouble"]]
-    waiting = msgspec.convert(checkpoint.facts["waiting"], list[Waiting])
+    waiting = msgspec.convert(checkpoint.facts["waiting"], list[KernelAnswer])
     facts = Facts(**checkpoint.facts | {"trouble": trouble, "waiting": waiting})
     return CaptureSoFar(checkpoint.names, facts), checkpoint.position
 

@@ -6,7 +6,7 @@ captures: the shortest is the path's round trip, the others are only reported.
 
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.observed.enough import MANY
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE
 from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
@@ -92,7 +92,7 @@ def noise_check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: E
 
     ``capture`` is the one to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an
     exchange in which an end pauses as long as an ACK timer has none, and proves nothing. A stall is proved by its
-    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`MANY`
+    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`CONCLUSIVE`
     stalls are unsafe.
     """
     if noise.timer_late_us is None:
@@ -114,7 +114,7 @@ def _unsafe(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expec
         return ""
     if verdict is Verdict.CLEAN and (count := _undisturbed(noise, capture)) < ENOUGH_EXCHANGES:
         return f"{count} exchanges without a pause of {LATE_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
-    if verdict is Verdict.STALL and expected.verdict == Verdict.CLEAN and total.stalls < MANY:
+    if verdict is Verdict.STALL and expected.verdict == Verdict.CLEAN and total.stalls < CONCLUSIVE:
         # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
         return f"{total.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
     return ""

@@ -234,7 +234,7 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
         total.exchanges,
         total.stalls,
         quality.damage,
-        astray=quality.astray_share,
+        astray_share=quality.astray_share,
         unresolved=quality.unresolved,
     )
     verdict, reason = decide(evidence)

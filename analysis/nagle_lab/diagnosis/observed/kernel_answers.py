@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from nagle_lab.capture.waiting import SLOWEST_NS, End, Waiting
+from nagle_lab.capture.waiting import SLOWEST_NS, End, KernelAnswer
 from nagle_lab.diagnosis.observed.columns import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
@@ -15,7 +15,7 @@ SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host 
 
 
 @dataclass(frozen=True)
-class KernelAnswers:
+class AnswersByCandidate:
     """What the kernel said of candidates while the capture was recorded (sock_diag(7)).
 
     Attributes
@@ -30,14 +30,14 @@ class KernelAnswers:
     until: int = 0
 
 
-class Answers:
+class AnswersBySocket:
     """Whether data waited in sockets, and when, by the connections of a capture."""
 
-    def __init__(self, answers: Iterable[Waiting], connections: Table) -> None:
-        by_ends: dict[tuple[End, End], list[Waiting]] = {}
+    def __init__(self, answers: Iterable[KernelAnswer], connections: Table) -> None:
+        by_ends: dict[tuple[End, End], list[KernelAnswer]] = {}
         for waiting in sorted(answers, key=attrgetter("at")):
             by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
-        self._by_side: dict[tuple[int, int], list[Waiting]] = {}  # by connection
+        self._by_side: dict[tuple[int, int], list[KernelAnswer]] = {}  # by connection
         self._until = max((one[-1].at for one in by_ends.values()), default=0)
         if not by_ends:
             return
@@ -49,9 +49,9 @@ class Answers:
                 if ends in by_ends:
                     self._by_side[row[columns["number"]], side] = by_ends[ends]
 
-    def of(self, candidates: Columns) -> KernelAnswers:
+    def of(self, candidates: Columns) -> AnswersByCandidate:
         """What it said of candidates after the trigger and before the ACK."""
-        found = KernelAnswers(until=self._until)
+        found = AnswersByCandidate(until=self._until)
         if not self._by_side:
             return found
         names = ("connection", "side", "at", "ack_to_release", "trigger_to_ack", "released_bytes")

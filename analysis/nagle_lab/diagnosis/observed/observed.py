@@ -9,8 +9,8 @@ from functools import cached_property
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import percentile
-from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, SOME
-from nagle_lab.diagnosis.observed.kernel_answers import KernelAnswers
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
+from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.tcp.events import MS
 
@@ -38,12 +38,12 @@ class Setting:
     """What holds for the whole capture."""
 
     step: int  # of the clock that stamped it, ns
-    disorder: float  # share of the data segments that it lacks, or that come after their ACKs
-    swapped: float = 0.0  # share of those that come after their ACKs
-    part: float = 1.0  # share of its candidates that are judged at once
+    astray_share: float  # of the data segments: missing in it, or captured after their ACKs
+    swapped_share: float = 0.0  # of the data segments: the latter
+    chunk_share: float = 1.0  # of its candidates: those that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
     views: Collection[int] = ()  # connections that are others, seen before or after NAT
-    kernel: KernelAnswers = field(default_factory=KernelAnswers)  # what the kernel said of the candidates
+    kernel_answers: AnswersByCandidate = field(default_factory=AnswersByCandidate)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Observed:
     @property
     def is_at_sender(self) -> bool:
         """Whether a release is captured where its host sends it: there, or on loopback."""
-        return self.place == "sender" or self.program.is_on_loopback
+        return self.captured_near == "sender" or self.program.is_on_loopback
 
     @cached_property
-    def place(self) -> str | None:
+    def captured_near(self) -> str | None:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer >= NEAR:
             return "sender"
@@ -113,7 +113,7 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
     """
     if not handshake:
         return min(others, default=None)
-    if len(others) >= SOME and min(handshake) < NEAR and percentile(others, 5) > 3 * NEAR:
+    if len(others) >= COMPARABLE and min(handshake) < NEAR and percentile(others, 5) > 3 * NEAR:
         return None
     return min(handshake + sorted(others)[1:2])  # not the very fastest: the clock may have been wrong once
 
@@ -145,7 +145,7 @@ def _own(own: Reactions, c: Candidates) -> int | None:
         return min([*releases, *own.ack, *own.data], default=None)
     if by_itself >= NEAR and own.handshake:
         return by_itself
-    if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= SOME:
+    if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= COMPARABLE:
         releases = [release for release in releases if 3 * release >= by_itself]
     return min([by_itself, *releases])
 

@@ -10,7 +10,15 @@ from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import among, highest, in_order, lowest, percentile, total
-from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.enough import (
+    COMPARABLE,
+    CONCLUSIVE,
+    FEW_LATE,
+    HARDLY_ANY,
+    MOST_LOOKED_AT,
+    NEARLY_ALL,
+    REPEATED,
+)
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -75,7 +83,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         return nothing
     prompt = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
     by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, 4)
-    if by_chance or (len(prompt) < FEW and not _is_a_listing(pure, observed)):
+    if by_chance or (len(prompt) < REPEATED and not _is_a_listing(pure, observed)):
         close = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= 2 * latest))
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
@@ -100,7 +108,7 @@ def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
     seem_held = held_far(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = around(observed.own or 0)
     are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
-    return seem_held if len(seem_held) >= FEW and are_in_time else pure.picked([])
+    return seem_held if len(seem_held) >= REPEATED and are_in_time else pure.picked([])
 
 
 def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: float) -> bool:
@@ -108,7 +116,7 @@ def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: flo
 
     That is, after ``latest``, ns; three standard deviations of chance are allowed. A few answers cannot tell.
     """
-    if len(answers) < MANY:
+    if len(answers) < CONCLUSIVE:
         return True
     by_path = sum(ns > latest for ns in answers) / len(answers) * (late + prompt)
     return late <= by_path + 3 * sqrt(by_path)
@@ -122,10 +130,10 @@ def _with_those_held_up(
     None if the program writes at once and more than ``most_late`` are late: no path delays only those.
     """
     if comes_early_too(pure, observed):
-        if len(prompt) >= MANY and len(late) <= FEW_LATE * len(prompt):
+        if len(prompt) >= CONCLUSIVE and len(late) <= FEW_LATE * len(prompt):
             late = late.only(late.echo == Echo.AFTER)
             prompt = prompt | late
-        elif len(observed.early) >= FEW and len(late) > most_late:
+        elif len(observed.early) >= REPEATED and len(late) > most_late:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
             return prompt.picked([])
@@ -146,7 +154,7 @@ def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
-    is_same = len(soon) >= FEW and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT)
+    is_same = len(soon) >= REPEATED and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT)
     return is_same and 2 * follow > len(prompt) and not _are_sums_only_late(prompt, early)
 
 
@@ -163,7 +171,7 @@ def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
 def _are_merged(pure: Candidates, observed: Observed) -> bool:
     """Whether several writes follow late ACKs in one segment, and single ones early ACKs: they were merged."""
     single = Counter(map(int, observed.early.released_bytes[:MOST_LOOKED_AT]))
-    if len(observed.early) < MANY or len(pure) < FEW:
+    if len(observed.early) < CONCLUSIVE or len(pure) < REPEATED:
         return False
     (size, count), *_ = single.most_common(1)
     merged = (pure.released_bytes > size) & (pure.released_bytes % size == 0)
@@ -177,21 +185,21 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     """
     answers = observed.program.own.data
     larger = prompt.released_bytes > prompt.trigger_bytes + MUCH_LARGER
-    if len(prompt) < MANY or len(answers) < MANY or 2 * total(larger) > len(prompt):
+    if len(prompt) < CONCLUSIVE or len(answers) < CONCLUSIVE or 2 * total(larger) > len(prompt):
         return False
     longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
     # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
     soonest = percentile(prompt.ack_to_release, 10) - percentile(answers, 25)
     slower = max(SLOWER, 2 * observed.setting.step)
-    return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * MANY and soonest > slower)
+    return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * CONCLUSIVE and soonest > slower)
 
 
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
     own, reactions = observed.own or 0, observed.program.own
     sooner = (prompt.ack_to_release < own) & (prompt.echo != Echo.AFTER)
-    enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= MANY
-    return enough and len(prompt) >= SOME and 2 * total(sooner) > len(prompt)
+    enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= CONCLUSIVE
+    return enough and len(prompt) >= COMPARABLE and 2 * total(sooner) > len(prompt)
 
 
 def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
@@ -201,7 +209,7 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     """
     own = observed.program.own
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
-    if len(prompt) < MANY or len(quick) < MANY:
+    if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
     by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     longer = percentile(by_size, 50) - percentile(quick, 50)
@@ -212,7 +220,7 @@ def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool
     """Whether all came later than that end's kernel answers, and most sooner than its program does."""
     own, base = observed.program.own, observed.own or 0
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < base + LATE_FAR]
-    if not quick or len(own.data) < MANY or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
+    if not quick or len(own.data) < CONCLUSIVE or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
         return False
     by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     return lowest(by_size) > percentile(quick, 75) + slack(base)
@@ -223,7 +231,7 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
 
     The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
     """
-    if len(close) < SOME:
+    if len(close) < COMPARABLE:
         return False
     soonest = max(base, percentile(answers, 25)) if answers else base
     by_size = close.ack_to_release - close.released_bytes * SLOW_LINK
@@ -232,7 +240,7 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
 
 def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
     """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
-    return len(pure) < FEW and not observed.program.own.handshake and highest(pure.ack_to_release) < NEAR
+    return len(pure) < REPEATED and not observed.program.own.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:
@@ -245,7 +253,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     if base is None:
         low = percentile(pure.ack_to_release, 10)
         spread = percentile(pure.trigger_to_ack, 90) - percentile(pure.trigger_to_ack, 10)
-        if len(pure) < SOME or percentile(pure.ack_to_release, 90) - low > REGULAR * spread:
+        if len(pure) < COMPARABLE or percentile(pure.ack_to_release, 90) - low > REGULAR * spread:
             return None
         if answers and low > answers[0] + MS:
             return None
@@ -255,9 +263,9 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
 
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
-    """Whether both ends send unasked, FEW times or more: long after all was acknowledged, with nothing received."""
+    """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
     by_itself = total(observed.early.ack_to_release - (observed.own or 0) >= LATER)
-    return by_itself >= FEW and times_peer_spoke(pure) >= FEW
+    return by_itself >= REPEATED and times_peer_spoke(pure) >= REPEATED
 
 
 def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:

@@ -16,8 +16,8 @@ from nagle_lab.diagnosis.observed.columns import (
     percentile,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, MANY
-from nagle_lab.diagnosis.observed.kernel_answers import KernelAnswers
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, FEW_LATE, REPEATED
+from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
@@ -46,30 +46,32 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
     said that data waited, however late in the wait it was asked, none did.
     """
-    kernel, just_before = observed.setting.kernel, late.usual_wait / 8
+    answers, just_before = observed.setting.kernel_answers, late.usual_wait / 8
     nothing = late.picked([])
-    if not kernel.waited and not kernel.unwritten:
+    if not answers.waited and not answers.unwritten:
         return KernelSplit(nothing, 0, late)
-    waiting = _without_corked(late.among(late.row, sorted(kernel.waited)), observed)
+    waiting = _without_corked(late.among(late.row, sorted(answers.waited)), observed)
     if not len(waiting):
-        if not _had_not_written(late, kernel, just_before) or _is_seldom(late, kernel):
-            return KernelSplit(nothing, 0, _without_unwritten(late, set(), kernel, just_before, judged))
-        _acquit(late, kernel, judged)
+        if not _had_not_written(late, answers, just_before) or _is_seldom(late, answers):
+            return KernelSplit(nothing, 0, _without_unwritten(late, set(), answers, just_before, judged))
+        _acquit(late, answers, judged)
         return KernelSplit(nothing, 0, nothing)
-    waited, holding = [kernel.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
+    waited, holding = [answers.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
-    others = _without_unwritten(late, holding, kernel, min(just_before, typical), judged)
+    others = _without_unwritten(late, holding, answers, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
-        waiting = _with_those_alike(waiting, others, typical, kernel)
+        waiting = _with_those_alike(waiting, others, typical, answers)
     rest = others - waiting
-    return KernelSplit(waiting, _waited_at_least(others, waited, kernel), rest)
+    return KernelSplit(waiting, _waited_at_least(others, waited, answers), rest)
 
 
-def _with_those_alike(waiting: Candidates, others: Candidates, typical: float, kernel: KernelAnswers) -> Candidates:
+def _with_those_alike(
+    waiting: Candidates, others: Candidates, typical: float, answers: AnswersByCandidate
+) -> Candidates:
     """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
     latest = min(highest(waiting.ack_to_release), max(PAUSE, percentile(waiting.ack_to_release, 90)))
     is_alike = (others.ack_to_release <= latest) & (others.echo != Echo.BEFORE)
-    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, kernel)]
+    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_waited(row, typical, answers)]
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
@@ -89,29 +91,29 @@ def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
 
 
 def _without_unwritten(
-    late: Candidates, holding: set[int], kernel: KernelAnswers, just_before: float, judged: Judged
+    late: Candidates, holding: set[int], answers: AnswersByCandidate, just_before: float, judged: Judged
 ) -> Candidates:  # fmt: skip
     """Without the connections on which nothing ever waited: their programs themselves wait for something.
 
     ``holding`` are the connections on which data waited.
     """
-    if not kernel.unwritten:
+    if not answers.unwritten:
         return late
     connections = late.connection
     acquitted: list[int] = []
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, kernel, just_before):
-            (unsure if _is_seldom(its_own, kernel) else acquitted).append(number)
+        if number not in holding and _had_not_written(its_own, answers, just_before):
+            (unsure if _is_seldom(its_own, answers) else acquitted).append(number)
     judged.leave_open(late.among(connections, sorted(unsure)), Obstacle.OWN_PACE)
-    _acquit(late.among(connections, sorted(acquitted)), kernel, judged)
+    _acquit(late.among(connections, sorted(acquitted)), answers, judged)
     return late.not_among(connections, sorted(unsure + acquitted))
 
 
-def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
+def _acquit(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
-    later = late.only(late.at - late.trigger_to_release > kernel.until)
+    later = late.only(late.at - late.trigger_to_release > answers.until)
     if len(later) > FEW_LATE * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
@@ -119,36 +121,36 @@ def _acquit(late: Candidates, kernel: KernelAnswers, judged: Judged) -> None:
         judged.reject(len(late), Rejected.LATER_RELEASE)
 
 
-def _had_not_written(late: Candidates, kernel: KernelAnswers, just_before: float) -> bool:
-    """Whether it said of MANY that nothing waited, once ``just_before`` the ACK (ns), and never that data waited."""
-    rows = list(map(int, late.row)) if kernel.unwritten else []
-    asked = [kernel.unwritten[row] for row in rows if row in kernel.unwritten]
-    return len(asked) >= MANY and min(asked) <= just_before and not any(row in kernel.waited for row in rows)
+def _had_not_written(late: Candidates, answers: AnswersByCandidate, just_before: float) -> bool:
+    """Whether it said of ten that nothing waited, once ``just_before`` the ACK (ns), and never that data waited."""
+    rows = list(map(int, late.row)) if answers.unwritten else []
+    asked = [answers.unwritten[row] for row in rows if row in answers.unwritten]
+    return len(asked) >= CONCLUSIVE and min(asked) <= just_before and not any(row in answers.waited for row in rows)
 
 
-def _is_seldom(late: Candidates, kernel: KernelAnswers) -> bool:
+def _is_seldom(late: Candidates, answers: AnswersByCandidate) -> bool:
     """Whether the kernel spoke of less than half of them, those after its last answer not counted."""
-    asked = sum(int(row) in kernel.unwritten for row in late.row)
-    return 2 * asked < total(late.at - late.trigger_to_release <= kernel.until)
+    asked = sum(int(row) in answers.unwritten for row in late.row)
+    return 2 * asked < total(late.at - late.trigger_to_release <= answers.until)
 
 
-def _may_have_waited(row: int, long: float, kernel: KernelAnswers) -> bool:
+def _may_have_waited(row: int, long: float, answers: AnswersByCandidate) -> bool:
     """Whether the kernel did not say, less than ``long`` ns before the ACK, that nothing waited."""
-    return row not in kernel.unwritten or row in kernel.waited or kernel.unwritten[row] + SLOWEST_NS >= long
+    return row not in answers.unwritten or row in answers.waited or answers.unwritten[row] + SLOWEST_NS >= long
 
 
-def _waited_at_least(late: Candidates, waited: list[int], kernel: KernelAnswers) -> float:
+def _waited_at_least(late: Candidates, waited: list[int], answers: AnswersByCandidate) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
     prompt = late.only(late.ack_to_release <= PAUSE)
-    if not any(int(row) in kernel.unwritten for row in prompt.row):
+    if not any(int(row) in answers.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
-    asked = [int(row) for row in prompt.row if int(row) in kernel.waited or int(row) in kernel.unwritten]
-    return percentile([kernel.waited.get(row, 0) for row in asked], 50)
+    asked = [int(row) for row in prompt.row if int(row) in answers.waited or int(row) in answers.unwritten]
+    return percentile([answers.waited.get(row, 0) for row in asked], 50)
 
 
-def is_denied(low: float, held: Candidates, kernel: KernelAnswers) -> bool:
+def is_denied(low: float, held: Candidates, answers: AnswersByCandidate) -> bool:
     """Whether the kernel denies a hold of ``low`` ns: it said of more than a few that nothing waited by then."""
-    rows = list(map(int, held.row)) if kernel.unwritten else []
-    asked = [row for row in rows if row in kernel.unwritten or row in kernel.waited]
-    denied = [row for row in asked if kernel.unwritten.get(row, low) + SLOWEST_NS < low]
-    return len(denied) >= FEW and len(denied) > FEW_LATE * len(asked)
+    rows = list(map(int, held.row)) if answers.unwritten else []
+    asked = [row for row in rows if row in answers.unwritten or row in answers.waited]
+    denied = [row for row in asked if answers.unwritten.get(row, low) + SLOWEST_NS < low]
+    return len(denied) >= REPEATED and len(denied) > FEW_LATE * len(asked)

@@ -2,7 +2,7 @@
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, most, percentile, total
-from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, SOME
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -36,7 +36,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     others, peers = _ways_to_peers(observed), observed.program.peers
-    if not (peer >= NEAR or (len(others) >= SOME and percentile(others, 25) >= NEAR)):
+    if not (peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
         _leave_to_the_path(pure, observed, judged)
@@ -59,7 +59,7 @@ def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> 
 def _ways_to_peers(observed: Observed) -> list[int]:
     """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
     peers = observed.program.peers
-    return peers.handshake if len(peers.handshake) >= FEW else [*peers.handshake, *(peers.ack or peers.data)]
+    return peers.handshake if len(peers.handshake) >= REPEATED else [*peers.handshake, *(peers.ack or peers.data)]
 
 
 def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observed: Observed) -> bool:
@@ -74,7 +74,7 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
         return True
     if _stand_apart(late, c, peer):
         return False
-    is_known = len(peers.handshake) >= FEW
+    is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
         _is_the_path(late, peer, more)
@@ -93,7 +93,7 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     own, margin = observed.own or 0, late_margin(observed.peer)
     early = c.only((c.late_by(observed.peer) < margin) & (c.pace >= 0))
     soon = early.only(early.ack_to_release - own < NEAR).pace
-    if len(soon) < MANY or percentile(soon, 90) * MS > LATE_NEAR:
+    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late
     after_capture = most(late.ack_to_release - own, 0)
     way = (late.pace - CLOCK_ERROR) * MS - after_capture
@@ -101,7 +101,7 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     return late.only((late.late_by(observed.peer) - way >= margin) | (is_known == 0))
 
 
-def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = FEW) -> bool:
+def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = REPEATED) -> bool:
     """Whether a path that varies made ACKs late: all else of those ends came as late.
 
     ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
@@ -129,7 +129,7 @@ def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
     """
     waits = late.late_by(peer)
     is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    if len(peers.ack) < MANY or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
+    if len(peers.ack) < CONCLUSIVE or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
         return False
     return percentile(peers.ack, 10) - peer >= LATE_FAR and not _data_comes_sooner(late, peer, peers)
 
@@ -137,22 +137,22 @@ def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
 def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
     """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
     usual = percentile(late.late_by(peer), 50)
-    return len(peers.data) >= FEW and percentile(peers.data, 25) - peer < usual - LATE_FAR
+    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer < usual - LATE_FAR
 
 
 def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
     waits = late.late_by(peer)
-    is_alike = len(late) >= MANY and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    is_alike = len(late) >= CONCLUSIVE and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= HARDLY_ANY * len(c) and not is_alike
 
 
 def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
-    if len(late) < SOME or len(c) - len(late) < MANY or percentile(late.late_by(peer), 50) < LINUX_TIMER:
+    if len(late) < COMPARABLE or len(c) - len(late) < CONCLUSIVE or percentile(late.late_by(peer), 50) < LINUX_TIMER:
         return False
     others = c.only(c.late_by(peer) < late_margin(peer))
-    return len(others) >= MANY and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
+    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
 
 def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
@@ -161,7 +161,7 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
         return False
     least = percentile(late.trigger_to_ack, 10)
     sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - LATE_FAR))
-    return sooner >= max(FEW, len(late) / 2)
+    return sooner >= max(REPEATED, len(late) / 2)
 
 
 # Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------

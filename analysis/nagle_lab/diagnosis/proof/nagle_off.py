@@ -9,7 +9,7 @@ from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, groups, in_order, pick, total, where
-from nagle_lab.diagnosis.observed.enough import FEW
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
@@ -22,7 +22,7 @@ UNLIKELY = 0.05  # the same, where they are only left open
 SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
 AS_LONG = 0.05  # by what share data leaves sooner or later than other data, at most, if the same pause precedes both
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
-IN_DISORDER = 0.3  # the same of a program, where the capture lost or swapped packets and timestamps do not tell which
+WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timestamps do not tell which
 
 
 def without_nagle_off(
@@ -53,7 +53,7 @@ def _without_those_in_between(late: Candidates, observed: Observed, judged: Judg
 
     What a capture loses or swaps looks the same, so only where it did neither.
     """
-    if observed.setting.disorder:
+    if observed.setting.astray_share:
         return late
     often = late.among(late.connection, _often(_beside(observed), late))
     apart = _in_a_row(often, observed, UNLIKELY)
@@ -81,9 +81,9 @@ def _often(beside: Counter[int], late: Candidates) -> list[int]:
 
 
 def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
-    """Those of ``c`` that may have come before TCP_NODELAY was set, or after it was cleared; FEW or more, or none."""
+    """Those of ``c`` that may have come before TCP_NODELAY was set or after it was cleared: three or more or none."""
     some = _in_a_row(c, observed, UNLIKELY)
-    return some if len(some) >= FEW else some.picked([])
+    return some if len(some) >= REPEATED else some.picked([])
 
 
 def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
@@ -163,15 +163,15 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
     the capture lost or swapped may explain it.
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
-    are_long = len(late) >= FEW * len(connections)
+    are_long = len(late) >= REPEATED * len(connections)
     soon = late.only((late.echo == Echo.BEFORE) & (late.trigger_to_release < NO_PROBE))
     found = Counter(map(int, soon.connection))
     for (peer, connection), times in no_waits.items():
         if connection in connections if are_long else peer in peers:
             found[connection] += times
-    disorder, count = observed.setting.disorder, found.total()
-    if not disorder:
+    astray, count = observed.setting.astray_share, found.total()
+    if not astray:
         return found
     if observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
-        return found if count > disorder * (len(late) + count) else Counter()
-    return found if count > max(IN_DISORDER * len(late), 3 * disorder * (len(late) + count) + 1) else Counter()
+        return found if count > astray * (len(late) + count) else Counter()
+    return found if count > max(WHERE_ASTRAY * len(late), 3 * astray * (len(late) + count) + 1) else Counter()

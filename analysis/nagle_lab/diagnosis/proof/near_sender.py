@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.observed.enough import FEW, FEW_LATE, HARDLY_ANY, MANY, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, FEW_LATE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
@@ -105,7 +105,7 @@ def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
     Then a kernel released all of them, and a busy machine delayed the rest.
     """
     answers = nearby(observed.program.own.handshake)
-    if not observed.is_at_sender or not answers or len(near) < 2 * MANY or observed.setting.step > FINE:
+    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
         return False
     return percentile(near.ack_to_release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
 
@@ -180,7 +180,7 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
             judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
-    if len(prompt) == 1 and (pauses >= SOME or _may_be_the_path(prompt, observed)):
+    if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
         judged.leave_open(prompt, Obstacle.COINCIDENCE)
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
@@ -198,7 +198,7 @@ def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed) ->
     any program that was woken.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
-    are_all = len(held) >= SOME and len(held) > NEARLY_ALL * len(others)
+    are_all = len(held) >= COMPARABLE and len(held) > NEARLY_ALL * len(others)
     if are_all and observed.is_at_sender and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
         return held
     return held.picked([])
@@ -210,13 +210,13 @@ def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what was written by then. So the program itself waits for each ACK, and never sleeps.
     """
     follow = total(among(prompt.trigger_frame, prompt.release_frame))
-    return follow >= FEW and follow > FEW_LATE * len(prompt) and _writes_at_once(observed)
+    return follow >= REPEATED and follow > FEW_LATE * len(prompt) and _writes_at_once(observed)
 
 
 def _writes_at_once(observed: Observed) -> bool:
     """Whether early ACKs show that the program writes at once: hardly any data came after a pause then."""
     at_once = len(observed.program.own.release)
-    return at_once >= FEW and 2 * len(observed.early) <= at_once
+    return at_once >= REPEATED and 2 * len(observed.early) <= at_once
 
 
 def _follow_the_ack(pure: Candidates) -> bool:
@@ -231,7 +231,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
     loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    if observed.place != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
+    if observed.captured_near != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
     few = FEW_LATE * len(prompt)
@@ -243,7 +243,7 @@ def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candid
     else.
     """
     releases = pure.among(pure.connection, distinct(late.connection)).connection
-    with_few = [releases[group[0]] for group in groups(releases) if len(group) < FEW]
+    with_few = [releases[group[0]] for group in groups(releases) if len(group) < REPEATED]
     return late.among(late.connection, [*listed(distinct(prompt.connection)), *with_few])
 
 
@@ -258,7 +258,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
     pauses would.
     """
-    if observed.place == "sender" or len(prompt) < FEW:
+    if observed.captured_near == "sender" or len(prompt) < REPEATED:
         return prompt
     late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
     late = _without_other_behaviours(late, pure, prompt)
@@ -266,7 +266,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
         ticked = ticked.only(ticked.arrival < 0)
     later = len(late) - len(ticked)
-    are_few = len(prompt) >= MANY and len(ticked) <= FEW_LATE * len(prompt) and not later
+    are_few = len(prompt) >= CONCLUSIVE and len(ticked) <= FEW_LATE * len(prompt) and not later
     if not are_few and not comes_early_too(pure, observed):
         return prompt
     if len(ticked) > len(prompt) or later > HARDLY_ANY * len(prompt):
@@ -281,14 +281,14 @@ def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | 
     the kernel must also be seen to hold: data follows early ACKs as soon as SYNs are answered.
     """
     answers, early = observed.program.own.handshake, observed.program.own.release
-    if not answers or len(early) < FEW or observed.sent_before:
+    if not answers or len(early) < REPEATED or observed.sent_before:
         return None
     if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
         return None
     longest = QUEUE * limit
     queued = pure.only((pure.alone < pure.ack_to_release) & (pure.ack_to_release < longest))
     soon = total(queued.alone <= limit)
-    if len(queued) < max(SOME, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
+    if len(queued) < max(COMPARABLE, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
     if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
         return None
@@ -307,7 +307,7 @@ def _held_among_others(
     for group in groups(near.connection):
         releases = pick(of_all, group)
         if (
-            SOME < len(group) < len(near)
+            COMPARABLE < len(group) < len(near)
             and observed.setting.step <= COARSE
             and percentile(releases, 50) <= limit / 2
             and percentile(releases, 80) <= limit

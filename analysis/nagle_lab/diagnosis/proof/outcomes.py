@@ -25,7 +25,7 @@ class Ground(StrEnum):
     """What a program's stalls are proved by."""
 
     SEEN_WAITING = "seen_waiting"  # the kernel said while recording, before the ACK came, that the data waited
-    REPETITION_AT_SENDER = "repetition_at_sender"  # as soon after the ACK as only a kernel sends, FEW times or more
+    REPETITION_AT_SENDER = "repetition_at_sender"  # as soon after the ACK as only a kernel sends, three times or more
     PROMPTNESS = "promptness"  # the same, once or twice
     REPETITION_ON_PATH = "repetition_on_path"  # one of the sender's round trips after the ACK, again and again
     TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and is as late as proved ones

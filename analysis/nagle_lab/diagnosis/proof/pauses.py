@@ -6,7 +6,7 @@ from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
 from nagle_lab.diagnosis.observed.columns import Column, percentile, total
-from nagle_lab.diagnosis.observed.enough import SOME
+from nagle_lab.diagnosis.observed.enough import COMPARABLE
 from nagle_lab.diagnosis.observed.observed import US, Observed, slack
 from nagle_lab.tcp.events import MS
 
@@ -60,7 +60,7 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
 
 def is_paced(c: Candidates) -> bool:
     """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
-    spread = middle_half(c.ack_to_release) if len(c) >= SOME else 0
+    spread = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
     return spread > 300 * US and 2 * middle_half(c.trigger_to_release) < spread
 
 

@@ -12,7 +12,14 @@ from itertools import accumulate
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import distinct, groups, percentile, pick, total
-from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, NEARLY_ALL, SOME
+from nagle_lab.diagnosis.observed.enough import (
+    COMPARABLE,
+    CONCLUSIVE,
+    HARDLY_ANY,
+    MOST_LOOKED_AT,
+    NEARLY_ALL,
+    REPEATED,
+)
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
 from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
@@ -53,7 +60,7 @@ def judge_piggybacked(
     judged : where the outcome is added
     """
     piggybacked = piggybacked.only(piggybacked.not_held == 0)
-    if len(piggybacked) < SOME or _sent_beside(observed) > SOME_OF * len(piggybacked):
+    if len(piggybacked) < COMPARABLE or _sent_beside(observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.step > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
@@ -81,22 +88,22 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         near = near.only(near.ack_to_release <= 2 * HELD_ALIKE)
         if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
             return
-    if len(near) < SOME:
+    if len(near) < COMPARABLE:
         return
     middle = percentile(near.ack_to_release, 50)
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
-    merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= FEW
+    merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= REPEATED
     has_second_sign = (
         speaks
         or _speaks_between(observed)
-        or (len(held) >= FEW and observed.place == "sender")
+        or (len(held) >= REPEATED and observed.captured_near == "sender")
         or _held_early(observed)
     )
     are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
     are_merged = (are_nearly_all and _holds(observed)) or _are_by_a_clock(merged, prompt, observed)
     is_kernel = _is_kernel(middle, prompt, held, observed)
     # A few of many on a busy machine are as quick by chance.
-    are_most = MANY <= len(prompt) > len(c) / 2
+    are_most = CONCLUSIVE <= len(prompt) > len(c) / 2
     may_be_kernel = (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
     is_silent_beside = (speaks and _never_beside(prompt, c, observed)) or _are_two_talkers(prompt, observed)
@@ -110,7 +117,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
 
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     low, high = around(observed.own or 0)
-    if len(held) >= FEW:
+    if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
     if is_paced(piggybacked):
@@ -120,7 +127,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
         return
     merged = _merged_writes(prompt, observed)
     both_speak = _both_speak(prompt, c, observed)
-    if both_speak and (len(held) >= FEW or (_never_beside(prompt, c, observed) and _held_early(observed))):
+    if both_speak and (len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _held_early(observed))):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(merged, prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
@@ -142,7 +149,7 @@ def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: O
 
 def _both_speak(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, on the connections of these candidates."""
-    return len(_of_own_accord(c, observed, prompt)) >= FEW and times_peer_spoke(prompt) >= FEW
+    return len(_of_own_accord(c, observed, prompt)) >= REPEATED and times_peer_spoke(prompt) >= REPEATED
 
 
 def _may_have_waited(
@@ -169,13 +176,15 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
 
     Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
-    is_sender = observed.place == "sender"
-    if len(held) >= FEW and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(
+    is_sender = observed.captured_near == "sender"
+    if len(held) >= REPEATED and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(
         held.ack_to_release, 50
     ):
         return True
     answers, theirs = (nearby(side.handshake) for side in (observed.program.own, observed.program.peers))
-    if observed.place == "peer" and not (answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)):
+    if observed.captured_near == "peer" and not (
+        answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
+    ):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
     varies = percentile(prompt.ack_to_release, 90) > ALIKE * middle
     return _answers_like_a_kernel(middle, observed) and not (middle > HELD and varies)
@@ -195,7 +204,7 @@ def _is_too_soon(middle: float, observed: Observed) -> bool:
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
     answers = nearby(observed.program.own.handshake)
-    return observed.place == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
+    return observed.captured_near == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
 
 
 def _holds(observed: Observed) -> bool:
@@ -212,7 +221,7 @@ def _held_early(observed: Observed) -> bool:
         answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
     prompt = total((observed.early.ack_to_release >= low) & (observed.early.ack_to_release <= high))
-    return prompt >= FEW and _sent_beside(observed) <= HARDLY_ANY * prompt
+    return prompt >= REPEATED and _sent_beside(observed) <= HARDLY_ANY * prompt
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) -> bool:
@@ -223,13 +232,13 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
     """
     own = observed.own or 0
     unanswered = sum(ack - own >= LATE_FAR for ack in observed.program.own.ack)
-    if len(merged) < max(SOME_OF * len(prompt), MANY) or unanswered < FEW:
+    if len(merged) < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
     strays = []
     connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.trigger_to_release
     for group in groups(connections):
         stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
-        strays += [stray] * (len(group) >= MANY)
+        strays += [stray] * (len(group) >= CONCLUSIVE)
     return bool(strays) and percentile(strays, 50) <= STEADY and percentile(strays, 90) < 1
 
 
@@ -259,7 +268,7 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
 def _speaks_between(observed: Observed) -> bool:
     """Whether some data of the program came long after what it received last: then not all of it is answers."""
-    return sum(data - (observed.own or 0) > PAUSE for data in observed.program.own.data) >= FEW
+    return sum(data - (observed.own or 0) > PAUSE for data in observed.program.own.data) >= REPEATED
 
 
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
@@ -270,7 +279,7 @@ def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     if len(c) < GROWS_LEAST or not _speaks_between(observed) or _sent_beside(observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
-    return times_peer_spoke(c) + beside >= SOME
+    return times_peer_spoke(c) + beside >= COMPARABLE
 
 
 def _ranked(numbers: list[int]) -> list[float]:
@@ -306,7 +315,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     """
     free = observed.program.own.free
     quick = 2 * percentile(prompt.ack_to_release, 90)
-    takes_longer = len(free) >= FEW and sum(ns <= quick for ns in free) <= SELDOM * len(free)
+    takes_longer = len(free) >= REPEATED and sum(ns <= quick for ns in free) <= SELDOM * len(free)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
 
 
@@ -318,7 +327,7 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     """
     free = observed.program.own.free
     crossed, quick = sum(ns < low for ns in free), sum(low <= ns <= high for ns in free)
-    return len(free) >= SOME and crossed >= FEW and quick <= APART * len(free)
+    return len(free) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(free)
 
 
 def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:
@@ -334,7 +343,7 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
     free = _of_own_accord(c, observed, prompt)
     expected = len(free) * total(prompt.trigger_to_ack) / max(total(free.ack_to_release), 1)
-    return len(free) >= FEW and expected >= EXPECTED and _sent_beside(observed) <= HARDLY_ANY * expected
+    return len(free) >= REPEATED and expected >= EXPECTED and _sent_beside(observed) <= HARDLY_ANY * expected
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:

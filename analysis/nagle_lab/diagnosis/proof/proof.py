@@ -31,7 +31,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.observed.enough import FEW, HARDLY_ANY, MANY, MOST_LOOKED_AT, SOME
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, MOST_LOOKED_AT, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_far
@@ -93,7 +93,7 @@ def _judge_by_timing(
     ``shown`` are those that it proved, ``c`` all of the program, ``without_ack`` those whose ACK is not captured.
     """
     program, usual = observed.program, late.usual_wait
-    if observed.setting.swapped > MOST_SWAPPED:
+    if observed.setting.swapped_share > MOST_SWAPPED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
@@ -114,7 +114,7 @@ def _judge_by_timing(
     held = without_window_of_one(held, c, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
-        judged.accept(held, repetition if len(held) >= FEW else Ground.PROMPTNESS, _hold(held, pure, observed))
+        judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
     if len(shown):
         held = held | shown
     _judge_without_ack(without_ack, held, observed, judged, usual)
@@ -155,7 +155,7 @@ def _find_round_trips(observed: Observed, judged: Judged) -> None:
     early, base = observed.early, observed.own if observed.is_far and observed.own else 0
     soonest, latest = around(base)
     prompt = where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
-    if len(early) >= MANY and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
+    if len(early) >= CONCLUSIVE and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
 
@@ -169,7 +169,7 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     program's pauses vary, and only the upper bound is known.
     """
     hold = _hold_in_packets(held, late, observed)
-    return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel) else hold
+    return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel_answers) else hold
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
@@ -185,13 +185,15 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
     early = early.only(early.trigger_bytes == size)
     written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
-    latest = percentile(written_by, 90) if len(written_by) >= FEW else usual
+    latest = percentile(written_by, 90) if len(written_by) >= REPEATED else usual
     shorter = percentile(waits, 10)
-    if len(held) >= MANY and shorter <= usual / 2:
+    if len(held) >= CONCLUSIVE and shorter <= usual / 2:
         latest = min(latest, shorter)
     paused = early.only(early.ack_to_release > NEAR + at_once)
     shortest = (
-        percentile(paused.trigger_to_release, 10) if len(paused) >= FEW and 2 * len(paused) > len(written_by) else 0
+        percentile(paused.trigger_to_release, 10)
+        if len(paused) >= REPEATED and 2 * len(paused) > len(written_by)
+        else 0
     )
     return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
 
@@ -206,7 +208,7 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     numbers = distinct(pure.connection)
     of_all = counts(ranks(pure.connection, numbers), len(numbers))
     of_held = counts(ranks(held.connection, numbers), len(numbers))
-    mostly_not = where((of_held < of_all / 2) & (of_all - of_held >= FEW) & (of_held > 0))
+    mostly_not = where((of_held < of_all / 2) & (of_all - of_held >= REPEATED) & (of_held > 0))
     dropped: set[int] = set()
     for number in pick(numbers, mostly_not):
         its_own = pure.only(pure.connection == number)
@@ -253,7 +255,7 @@ def _judge_without_ack(
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
         return
     late = without_ack.only(without_ack.trigger_to_ack >= usual / 2)
-    if len(late) >= FEW:
+    if len(late) >= REPEATED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 
 
@@ -270,7 +272,7 @@ def _judge_by_own_clock(pure: Candidates, observed: Observed, judged: Judged) ->
     paces = pure.only(pure.pace >= 0).pace
     limit = (observed.own or 0) + 2 * observed.setting.step + MS
     soon = pure.only(pure.ack_to_release <= limit)
-    if len(paces) >= SOME and len(paces) > len(pure) / 2:
+    if len(paces) >= COMPARABLE and len(paces) > len(pure) / 2:
         at_once = pure.only((pure.pace >= 0) & (pure.pace < 2))
         not_known = soon.only(soon.pace < 0)
         unsure = at_once | not_known

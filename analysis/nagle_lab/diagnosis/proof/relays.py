@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import Column, Columns, pick
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import MANY, MOST_LOOKED_AT
+from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.observed import US
 from nagle_lab.diagnosis.proof.near_sender import FINE
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
+MOST_WAYS = 10  # connections of a program whose ends are looked at
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
 
 
@@ -101,7 +102,7 @@ def _ways(rows: Column, candidates: Columns, involved: Involved) -> set[_Way]:
     columns = table.layout.columns
     connections = {int(connection[row]): int(side[row]) for row in map(int, rows[:MOST_LOOKED_AT])}
     ways = set()
-    for number, sender in list(connections.items())[:MANY]:
+    for number, sender in list(connections.items())[:MOST_WAYS]:
         row = table.row(number)
         addresses = row[columns["address"]][:16], row[columns["address"]][16:]
         server = 1 - row[columns["client"]]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import distinct, groups, in_order, pick
-from nagle_lab.diagnosis.observed.enough import FEW
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.tcp.events import PROBE
@@ -20,7 +20,9 @@ def without_window_of_one(held: Candidates, c: Candidates, observed: Observed, j
     it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
     candidates of the program.
     """
-    not_held = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.part
+    not_held = (
+        sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.chunk_share
+    )
     if not len(held) or 2 * not_held < len(held):
         return held
     by_turns, with_free = _set_by_turns(held, observed), _began_with_free_ones(held, observed)
@@ -30,7 +32,7 @@ def without_window_of_one(held: Candidates, c: Candidates, observed: Observed, j
         for group in groups(connections)
         if (number := int(connections[group[0]])) in by_turns
         or (
-            (held.beside[group[0]] >= FEW or number in with_free)
+            (held.beside[group[0]] >= REPEATED or number in with_free)
             and _outlasts_growth(held.picked(group), c.only(c.connection == number))
         )
     ]
@@ -81,4 +83,6 @@ def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
     sent = sorted(map(int, c.at))
     triggers = [int(at) - int(since) for at, since in zip(held.at, held.trigger_to_release, strict=True)]
     before = [bisect_right(sent, at) - 1 for at in triggers]
-    return sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= FEW
+    return (
+        sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= REPEATED
+    )

@@ -31,7 +31,7 @@ Number = Annotated[float, Meta(ge=0)]  # ms, µs, s: what the field's name ends 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Role = Literal["client", "server"]
 Roles = Literal["client", "server", "both"]
-Place = Literal["client", "server", "both", "neither"]
+CapturedNear = Literal["client", "server", "both", "neither"]
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
@@ -179,7 +179,7 @@ class Summary(msgspec.Struct, frozen=True):
     grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
     round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
-    captured_near: Place | None  # the role, "both" ends, "neither"; None without handshakes
+    captured_near: CapturedNear | None  # the role, "both" ends, "neither"; None without handshakes
     request_to_ack_ms: Spread | None
     request_to_response_ms: Spread | None
     exchange_ms: Spread | None

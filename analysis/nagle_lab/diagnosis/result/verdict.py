@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.errors import Exit
 
@@ -15,9 +16,9 @@ ENOUGH_CHANCES, CHANCES_EACH = 50, 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
-# Nor may it be more than this share of the late ACKs that data followed, where that is FEW or more and the path does
-# not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
-MOST_OPEN, FEW = 0.1, 3
+# Nor may it be more than this share of the late ACKs that data followed, where that is REPEATED and the path does not
+# explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
+MOST_OPEN = 0.1
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
@@ -43,7 +44,7 @@ class Evidence:
     damage : what is wrong with the file, in words
     set_back : the clock was; then it proves nothing, for its times cannot be compared
     one_way : share of the connections that are seen in one direction only
-    astray : share of the data segments that the capture lacks, or has after their acknowledgement
+    astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     unresolved : how often it could not be told whether an ACK released what followed, and why
     late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
         would have shown in
@@ -57,7 +58,7 @@ class Evidence:
     damage: Sequence[str] = ()
     set_back: bool = False
     one_way: float = 0.0
-    astray: float = 0.0
+    astray_share: float = 0.0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
     late_acks: int = 0
     chances: int = 0
@@ -100,13 +101,13 @@ def _what_hinders(evidence: Evidence) -> str:
     as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
     left_open = sum(unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
-    are_many = without_cause >= FEW and without_cause > MOST_OPEN * (evidence.late_acks + left_open)
+    are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_acks + left_open)
     if are_many or left_open > MOST_UNRESOLVED * max(exchanges, as_many):
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
         return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
-    if evidence.astray > MOST_ASTRAY:
+    if evidence.astray_share > MOST_ASTRAY:
         return (
-            f"{evidence.astray:.0%} of the data segments are missing in the capture, or come after their "
+            f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
             "acknowledgement; capture at one interface of one host, with `-B 16384`"
         )
     if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):

@@ -20,7 +20,7 @@ from nagle_lab.capture.pcapng import (
     ticks,
 )
 from nagle_lab.capture.records import Interface, PcapFraming
-from nagle_lab.capture.waiting import Waiting
+from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.writer import block, option, waiting_block
 
 ROOM = 64 << 20  # bytes of records
@@ -62,7 +62,7 @@ class _Section:
         body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
         return block(self.order, SECTION, body) + b"".join(map(self._described, self.interfaces))
 
-    def said(self, waiting: Waiting) -> bytes:
+    def said(self, waiting: KernelAnswer) -> bytes:
         """The block that Pcapng.add_waiting writes, in this section's byte order."""
         return waiting_block(self.order, ticks(waiting.at, self.interfaces[0]), waiting)
 
@@ -102,7 +102,7 @@ class PacketRing:
         is_same = isinstance(last, _Section) and last.interfaces is interfaces
         self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
 
-    def waiting(self, answers: Sequence[Waiting]) -> None:
+    def waiting(self, answers: Sequence[KernelAnswer]) -> None:
         """Keep what the kernel said with the last records, and as long."""
         if self._pieces and isinstance(self._pieces[-1].head, _Section):
             piece, head = self._pieces[-1], self._pieces[-1].head

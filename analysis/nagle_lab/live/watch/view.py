@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.diagnosis.analysis import Analysis
-from nagle_lab.diagnosis.observed.enough import FEW
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
@@ -276,7 +276,7 @@ def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
     is_certain = bool(grounds) and all(ground.is_certain for ground in grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
-        row.certain = is_certain and (row.stalls >= FEW or grounds == {Ground.SEEN_WAITING})
+        row.certain = is_certain and (row.stalls >= REPEATED or grounds == {Ground.SEEN_WAITING})
     return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
 
 
@@ -291,7 +291,7 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
         row.exchanges,
         row.stalls,
         one_way=row.one_way / len(row.connections),
-        astray=result.quality.astray_share,
+        astray_share=result.quality.astray_share,
         unresolved=unresolved,
     )
     verdict, reason = decide(evidence)
