@@ -12,7 +12,7 @@ enum {
 };
 enum { MOST_LAYERS = 16, ETHERNET_HEADER = 14, IPV4_HEADER = 20, TCP_HEADER = 20, LONGEST = 1 << 30 };
 enum { TIMESTAMPS_ALONE = 12, NOP_NOP_TIMESTAMPS = 0x0101080A }; /* the options of nearly every segment */
-enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_TIMESTAMPS = 8 };
 enum { UNKNOWN, LINUX, WINDOWS, BSD }; /* Kernel */
 
 typedef struct { /* Packet in headers.py */
@@ -325,8 +325,6 @@ static uint32_t read_options(const packet *p, int64_t size, segment *s)
             s->mss = (uint16_t)u16(p, skip + 2);
         } else if (kind == OPTION_SCALE && length == 3) {
             s->wscale = (int8_t)(u8(p, skip + 2) < 127 ? u8(p, skip + 2) : 127);
-        } else if (kind == OPTION_SACK && length > 2) {
-            s->sack = 1;
         } else if (kind == OPTION_TIMESTAMPS && length == 10) {
             s->timestamps = 1;
             s->tsval = u32(p, skip + 2);
@@ -359,12 +357,12 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
     s->length = (int32_t)length;
     s->wire = (uint32_t)original;
     s->ip_id = p->ip_id;
-    s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = s->sack = s->kernel = 0, s->wscale = -1;
+    s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = 0, s->kernel = 0, s->wscale = -1;
     int64_t header_end = p->at + header, options_end = header_end < p->captured_end ? header_end : p->captured_end;
     p->at += TCP_HEADER;
     uint32_t order = options_end > p->at ? read_options(p, options_end - p->at, s) : 0;
     if (s->flags & 2 && options_end == header_end)
-        s->kernel = (uint8_t)kernel_of(order, p->ttl, s->window, s->mss);
+        s->kernel = (uint16_t)kernel_of(order, p->ttl, s->window, s->mss);
     if (s->wscale < 0 && options_end < header_end)
         s->wscale = -2;
     return -1;

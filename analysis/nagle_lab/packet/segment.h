@@ -24,10 +24,9 @@ typedef struct {
     uint16_t window;
     uint16_t mss;
     uint16_t ip_id;
+    uint16_t kernel;
     int8_t wscale;
     uint8_t timestamps;
-    uint8_t sack;
-    uint8_t kernel;
 } segment;
 
 /* The TCP segment in a packet: fills in all of it but frame, time, epoch and interface, and returns -1; or returns the

@@ -23,7 +23,7 @@ ETHERNET, VERSION_4_IHL_5, IPV4_HEADER, FRAGMENT_OFFSET, PROTOCOL_TCP = 1, 0x45,
 WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # the former are 32-bit words of a header
 FLAGS = 0xFFF
 TIMESTAMPS = Struct(">II")
-OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_SACK, OPTION_TIMESTAMPS = 0, 1, 2, 3, 5, 8
+OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_TIMESTAMPS = 0, 1, 2, 3, 8
 
 LAYERS: dict[int, Layer] = LINK_LAYERS | IP_LAYERS
 MOST_LAYERS = 16
@@ -60,10 +60,9 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     window: int  # as on the wire, not scaled
     mss: int  # 0 without the option
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
+    kernel: int = 0  # Kernel, of a SYN; else 0
     wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut
     timestamps: int = 0  # whether it has the option
-    sack: int = 0  # whether it carries SACK blocks
-    kernel: int = 0  # Kernel, of a SYN; else 0
 
 
 def decode(
@@ -102,7 +101,7 @@ def decode(
                 if nop_nop_timestamps == NOP_NOP_TIMESTAMPS:
                     return Segment(
                         frame, ts, src, dst, seq, ack, length, original, tsval, tsecr, epoch,
-                        interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, -1, 1,
+                        interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, 0, -1, 1,
                     )  # fmt: skip
     packet = Packet(buffer, at, captured, original, link_type)
     peel(packet)
@@ -121,13 +120,13 @@ def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, 
         return packet.kind | kinds.MALFORMED
     is_whole = at + header <= packet.captured_end
     end = at + header if is_whole else packet.captured_end
-    mss, wscale, timestamps, tsval, tsecr, sack, order = read_options(buffer, at + HEADER.size, end)
+    mss, wscale, timestamps, tsval, tsecr, order = read_options(buffer, at + HEADER.size, end)
     if wscale < 0 and not is_whole:
         wscale = -2
     kernel = kernel_of(order, packet.ttl, window, mss) if offset_flags & SYN and is_whole else 0
     return Segment(
         frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch,
-        interface, sport, dport, offset_flags & FLAGS, window, mss, packet.ip_id, wscale, timestamps, sack, kernel,
+        interface, sport, dport, offset_flags & FLAGS, window, mss, packet.ip_id, kernel, wscale, timestamps,
     )  # fmt: skip
 
 
@@ -142,14 +141,13 @@ def peel(packet: Packet) -> None:
         packet.kind |= kinds.OPAQUE
 
 
-def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """Read TCP options from ``at`` up to ``end`` (RFC 9293 §3.2, RFC 7323, RFC 2018).
+def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int]:
+    """Read TCP options from ``at`` up to ``end`` (RFC 9293 §3.2, RFC 7323).
 
-    Returns MSS (bytes; 0 none), window scale (-1 none), whether there are timestamps, TSval, TSecr, and whether there
-    are SACK blocks. Last the kinds of all options but padding, in their order, a hexadecimal digit each; 0 where an
-    option is damaged.
+    Returns MSS (bytes; 0 none), window scale (-1 none), whether there are timestamps, TSval and TSecr. Last the
+    kinds of all options but padding, in their order, a hexadecimal digit each; 0 where an option is damaged.
     """
-    mss = timestamps = tsval = tsecr = sack = order = 0
+    mss = timestamps = tsval = tsecr = order = 0
     wscale = -1
     while at < end and (kind := buffer[at]) != OPTION_END:
         if kind == OPTION_NOP:
@@ -164,12 +162,10 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
             (mss,) = U16(buffer, at + 2)
         elif kind == OPTION_SCALE and size == 3:
             wscale = min(buffer[at + 2], 127)
-        elif kind == OPTION_SACK and size > 2:
-            sack = 1
         elif kind == OPTION_TIMESTAMPS and size == 10:
             timestamps, (tsval, tsecr) = 1, TIMESTAMPS.unpack_from(buffer, at + 2)
         at += size
-    return mss, wscale, timestamps, tsval, tsecr, sack, order
+    return mss, wscale, timestamps, tsval, tsecr, order
 
 
 def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:

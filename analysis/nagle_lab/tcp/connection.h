@@ -294,7 +294,7 @@ static inline void learn_syn(flow *f, int side, const segment *s)
     x->mss = s->mss;
     x->scale = s->wscale;
     x->timestamps = s->timestamps;
-    x->kernel = s->kernel;
+    x->kernel = (uint8_t)s->kernel;
     for (int i = 0; i < 2; i++)
         f->halves[i].shift = (uint8_t)window_shift(f, i);
     learn_full_size_by_mss(f);
