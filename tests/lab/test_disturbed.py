@@ -7,16 +7,18 @@ from pathlib import Path
 
 from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds
 
+from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.session import record
 from nagle_lab.runs.run import judge_run
 
 
-def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(runs_dir):
+def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(runs_dir, monkeypatch):
     """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
+    monkeypatch.setattr(Recorder, "settle", lambda *_: None)  # right after the load, as a person would
     scenario = find_scenario("nginx-static")
     for _ in range(4):
-        folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, lambda _: None, stop="naive")
+        folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, lambda _: None)
         judged, counted = judge_run(folder), json.loads((folder / "witnesses.json").read_text())["captures"]
         if any(numbers["captured"] < numbers["received"] for numbers in counted.values()):
             break

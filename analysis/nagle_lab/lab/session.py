@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.lab import tracer
@@ -37,8 +36,6 @@ from nagle_lab.lab.witnesses import option_in_effect, parse_counters
 from nagle_lab.runs.manifest import BaseImage
 from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses, Untraced
 
-Stop = Literal["lossless", "naive"]
-
 _LOAD_POLL_S = 0.05
 _LOOK_S = 5.0  # how often to look whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
@@ -52,21 +49,19 @@ def record(
     runs_dir: Path,
     progress: Callable[[str], None],
     *,
-    stop: Stop = "lossless",
     untraced: Untraced | None = None,
 ) -> Path:
     """Run ``variant`` once, record every capture of its lab, and return the complete run folder under ``runs_dir``.
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
-    line per stage. ``stop="naive"`` stops tcpdump right after the load, as a person would, and loses packets: it
-    is there to show that the loss is detected. With ``untraced``, what the same run without strace came to,
-    strace runs beside the service that holds.
+    line per stage. With ``untraced``, what the same run without strace came to, strace runs beside the service that
+    holds.
 
     Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
     KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
     the run is finished first. No container and no network is left in any case.
     """
-    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, stop, untraced)
+    session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, untraced)
     with deferred():
         return session.run(runs_dir.absolute())  # its path goes into labels that other runs read
 
@@ -80,11 +75,10 @@ class _Session:
         variant: Variant,
         values: dict[str, str],
         progress: Callable[[str], None],
-        stop: Stop,
         untraced: Untraced | None,
     ) -> None:
         self._scenario, self._lab, self._values = scenario, scenario.lab(variant), values
-        self._progress, self._stop, self._untraced = progress, stop, untraced
+        self._progress, self._untraced = progress, untraced
         self._manifest = new_manifest(scenario, variant, values)
         self._variables = dict(values)  # of the Compose files
         if untraced:
@@ -194,10 +188,9 @@ class _Session:
         with self._tracing(lab, folder) as held_back:
             load = self._load(lab, folder / "load.txt", held_back)
         late = timers.lateness()
-        if self._stop == "lossless":
-            with self._stage("settle", "waiting for the last packets"):
-                for recorder in self._recorders.values():
-                    recorder.settle()
+        with self._stage("settle", "waiting for the last packets"):
+            for recorder in self._recorders.values():
+                recorder.settle()
         after = self._counters()
         with self._stage("stop"):
             captures = {name: recorder.stop() for name, recorder in self._recorders.items()}
