@@ -17,7 +17,7 @@ typedef struct {
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK */
     int64_t ack_to_release;
     int64_t idle;            /* from the connection's packet before the ACK to it */
-    int64_t clock;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
+    int64_t echo_lag;        /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
     int32_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */

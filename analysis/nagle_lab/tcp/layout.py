@@ -55,16 +55,17 @@ class Layout:
         TypeError
             There is no field of that name.
         """
-        row: list[Any] = []
-        for name, code, count in self.fields:
-            value = values.pop(name, 0)
-            if count == 1 or is_bytes(code, count):
-                row.append(value)
-            else:
-                row += value or [0] * count
-        if values:
-            raise TypeError(f"{self.name} has no field {', '.join(values)}")
-        return row
+        row = self._zeros | values
+        if len(row) > len(self._zeros):
+            raise TypeError(f"{self.name} has no field {', '.join(values.keys() - self._zeros.keys())}")
+        if len(row) == len(self.columns):
+            return list(row.values())
+        return [one for value in row.values() for one in (value if isinstance(value, list | tuple) else (value,))]
+
+    @cached_property
+    def _zeros(self) -> dict[str, Any]:
+        """The value of each field in a row where all are 0."""
+        return {name: 0 if count == 1 or is_bytes(code, count) else [0] * count for name, code, count in self.fields}
 
     @cached_property
     def places(self) -> dict[Any, tuple[str, int]]:

@@ -333,15 +333,23 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (echoes_uncaptured(y, s)) {
-            candidate row = {f->number, before->frame, 0, s->frame, s->ts, s->ts - before->ts, 0, 0, -1, 0, 0, -1, number,
-                             before->length, s->length, 0, (int8_t)side, 1, AFTER, is_announced(&f->halves[side], before, s), 0, 0, 0, 0};
+            candidate row = {
+                .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
+                .trigger_to_ack = s->ts - before->ts, .echo_lag = -1, .arrival = -1, .exchange = number,
+                .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
+                .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
+            };
             return table_add(&m->tables[CANDIDATE], &row, sizeof row);
         }
     }
     if (s->ts - before->ts >= PROBE || is_half_of_window(y, most(before->length, s->length)))
         return 0;
-    no_wait row = {f->number, before->frame, s->frame, s->ts - before->ts, before->length, s->length, (int8_t)side,
-                  (int8_t)echo, (before->flags & s->flags & PSH) != 0, (uint8_t)is_owed, 0};
+    no_wait row = {
+        .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame,
+        .trigger_to_release = s->ts - before->ts, .trigger_bytes = before->length, .released_bytes = s->length,
+        .side = (int8_t)side, .echo = (int8_t)echo, .pushed = (before->flags & s->flags & PSH) != 0,
+        .owed = (uint8_t)is_owed,
+    };
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 
@@ -355,16 +363,19 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
-    int64_t under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0));
     int64_t alone = most(s->ts - busy_since(m, ack->ts, s->src), 0);
     f->has_candidates = 1;
-    candidate row = {f->number, trigger->frame, ack->frame, s->frame, s->ts, ack->ts - trigger->ts, s->ts - ack->ts,
-                     ack->idle,
-                     s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1), under_way,
-                     (int32_t)least(alone, INT32_MAX),
-                     arrived_since(m, ack->ts, s->src, f->number), number, trigger->length, s->length, ack->beyond_full,
-                     (int8_t)side, (uint8_t)is_pure, (int8_t)echo, is_announced(x, trigger, s), ack->ended_by, ack->small,
-                     ack->reply, trigger->end == x->not_held_end};
+    candidate row = {
+        .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
+        .at = s->ts, .trigger_to_ack = ack->ts - trigger->ts, .ack_to_release = s->ts - ack->ts, .idle = ack->idle,
+        .echo_lag = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
+        .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
+        .alone = (int32_t)least(alone, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
+        .exchange = number, .trigger_bytes = trigger->length, .released_bytes = s->length,
+        .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
+        .announced = is_announced(x, trigger, s), .ended_by = ack->ended_by, .small = ack->small, .reply = ack->reply,
+        .trigger_not_held = trigger->end == x->not_held_end,
+    };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 

@@ -315,18 +315,37 @@ class Machine:
         if s.timestamps and y.tsval >= 0:
             echo = ECHO_BEFORE
             if echoes_uncaptured(y, s):
-                self.tables.candidate.add(
-                    x.connection.number, before.frame, 0, s.frame, s.ts, s.ts - before.ts, 0, 0, -1, 0, 0,
-                    -1, exchange, before.length, s.length, 0, x.side, True, ECHO_AFTER, is_announced(x, before, s),
-                    *NO_GAP, 0,
-                )  # fmt: skip
+                self.tables.candidate.add_named(
+                    connection=x.connection.number,
+                    trigger_frame=before.frame,
+                    release_frame=s.frame,
+                    at=s.ts,
+                    trigger_to_ack=s.ts - before.ts,
+                    echo_lag=-1,
+                    arrival=-1,
+                    exchange=exchange,
+                    trigger_bytes=before.length,
+                    released_bytes=s.length,
+                    side=x.side,
+                    pure=True,
+                    echo=ECHO_AFTER,
+                    announced=is_announced(x, before, s),
+                )
                 return
         if s.ts - before.ts >= PROBE or is_half_of_window(x, max(before.length, s.length)):
             return
-        self.tables.no_wait.add(
-            x.connection.number, before.frame, s.frame, s.ts - before.ts, before.length, s.length, x.side, echo,
-            bool(before.flags & s.flags & PSH), is_owed, 0,
-        )  # fmt: skip
+        self.tables.no_wait.add_named(
+            connection=x.connection.number,
+            trigger_frame=before.frame,
+            release_frame=s.frame,
+            trigger_to_release=s.ts - before.ts,
+            trigger_bytes=before.length,
+            released_bytes=s.length,
+            side=x.side,
+            echo=echo,
+            pushed=bool(before.flags & s.flags & PSH),
+            owed=is_owed,
+        )
 
     def _add_candidate(
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
@@ -338,17 +357,34 @@ class Machine:
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
-        clock = (s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1)
-        under_way = min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0))
         alone = max(s.ts - self._busy_since(ack.ts, s.src), 0)  # packets may be out of order, or the clock set back
         x.connection.has_candidates = True
-        self.tables.candidate.add(
-            x.connection.number, trigger.frame, ack.frame, s.frame, s.ts, ack.ts - trigger.ts, s.ts - ack.ts,
-            ack.idle, clock, under_way, min(alone, LONGEST),
-            self._arrived_since(ack.ts, s.src, x.connection.number), exchange, trigger.length, s.length,
-            ack.beyond_full, x.side, is_pure, echo, is_announced(x, trigger, s), ack.ended_by,
-            ack.small, ack.reply, trigger.end == x.not_held_end,
-        )  # fmt: skip
+        self.tables.candidate.add_named(
+            connection=x.connection.number,
+            trigger_frame=trigger.frame,
+            ack_frame=ack.frame,
+            release_frame=s.frame,
+            at=s.ts,
+            trigger_to_ack=ack.ts - trigger.ts,
+            ack_to_release=s.ts - ack.ts,
+            idle=ack.idle,
+            echo_lag=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1),
+            under_way=min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0)),
+            alone=min(alone, LONGEST),
+            arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
+            exchange=exchange,
+            trigger_bytes=trigger.length,
+            released_bytes=s.length,
+            beyond_full=ack.beyond_full,
+            side=x.side,
+            pure=is_pure,
+            echo=echo,
+            announced=is_announced(x, trigger, s),
+            ended_by=ack.ended_by,
+            small=ack.small,
+            reply=ack.reply,
+            trigger_not_held=trigger.end == x.not_held_end,
+        )
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
         """The number of another connection whose data arrived at ``host`` after ``ts``, ns; -1 none."""

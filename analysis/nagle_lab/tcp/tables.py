@@ -50,6 +50,10 @@ class Table:
         else:
             self.append(row)
 
+    def add_named(self, **values: Any) -> None:
+        """Add one row by the names of its fields; those not named are 0."""
+        self.add(*self.layout.row(**values))
+
     def append(self, rows: bytes | memoryview) -> None:
         """Add rows, packed as the layout has it."""
         if self._file is None and len(self._memory) + len(rows) <= self._in_memory:
