@@ -9,8 +9,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.part import decide_part
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide, exit_code
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -228,16 +229,14 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return result.verdict, result.reason
-    quality = result.quality
-    evidence = Evidence(
-        result.source.tcp_packets,
-        total.exchanges,
-        total.stalls,
-        quality.damage,
-        astray_share=quality.astray_share,
-        unresolved=quality.unresolved,
+    verdict, reason = decide_part(
+        result,
+        packets=result.source.tcp_packets,
+        exchanges=total.exchanges,
+        stalls=total.stalls,
+        unresolved=result.quality.unresolved,
+        damage=result.quality.damage,
     )
-    verdict, reason = decide(evidence)
     if verdict is not Verdict.STALL:
         return verdict, reason
     held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))
