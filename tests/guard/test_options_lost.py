@@ -3,16 +3,15 @@
 import re
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import Range
 from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.stall_writes import Writes
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import strace_command
-from nagle_lab.reports.words.writes_text import remedy
 
 pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
@@ -60,7 +59,6 @@ def line(folder, text: str) -> int:
 
 
 HELD = SimpleNamespace(hold_ms=Range(0.0, 40.0), stalls=1, behind_full=0, held_ends=[], delayed_ends=[], grounds={})
-STALLED: Any = SimpleNamespace(summary=HELD)
 SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
 
 
@@ -95,7 +93,7 @@ def test_set_and_then_cleared(tmp_path):
     assert first.startswith("set at ") and then.startswith("cleared at ")
     place = f"server.py:{line(tmp_path, 'NODELAY, 0')}"
     assert f"{place} <module>" in then
-    said = remedy(STALLED, found)
+    said = remedy(HELD, found) or ""
     assert f", or remove {tmp_path.name}/{place}, which clears TCP_NODELAY. Or on " in said
     assert "set TCP_NODELAY" not in said
 
@@ -118,7 +116,7 @@ def test_cleared_by_a_helper_that_sets_it_too(tmp_path):
     at, calls = line(tmp_path, "def nodelay"), [line(tmp_path, f"nodelay({n})") for n in (1, 0)]
     for story, call in zip((first, then), calls, strict=True):
         assert f"server.py:{at} nodelay (called at {tmp_path.name}/server.py:{call} accepted)" in story
-    said = remedy(STALLED, found)
+    said = remedy(HELD, found) or ""
     assert f"server.py:{at} clears for {tmp_path.name}/server.py:{calls[1]}. Or on " in said
 
 

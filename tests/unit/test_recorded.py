@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.running_program import of_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.writes_text import remedy
 from support.command import Ended, in_process
 from support.schemas import check
 from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
@@ -138,7 +138,7 @@ def test_one_write_that_made_both_segments_stands_there_once(recorded):
     text = ladder_text(replace(drawn, writes=both)).plain
     assert text.count("■") == 1 and "written before the trigger left," in text
     one = msgspec.structs.replace(result.writes.groups[0], one_write=True)
-    said = remedy(result, msgspec.structs.replace(result.writes, groups=[one]))
+    said = remedy(result.summary, msgspec.structs.replace(result.writes, groups=[one])) or ""
     assert "set TCP_NODELAY (the data is in one write already). Or on" in said
 
 

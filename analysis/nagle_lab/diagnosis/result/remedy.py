@@ -1,7 +1,10 @@
 """What to do about the stalls of a capture, at either end, and what it saves."""
 
+from pathlib import Path
+
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Summary, named
+from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_asked, place_text
 
 ONE_WRITE = "send header and body in one write"
 NODELAY = "set TCP_NODELAY"
@@ -12,11 +15,10 @@ def is_behind_full(summary: Summary) -> bool:
     return 2 * summary.behind_full > summary.stalls
 
 
-def remedy(summary: Summary, one_write: str | None = ONE_WRITE, nodelay: str = NODELAY) -> str | None:
+def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = None) -> str | None:
     """In a sentence or two; None without stalls.
 
-    Who knows the lines of code says what to do about them: ``one_write`` instead of two (None: it is one already),
-    ``nodelay`` so that no segment is held.
+    It names the lines of the ``writes``, where these are known; in files below the folder ``here`` from there on.
     """
     hold, grounds = summary.hold_ms, summary.grounds
     if not hold:
@@ -27,6 +29,7 @@ def remedy(summary: Summary, one_write: str | None = ONE_WRITE, nodelay: str = N
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )
+    one_write, nodelay = _one_write(writes, here), _nodelay(writes, here)
     write = f"{one_write}, or {nodelay}" if one_write else f"{nodelay} (the data is in one write already)"
     if is_behind_full(summary):
         write = f"{nodelay}; one write does not help, as its TCP holds the end of that, too (RFC 896)"
@@ -34,3 +37,48 @@ def remedy(summary: Summary, one_write: str | None = ONE_WRITE, nodelay: str = N
         f"On {held}: {write}. Or on {delayed}: acknowledge at once "
         f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange.{unless}"
     )
+
+
+def _one_write(writes: Writes | None, here: Path | None) -> str | None:
+    """How to change the two writes, by their lines; None where they are one line."""
+    group = writes.groups[0] if writes and writes.groups else None
+    if not writes or not group:
+        return ONE_WRITE
+    if group.one_write:
+        return None
+    first, second = (_line(write, here) for write in (group.trigger, group.held))
+    if not first or not second:
+        return ONE_WRITE
+    lines = f"what {first} writes" if first == second else f"{first} and {second}"
+    others = " (and the other pairs below)" if len(writes.groups) > 1 else ""
+    return f"join {lines}{others} in one write"
+
+
+def cleared(writes: Writes | None) -> Option | None:
+    """What took TCP_NODELAY away on the socket that held, where it had been set; None where nothing did."""
+    own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
+    if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
+        return None
+    return own[-1]
+
+
+def _nodelay(writes: Writes | None, here: Path | None) -> str:
+    """What to do about TCP_NODELAY: where it was set and then lost, setting it once more would be lost, too."""
+    if not (lost := cleared(writes)):
+        return NODELAY
+    by = lost.write
+    if by.program and by.program.line and not lost.caller and (by.library is None or is_asked(by)):
+        return f"remove {_file_and_line(by.program, here)}, which clears TCP_NODELAY"
+    line = _line(by, here)
+    clears = f"{line} clears{f' for {_file_and_line(lost.caller, here)}' if lost.caller else ''}"
+    return f"leave TCP_NODELAY set{f', which {clears}' if line else ''}"
+
+
+def _line(write: Write, here: Path | None) -> str:
+    """File and line alone; empty where that is not known."""
+    places = [place for place in (write.library, write.program) if place and place.line]
+    return _file_and_line(places[0], here) if places else ""
+
+
+def _file_and_line(place: Place, here: Path | None) -> str:
+    return place_text(place, here).partition(" ")[0]

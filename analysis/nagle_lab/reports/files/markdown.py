@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
+from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import Result, named
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -13,7 +14,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, processes
-from nagle_lab.reports.words.writes_text import remedy, writes_rows
+from nagle_lab.reports.words.writes_text import here, writes_rows
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -102,5 +103,5 @@ def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True)
         yield "held by", named(s.held_ends)
         yield "delayed by", named(s.delayed_ends)
         yield "how sure", how_sure(result)
-        yield "remedy", remedy(result, writes)
+        yield "remedy", remedy(s, writes, here()) or ""
         yield from writes_rows(writes) if writes else ()

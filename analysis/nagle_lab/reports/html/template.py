@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nagle_lab import __version__
+from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.errors import printable
 from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
@@ -17,9 +18,9 @@ from nagle_lab.reports.words.phrases import findings, how_sure
 from nagle_lab.reports.words.writes_text import (
     about_writes,
     call_of,
+    here,
     pair_lines,
     place_of,
-    remedy,
     shown_place,
     written_words,
 )
@@ -90,6 +91,7 @@ def _environment() -> Environment:
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     made.globals |= {
         "version": __version__,
+        "here": here,
         "style": Markup(style),
         "script": Markup(script),
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 
 from nagle_lab.diagnosis.result.could_stall import Missing
+from nagle_lab.diagnosis.result.remedy import cleared
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.ladder import Ladder
@@ -17,7 +18,6 @@ from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
-from nagle_lab.reports.words.writes_text import cleared
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _LONGEST = 60  # characters of a command in a headline

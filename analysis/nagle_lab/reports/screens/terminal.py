@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from nagle_lab.diagnosis.result.remedy import is_behind_full
+from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary, named
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.writes import Writes
@@ -23,7 +23,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
-from nagle_lab.reports.words.writes_text import remedy, writes_rows
+from nagle_lab.reports.words.writes_text import here, writes_rows
 from nagle_lab.tcp.events import LATE, MS
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def who(
         ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged {segment}"),
         ("delayed by", f"{delayed}: delayed ACK"),
         ("how sure", how_sure(result)),
-        ("remedy", remedy(result, writes)),
+        ("remedy", remedy(s, writes, here()) or ""),
         *(writes_rows(writes) if writes else []),
     ]
 

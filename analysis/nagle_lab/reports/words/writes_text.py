@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.diagnosis.result.remedy import NODELAY, ONE_WRITE
-from nagle_lab.diagnosis.result.remedy import remedy as remedy_of
-from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.writes import Group, Option, Place, Write, Writes, is_asked, place_text, write_text
+from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, place_text, write_text
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
@@ -49,69 +46,19 @@ def pair_lines(group: Group) -> list[str]:
     return [f"{first},", f"then {second}, {group.between_ms:.2f} ms later"]
 
 
-def remedy(result: Result, writes: Writes | None) -> str:
-    """The remedy, which names the two lines where they are known."""
-    return remedy_of(result.summary, _one_write(writes), _nodelay(writes)) or ""
-
-
-def _one_write(writes: Writes | None) -> str | None:
-    """How to change the two writes, by their lines; None where they are one line."""
-    group = writes.groups[0] if writes and writes.groups else None
-    if not writes or not group:
-        return ONE_WRITE
-    if group.one_write:
-        return None
-    first, second = (_line(write) for write in (group.trigger, group.held))
-    if not first or not second:
-        return ONE_WRITE
-    lines = f"what {first} writes" if first == second else f"{first} and {second}"
-    others = " (and the other pairs below)" if len(writes.groups) > 1 else ""
-    return f"join {lines}{others} in one write"
-
-
-def cleared(writes: Writes | None) -> Option | None:
-    """What took TCP_NODELAY away on the socket that held, where it had been set; None where nothing did."""
-    own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
-    if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
-        return None
-    return own[-1]
-
-
-def _nodelay(writes: Writes | None) -> str:
-    """What to do about TCP_NODELAY: where it was set and then lost, setting it once more would be lost, too."""
-    if not (lost := cleared(writes)):
-        return NODELAY
-    by = lost.write
-    if by.program and by.program.line and not lost.caller and (by.library is None or is_asked(by)):
-        return f"remove {_named(by.program)}, which clears TCP_NODELAY"
-    line = _line(by)
-    clears = f"{line} clears{f' for {_named(lost.caller)}' if lost.caller else ''}"
-    return f"leave TCP_NODELAY set{f', which {clears}' if line else ''}"
-
-
-def _line(write: Write) -> str:
-    """File and line alone; empty where that is not known."""
-    places = [place for place in (write.library, write.program) if place and place.line]
-    return _named(places[0]) if places else ""
-
-
-def _named(place: Place) -> str:
-    """File and line."""
-    return shown_place(place).partition(" ")[0]
-
-
 def shown(write: Write) -> str:
     """The place of a write, as short as it can be said: "server.py:16 reply"."""
-    return write_text(write, _here())
+    return write_text(write, here())
 
 
 def shown_place(place: Place) -> str:
     """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
-    return place_text(place, _here())
+    return place_text(place, here())
 
 
-def _here() -> Path | None:
-    with suppress(OSError):  # the working directory was removed
+def here() -> Path | None:
+    """The working directory, from which on files below it are named; None where it was removed."""
+    with suppress(OSError):
         return Path.cwd()
     return None
 
