@@ -1,20 +1,19 @@
 """nagle-lab watch: what stalls now, live; and in the end the report of `analyze`."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 from rich.console import Console
 
 from nagle_lab.cli.live.live_screen import Terminal
-from nagle_lab.diagnosis.left_out import Wanted
+from nagle_lab.cli.live.watch_options import WatchOptions
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
 from nagle_lab.live.watch.live_findings import SCHEMA, Event, Finding, Note, Report, now
@@ -30,45 +29,26 @@ from nagle_lab.reports.screens.watch import Screen, line, show_periods
 from nagle_lab.reports.words.next_steps import commands
 
 
-def command(
-    source: str | None,
-    interface: str,
-    container: str,
-    pid: int | None,
-    service: str,
-    pod: str,
-    image: str,
-    ports: Sequence[int],
-    seconds: float | None,
-    window_s: float,
-    period_s: float,
-    as_json: bool,
-    prometheus: str | None,
-    expect: str | None,
-) -> Exit:
-    """Watch until Ctrl-C, the end of the stream, or for ``seconds``; then report."""
-    target = Target(pid, container, service, interface, sorted(set(ports)))
-    _check_usage(source, target, pod, image)
-    name = "standard input" if source else f"pod {pod}" if pod else str(target)
-    only = _to_ports(frozenset(ports)) if ports else None
-    packets = _pod(pod, image, target.ports, seconds) if pod else _source(source, target)
-    counting = closing(Metrics(prometheus)) if prometheus else nullcontext()
-    with counting as metrics, packets as (opened, names):
-        with _spectator(name, window_s, as_json) as spectator:
+def command(**options: Any) -> Exit:
+    """Watch until Ctrl-C, the end of the stream, or for some seconds; then report."""
+    asked = WatchOptions(**options)
+    counting = closing(Metrics(asked.prometheus)) if asked.prometheus else nullcontext()
+    with counting as metrics, _packets(asked) as (opened, names):
+        with _spectator(asked) as spectator:
             watcher = Watcher(
-                opened, name, spectator, names, window_s=window_s, seconds=seconds, only=only, period_s=period_s,
-                metrics=metrics,
+                opened, asked.name, spectator, names, window_s=asked.window_s, seconds=asked.seconds,
+                only=asked.only, period_s=asked.period_s, metrics=metrics,
             )  # fmt: skip
             sums = watcher.run()
         ladder = _typical(sums, watcher)
         if sums.worst:
             sums.worst = msgspec.structs.replace(sums.worst, processes=names.processes(sums.worst.connections))
-    code = _report(sums, ladder, watcher, name, Verdict(expect.upper()) if expect else None, as_json)
-    if sys.stdout.isatty() and not as_json:  # the screen is gone that said so
+    code = _report(sums, ladder, watcher, asked)
+    if asked.is_on_screen:  # the screen is gone that said so
         for text in names.unseen:
             tell(text)
-    is_here = not source and not pod and not as_json
-    if is_here and sums.worst and not names.unseen and (step := nearer(sums.worst, target)):
+    is_here = not asked.source and not asked.pod and not asked.as_json
+    if is_here and sums.worst and not names.unseen and (step := nearer(sums.worst, asked.target)):
         tell(step)
     return code
 
@@ -90,62 +70,35 @@ def nearer(result: Result, target: Target) -> str:
     return ""
 
 
-def _check_usage(source: str | None, target: Target, pod: str, image: str) -> None:
-    if source and source != "-":
-        raise NagleLabError(
-            f"{source}: watch follows live traffic: use nagle-lab analyze for a file, or - for a pipe"
-        )
-    named = [
-        option
-        for option, value in (
-            ("-", source), ("--interface", target.interface), ("--container", target.container),
-            ("--pid", target.pid), ("--compose-service", target.service),
-            ("--pod", pod),
-        )
-        if value
-    ]  # fmt: skip
-    if len(named) > 1:
-        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
-    if bool(pod) != bool(image):
-        raise NagleLabError("--pod and --image go together: which pod, and an image that has tcpdump in it")
-    if source and sys.stdin is None:
-        raise NagleLabError("standard input is closed: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
-    if source and os.isatty(0):
-        raise NagleLabError("standard input is a terminal: pipe a capture in (tcpdump -U -s 128 -w - tcp | …)")
-
-
-def _to_ports(ports: frozenset[int]) -> Wanted:
-    return lambda _client, server: server[1] in ports
-
-
 @contextmanager
-def _source(source: str | None, target: Target) -> Iterator[tuple[Recording | int, ProgramNames]]:
-    """Where the packets come from, and what names their ends; nothing does for a pipe: it may be another host's."""
-    if source:
+def _packets(asked: WatchOptions) -> Iterator[tuple[Recording | int, ProgramNames]]:
+    """Where the packets come from, and what names their ends.
+
+    Nothing does for a pod, which is another host's, nor for a pipe, which may be.
+    """
+    target = asked.target
+    if asked.pod:
+        tell(f"asking for an ephemeral container in pod {asked.pod}: once it is there, it stays until the pod ends")
+        with pod_stream(asked.pod, asked.image, target.ports, asked.seconds) as fd:
+            yield fd, ProgramNames()
+    elif asked.source:
         yield 0, ProgramNames()
-        return
-    with (
-        closing(Recording(target)) as recording,
-        ProgramNames(recording.pid, looks_elsewhere=not target.interface) as names,
-    ):
-        yield recording, names
+    else:
+        with (
+            closing(Recording(target)) as recording,
+            ProgramNames(recording.pid, looks_elsewhere=not target.interface) as names,
+        ):
+            yield recording, names
 
 
 @contextmanager
-def _pod(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[tuple[int, ProgramNames]]:
-    """The packets of a pod, which is another host's, so nothing names its ends."""
-    tell(f"asking for an ephemeral container in pod {pod}: once it is there, it stays until the pod ends")
-    with pod_stream(pod, image, ports, seconds) as fd:
-        yield fd, ProgramNames()
-
-
-@contextmanager
-def _spectator(name: str, window_s: float, as_json: bool) -> Iterator[Spectator]:
-    if sys.stdout.isatty() and not as_json:
-        with Terminal(Screen(name, window_s), Console(highlight=False, markup=False)) as terminal:
+def _spectator(asked: WatchOptions) -> Iterator[Spectator]:
+    if asked.is_on_screen:
+        screen = Screen(asked.name, asked.window_s)
+        with Terminal(screen, Console(highlight=False, markup=False)) as terminal:
             yield terminal
     else:
-        yield _Lines(as_json)
+        yield _Lines(asked.as_json)
 
 
 class _Lines(Spectator):
@@ -188,13 +141,12 @@ def _typical(sums: PeriodSums, watcher: Watcher) -> Ladder | None:
         return replace(ladder_of([snapshot.path], result, result.stalls.typical()), file=result.source.file)
 
 
-def _report(
-    sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, name: str, expected: Verdict | None, as_json: bool
-) -> Exit:  # fmt: skip
+def _report(sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, asked: WatchOptions) -> Exit:
     assert sums.worst
+    expected = Verdict(asked.expect.upper()) if asked.expect else None
     verdict, reason = sums.verdict()
     code = exit_code(verdict, expected)
-    if as_json:
+    if asked.as_json:
         report = Report(
             SCHEMA, now(), verdict, reason, sums.periods, sums.packets, watcher.dropped, sums.exchanges, sums.stalled,
             sums.stalls, round(sums.lost_ms, 3), sums.worst.summary.remedy,
@@ -203,11 +155,13 @@ def _report(
     else:
         screen = console()
         if sums.periods > 1:
-            show_periods(sums, verdict, reason, name, screen)
+            show_periods(sums, verdict, reason, asked.name, screen)
         to_paste = commands(sums.worst, _software(sums.worst), here=True, known_by="by the name of the process")
-        show_capture(sums.worst, ladder, screen, title=name, about=_about(sums, watcher, ladder), to_paste=to_paste)
-    if code is Exit.CONTRADICTED and not as_json:
-        tell(f"{name}: expected {expected}, found {verdict}")
+        show_capture(
+            sums.worst, ladder, screen, title=asked.name, about=_about(sums, watcher, ladder), to_paste=to_paste
+        )
+    if code is Exit.CONTRADICTED and not asked.as_json:
+        tell(f"{asked.name}: expected {expected}, found {verdict}")
     return code
 
 
