@@ -341,7 +341,7 @@ def test_what_is_filled_into_connections(changes, first):
             findings._count_stalled_exchanges(involved, involved.of, values)
             assert plain(involved.numbers) == sorted(set(plain(numbers)))
             assert plain(involved.rows("stalls")) == [plain(numbers).count(number) for number in plain(numbers)]
-        columns = ["stalls", "stalled", "first_stalled", "last_stalled"]
+        columns = ["stalls", "stalled_exchanges", "first_stalled", "last_stalled"]
         return [tuple(row[layout.columns[name]] for name in columns) for row in table.rows()]
 
     filled_in = both(filled, numbers, values)

@@ -328,7 +328,7 @@ def test_rows_are_of_the_form_that_engine_h_declares(engine):
     (connection,) = contents_of(said, "connection")
     filled_in_later = (
         "stalls",
-        "stalled",
+        "stalled_exchanges",
         ("delayed_acks", 0),
         ("delayed_acks", 1),
         ("acks_before_timer", 0),

@@ -58,8 +58,8 @@ def test_the_whole_has_stalls_and_clean_connections(engine, capture):
     said = followed(engine, capture)
     whole = found(said)
     assert len(whole["stalls"]) == 5 * 5 + 3 * 2  # three_writes stalls twice
-    assert whole["sums"][0]["answered"] == 6 * len(STALLED + CLEAN) + 3 * 3
-    assert len(said["exchange"]) == whole["sums"][0]["answered"]
+    assert whole["sums"][0]["exchanges"] == 6 * len(STALLED + CLEAN) + 3 * 3
+    assert len(said["exchange"]) == whole["sums"][0]["exchanges"]
     assert found(followed(engine, capture, exchanges=False)) == whole
 
 
@@ -133,7 +133,7 @@ def test_many_connections_in_many_windows(engine):
     ]
     content = pcap_bytes(merge(*(t.seen_at("server") for t in talks)))
     whole = plainly(content)
-    assert found(whole)["sums"][0]["answered"] == 3 * len(MANY_STORIES)
+    assert found(whole)["sums"][0]["exchanges"] == 3 * len(MANY_STORIES)
     assert followed(engine, content, window_bytes=4096) == whole
     alone = [plainly(pcap_bytes(t.seen_at("server"))) for t in talks[:12]]
     assert [len(contents_of(said, "candidate")) for said in alone] == [

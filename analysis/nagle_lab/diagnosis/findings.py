@@ -256,18 +256,18 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     if not len(new):
         return
     connection, exchange = pick(connection, new), pick(exchange, new)
-    _increase(involved, "stalled", connection)
+    _increase(involved, "stalled_exchanges", connection)
     begins = where(connection != extended([-1], connection[:-1], []))
     ends = where(connection != extended([], connection[1:], [-1]))
     involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
     first = involved.column("first_stalled")
     lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))
     involved.fill_in("first_stalled", chosen(first < 0, lowest_of, first))
-    open_ones, greeted = (pick(involved.column(name), connection) for name in ("open", "greeted"))
-    unanswered = where(_is_unanswered(exchange, open_ones, greeted))
+    open_ones, server_first = (pick(involved.column(name), connection) for name in ("open_exchange", "server_first"))
+    unanswered = where(_is_unanswered(exchange, open_ones, server_first))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
-    _increase(involved, "answered", connection)
-    _increase(involved, "repeat", pick(connection, where(exchange > 0)))
+    _increase(involved, "exchanges", connection)
+    _increase(involved, "repeat_exchanges", pick(connection, where(exchange > 0)))
 
 
 def _increase(involved: Involved, name: Any, connections: Column) -> None:
@@ -292,5 +292,5 @@ def _is_full(length: Column, full: Column) -> Column:
     return (full > 0) & (length % chosen(full > 0, full, 1) == 0)
 
 
-def _is_unanswered(number: Column, open_number: Column, greeted: Column) -> Column:
-    return (number == open_number) | ((greeted > 0) & (number == 0))
+def _is_unanswered(number: Column, open_number: Column, server_first: Column) -> Column:
+    return (number == open_number) | ((server_first > 0) & (number == 0))

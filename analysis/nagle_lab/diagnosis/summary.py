@@ -118,18 +118,18 @@ def _quality(capture: CaptureSoFar, totals: Counted, findings: Findings) -> Qual
 
 def _summary(totals: Counted, findings: Findings) -> Summary:
     whole, by_role = findings.sums.whole, findings.sums.by_role
-    wait, total = _spread(findings.wait), whole["answered"]
+    wait, total = _spread(findings.wait), whole["exchanges"]
     held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
     summary = Summary(
         connections=totals.connections,
         exchanges=total,
-        repeat_exchanges=whole["repeat"],
+        repeat_exchanges=whole["repeat_exchanges"],
         seen_exchanges=max(total - findings.unresolved_exchanges, 0),
-        stalled_exchanges=whole["stalled"],
+        stalled_exchanges=whole["stalled_exchanges"],
         stalls=whole["stalls"],
         behind_full=findings.behind_full,
-        stalled_share=round(whole["stalled"] / total, 4) if total else 0.0,
+        stalled_share=round(whole["stalled_exchanges"] / total, 4) if total else 0.0,
         delayed_acks=sum(by_role["delayed_acks"].values()),
         delayed_acks_by=by_role["delayed_acks"],
         fin_acks=by_role["fin_acks"],

@@ -20,7 +20,7 @@ class Sums:
     """
 
     def __init__(self, connections: Table) -> None:
-        self.whole = dict.fromkeys(("syns", "answered", "repeat", "stalls", "stalled"), 0)
+        self.whole = dict.fromkeys(("syns", "exchanges", "repeat_exchanges", "stalls", "stalled_exchanges"), 0)
         self.both_ways = self.not_held = 0
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}

@@ -124,13 +124,13 @@ typedef struct { /* Connection */
     int64_t request_acked;
     int32_t full_size;
     int32_t exchange;
-    int32_t answered;
-    int32_t repeat;
+    int32_t exchanges;
+    int32_t repeat_exchanges;
     int8_t latest_data; /* side that sent data last; -1 none */
     int8_t opener;
     int8_t sender; /* side of the last packet; -1 none */
     uint8_t asking;
-    uint8_t greeted;
+    uint8_t server_first;
     uint8_t has_candidates;
     uint8_t is_copied;
     half halves[2];

@@ -164,10 +164,10 @@ class Connection:
     """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
-        "answered", "answered_last", "asked", "asked_last", "asking", "client", "exchange", "exchanges",
-        "first_frame", "first_ts", "full_size", "greeted", "halves", "handshake", "has_candidates",
-        "is_copied", "key", "last_ts", "latest_data", "number", "opener", "packets", "repeat",
-        "request_acked", "sender", "syn", "syn_ts",
+        "asking", "client", "exchange", "exchanges", "first_frame", "first_ts", "full_size", "halves",
+        "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener",
+        "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
+        "response_ended", "sender", "server_first", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -190,17 +190,17 @@ class Connection:
         # side has sent some; a server that speaks first has one without a request.
         self.exchange = -1
         self.asking = False  # the last data came from the asking side
-        self.greeted = False
+        self.server_first = False
         self.forget_exchange()
-        self.exchanges = self.repeat = 0  # that were answered and are over
+        self.exchanges = self.repeat_exchanges = 0  # that were answered and are over
         self.has_candidates = False
         self.is_copied = False  # data or a SYN of it was captured twice
         self.learn_client()
 
     def forget_exchange(self) -> None:
         """Begin a new exchange, of which nothing is known yet."""
-        self.asked, self.asked_last = NEVER, -1  # times of the first and the last segment of the request
-        self.answered, self.answered_last = NEVER, -1  # and of the answer
+        self.request_began, self.request_ended = NEVER, -1  # times of the first and the last segment of the request
+        self.response_began, self.response_ended = NEVER, -1  # and of the answer
         self.request_acked = -1  # time of the latest acknowledgement of the request
 
     def opens(self, x: Half) -> None:

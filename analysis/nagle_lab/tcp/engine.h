@@ -113,11 +113,11 @@ typedef struct {
     int32_t beside[2];       /* data segments sent while another was unacknowledged: that window holds more than one */
     int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
     int32_t full_size;       /* payload of a full segment of both */
-    int32_t answered;        /* exchanges with request and answer */
-    int32_t repeat;          /* those of them that follow another */
-    int32_t open;            /* number of an exchange without an answer; -1 none */
+    int32_t exchanges;       /* exchanges with request and answer */
+    int32_t repeat_exchanges; /* those of them that follow another */
+    int32_t open_exchange;   /* number of an exchange without an answer; -1 none */
     int32_t stalls;          /* from here on filled in by the diagnosis; the engine writes 0, and -1 for `…_stalled` */
-    int32_t stalled;         /* exchanges with a stall */
+    int32_t stalled_exchanges; /* exchanges with a stall */
     int32_t unresolved;      /* candidates of which it cannot be told */
     int32_t first_stalled;   /* number of the first exchange with one; -1 none */
     int32_t last_stalled;
@@ -129,7 +129,7 @@ typedef struct {
     uint8_t address[32];     /* of side 0, then of side 1 */
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
-    uint8_t greeted;         /* exchange 0 has no request: the server spoke first */
+    uint8_t server_first;    /* exchange 0 has no request: the server spoke first */
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */

@@ -28,21 +28,21 @@ static int count_duration(machine *m, int which, int64_t ns)
 /* Whether it has request and answer; -1 where memory ran out. */
 static int end_exchange(machine *m, flow *f)
 {
-    int64_t asked = f->request[0], asked_last = f->request[1], acked = f->request_acked;
-    int64_t answered = f->response[0], answered_last = f->response[1];
+    int64_t request_began = f->request[0], request_ended = f->request[1], acked = f->request_acked;
+    int64_t response_began = f->response[0], response_ended = f->response[1];
     f->request[0] = f->response[0] = NEVER;
     f->request[1] = f->response[1] = -1;
     f->request_acked = -1;
-    if (asked == NEVER) {
-        f->greeted |= f->exchange == 0;
+    if (request_began == NEVER) {
+        f->server_first |= f->exchange == 0;
         return 0;
     }
-    if (answered == NEVER)
+    if (response_began == NEVER)
         return 0;
-    f->answered++;
-    f->repeat += f->exchange > 0;
-    exchange row = {f->number, asked, duration(asked_last, acked), duration(asked_last, answered),
-                    duration(asked, answered_last), f->exchange};
+    f->exchanges++;
+    f->repeat_exchanges += f->exchange > 0;
+    exchange row = {f->number, request_began, duration(request_ended, acked), duration(request_ended, response_began),
+                    duration(request_began, response_ended), f->exchange};
     if (count_duration(m, TO_ACK, row.to_ack) || count_duration(m, TO_RESPONSE, row.to_response) ||
         count_duration(m, TOTAL, row.total))
         return -1;
@@ -114,10 +114,10 @@ static int close_connection(machine *m, flow *f)
         .full_waits = {one->full_waits, two->full_waits}, .beside = {one->beside, two->beside},
         .full_segment = {full_size_of(one), full_size_of(two)},
         .full_size = f->full_size,
-        .answered = f->answered, .repeat = f->repeat, .open = is_full ? -1 : number, .first_stalled = -1,
-        .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
+        .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_full ? -1 : number,
+        .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
-        .syns = one->syn >= 0 && two->syn >= 0, .greeted = f->greeted, .kernel = {one->kernel, two->kernel},
+        .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
         .clock_step = {(uint8_t)least(one->clock_step, UINT8_MAX), (uint8_t)least(two->clock_step, UINT8_MAX)},
     };
     memcpy(row.address, f->address, 32);

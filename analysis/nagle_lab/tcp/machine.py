@@ -417,36 +417,44 @@ class Machine:
             connection.exchange += 1
         connection.asking = asks
         if asks:
-            if ts < connection.asked:
-                connection.asked = ts
-            if ts > connection.asked_last:
-                connection.asked_last = ts
+            if ts < connection.request_began:
+                connection.request_began = ts
+            if ts > connection.request_ended:
+                connection.request_ended = ts
         else:
-            if ts < connection.answered:
-                connection.answered = ts
-            if ts > connection.answered_last:
-                connection.answered_last = ts
+            if ts < connection.response_began:
+                connection.response_began = ts
+            if ts > connection.response_ended:
+                connection.response_ended = ts
         return connection.exchange
 
     def _end_exchange(self, connection: Connection) -> bool:
         """End the open exchange, and add its row; whether it has request and answer."""
-        asked, asked_last, acked = connection.asked, connection.asked_last, connection.request_acked
-        answered, answered_last = connection.answered, connection.answered_last
+        request_began, request_ended, acked = (
+            connection.request_began,
+            connection.request_ended,
+            connection.request_acked,
+        )
+        response_began, response_ended = connection.response_began, connection.response_ended
         number = connection.exchange
         connection.forget_exchange()
-        if asked == NEVER:
-            connection.greeted = connection.greeted or number == 0
+        if request_began == NEVER:
+            connection.server_first = connection.server_first or number == 0
             return False
-        if answered == NEVER:
+        if response_began == NEVER:
             return False
         connection.exchanges += 1
-        connection.repeat += number > 0
-        gaps = (duration(asked_last, acked), duration(asked_last, answered), duration(asked, answered_last))
+        connection.repeat_exchanges += number > 0
+        gaps = (
+            duration(request_ended, acked),
+            duration(request_ended, response_began),
+            duration(request_began, response_ended),
+        )
         for durations, gap in zip(self.durations.values(), gaps, strict=True):
             if gap >= 0:
                 durations.add(gap)
         if self._list_exchanges:
-            self.tables.exchange.add(connection.number, asked, *gaps, number)
+            self.tables.exchange.add(connection.number, request_began, *gaps, number)
         return True
 
     # Connections ------------------------------------------------------------------------------------
@@ -550,9 +558,9 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         beside=(one.beside, two.beside),
         full_segment=(full_size_of(one), full_size_of(two)),
         full_size=connection.full_size,
-        answered=connection.exchanges,
-        repeat=connection.repeat,
-        open=unanswered,
+        exchanges=connection.exchanges,
+        repeat_exchanges=connection.repeat_exchanges,
+        open_exchange=unanswered,
         first_stalled=-1,
         last_stalled=-1,
         stale_echoes=(one.stale_echoes, two.stale_echoes),
@@ -561,7 +569,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         address=src + dst,
         client=connection.client,
         syns=one.syn >= 0 and two.syn >= 0,
-        greeted=connection.greeted,
+        server_first=connection.server_first,
         kernel=(one.kernel, two.kernel),
         clock_step=[min(half.clock_step, MOST_CLOCK_STEP) for half in halves],
     )
