@@ -22,7 +22,7 @@ from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp.connection import COPY, SAMPLES
 from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.machine import FULL_WAIT, SHORT
+from nagle_lab.tcp.waited import FULL_WAIT, SHORT
 from support.engines import ENGINES, contents_of, followed, plainly
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import (

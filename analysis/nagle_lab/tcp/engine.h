@@ -24,7 +24,7 @@ typedef struct {
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;
-    int32_t beyond_full;     /* how much more than a full segment the ACK acknowledges; 0 see beyond_full in machine.py */
+    int32_t beyond_full;     /* how much more than a full segment the ACK acknowledges; 0 see beyond_full in waited.py */
     int8_t side;             /* that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */

@@ -1,4 +1,4 @@
-/* The TCP machine: the twin of machine.py, function for function: see there for what each does. */
+/* The TCP machine: the twin of machine.py and waited.py, function for function: see there for what each does. */
 #include "machine.h"
 
 #include <stdlib.h>

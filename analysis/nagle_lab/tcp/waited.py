@@ -1,0 +1,132 @@
+"""What a segment had waited for: answered from it, and from what both ends of its connection sent before.
+
+In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c is the C twin of this, too.
+"""
+
+from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
+from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent, is_after
+from nagle_lab.tcp.events import MS, PROBE, EndedBy
+
+# By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
+BSD = Kernel.BSD
+BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER, BY_READING = EndedBy
+
+# Data that follows the data before it sooner than this says nothing about what it waited for.
+SHORT = 1 * MS
+FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the path
+
+
+def beyond_full(x: Half, ack: int) -> int:
+    """How much more than a full segment of its peer ``x`` newly acknowledges, up to ``ack``, bytes.
+
+    Where no SYN tells how large that is, what its peer sent behind other data is taken for full if it may be: had it
+    been less, Nagle's algorithm would have held it. 0 where nothing tells, and for a BSD: macOS delays ACKs of
+    several full segments, too.
+    """
+    y = x.peer
+    full = max(y.full_size, y.learned_full_size)
+    if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
+        full = y.data.length
+    return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 and x.kernel != BSD else 0
+
+
+def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
+    """Whether a full segment waited for an ACK: Nagle's algorithm holds none, so the congestion window was full."""
+    has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
+    return has_waited and is_released_by(x, before, ack, s)
+
+
+def is_sooner_than_reactions(x: Half, s: Segment, ack: Acknowledgement) -> bool:
+    """Whether ``x`` sent ``s`` before ``ack`` arrived: an eighth sooner than it ever reacted, as paths vary."""
+    return x.fastest_ack != NEVER and s.ts - ack.ts < x.fastest_ack - x.fastest_ack // 8
+
+
+def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
+    """Whether ``ack`` may have released new data ``s`` of ``x``: what makes the three a candidate.
+
+    Before it the trigger was outstanding, after it nothing is; and the window was not what held the data back.
+    Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
+    """
+    window_is_known = x.peer.shift != LARGEST_SCALE
+    return (
+        ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
+        and ack.ack == x.snd_nxt  # and now nothing is
+        and ack.had_room
+        and (trigger.edge < 0 or trigger.edge >= trigger.end + s.length)  # so the window was not what held it
+        and (window_is_known or ack.window != trigger.length)
+    )
+
+
+def note_beside(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
+    """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged; ``is_owed`` shows nothing."""
+    x.beside += 1
+    if not is_owed and is_small_behind_small(x, s, before):
+        x.not_held += 1
+        x.not_held_end = before.end + s.length
+
+
+def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
+    """Whether new data and the data before it are less than full segments: then that sender's Nagle is off.
+
+    Linux takes half of the largest window it was offered for a full segment if that is less than the MSS
+    (tcp_bound_to_half_wnd), so both must be smaller than that, too. A segment without PSH goes on in the next one: it
+    is no small write, but full for a path MTU or options that nothing else shows.
+    """
+    if x.pushes and not before.flags & PSH:
+        return False
+    least, full_size = x.is_small_below, x.connection.full_size
+    if not x.full_size and x.pushes and s.flags & PSH:
+        least = LEAST_USUAL
+    # With segmentation offload one packet can be several full segments and a small one.
+    tail = before.length % full_size if least == full_size else before.length
+    return s.length < least and 0 < tail < least
+
+
+def echoes_uncaptured(y: Half, s: Segment) -> bool:
+    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later: of an ACK, perhaps."""
+    return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
+
+
+def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
+    """Whether ``s`` of ``x`` echoes an older timestamp than ``answered`` has, the one new segment it acknowledges.
+
+    RFC 7323 §4.3 asks for that one. The timestamps of a stack that does otherwise (ns-3, where its ACKs are
+    piggybacked) show nothing.
+    """
+    is_one = answered.start == x.peer.snd_una and answered.tsval >= 0 and bool(s.timestamps)
+    return is_one and is_after(answered.tsval, s.tsecr)
+
+
+def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
+    """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE, TCP_CORK).
+
+    The trigger has none, either, where it is a full segment of such a write.
+    """
+    return (x.pushes or bool(trigger.flags & PSH)) and not s.flags & PSH
+
+
+def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
+    """What ended an idle gap of ``idle`` ns: segment ``s`` of ``x``, from ``start`` on, which acknowledges ``ack``.
+
+    New data after PROBE while older data is unacknowledged is a loss probe (RFC 8985 §7.3).
+    """
+    y = x.peer
+    if not s.length:
+        return ended_without_data(x, s, ack)
+    if y.rcv_nxt >= 0 and x.data.number >= 0 and x.snd_nxt >= y.rcv_nxt + y.rcv_wnd:
+        return BY_WINDOW  # there was no room for one more byte
+    if start < x.snd_nxt:
+        return BY_RETRANSMISSION
+    if x.data.number <= y.data.number:
+        return BY_ANSWER
+    is_probe = idle >= PROBE and 0 < x.snd_una < x.data.end and not echoes_uncaptured(y, s)
+    return BY_RETRANSMISSION if is_probe else BY_CONTINUATION
+
+
+def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
+    """The same of a segment without data."""
+    if x.rcv_nxt >= 0 and x.rcv_wnd == 0:
+        return BY_WINDOW  # a window update, or the answer to a probe
+    if not (s.flags & ACK and ack > x.peer.snd_una):
+        return BY_OTHER
+    return BY_READING if beyond_full(x, ack) else BY_ACKNOWLEDGEMENT
