@@ -134,9 +134,9 @@ def made_up_store(folder: Path) -> None:
     """A million stalls of a hundred hosts in ten days; nothing in them was captured."""
     import numpy as np
 
-    from nagle_lab.fleet.judge import Writer
     from nagle_lab.fleet.results_folder import Folder
     from nagle_lab.fleet.series import Series
+    from nagle_lab.fleet.store import Writer
 
     out, rng, day_ns, each = Folder(str(folder)), np.random.default_rng(1), 86_400 * 10**9, STALLS // HOSTS
 

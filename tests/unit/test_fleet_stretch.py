@@ -19,10 +19,11 @@ from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet import stretch as fleet_stretch
-from nagle_lab.fleet.judge import judge_series, whole
+from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import checkpoint_name, follow, stretches
+from nagle_lab.fleet.whole import whole
 from support.engines import ENGINES
 from support.recorded import recorded, slow_release, told
 from support.stalls import stalled

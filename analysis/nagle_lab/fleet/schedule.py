@@ -11,17 +11,10 @@ import msgspec
 
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.judge import (
-    JudgedSeries,
-    forget_others,
-    judge_series,
-    judged_name,
-    partition,
-    skipped,
-    store_failed,
-)
+from nagle_lab.fleet.judge import JudgedSeries, judge_series, judged_name, skipped
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series
+from nagle_lab.fleet.store import forget_others, partition, store_failed
 from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, is_done, stretches
 from nagle_lab.fleet.workers import Workers
 
