@@ -1,9 +1,10 @@
 """The pytest plugin: ``pytest --nagle`` puts each test under the proof.
 
 This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
-pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py); the workers of
-pytest-xdist get a namespace each (xdist.py). With --nagle-trace a test that stalls runs once more (again.py). What
-came of all tests is said at the end (session_summary.py).
+pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py) on the connections
+that it opened (judged_part.py), and the session on all others (spans.py); the workers of pytest-xdist get a namespace
+each (xdist.py). With --nagle-trace a test that stalls runs once more (again.py). What came of all tests is said at
+the end (session_summary.py).
 """
 
 import os

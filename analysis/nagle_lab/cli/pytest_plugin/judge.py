@@ -4,25 +4,23 @@ import os
 import re
 import shutil
 import time
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from nagle_lab.capture.waiting import End
 from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
-from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, ExpectedOfTest, expected_of, options_of
+from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
+from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part, of_these
 from nagle_lab.cli.pytest_plugin.recording import Moment, Recording, read, remove, write
 from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
-from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
-from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.cli.pytest_plugin.spans import Span, Spans
+from nagle_lab.diagnosis.result.could_stall import Missing
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
@@ -39,68 +37,6 @@ def register(config: pytest.Config, folder: str) -> None:
     if not hasattr(config, "workerinput"):  # a worker's is the process that hands out tests
         config.pluginmanager.register(SessionSummary(config), "nagle-lab-summary")
     config.pluginmanager.register(judge_, "nagle-lab-judge")  # after it: what is registered last is asked first
-
-
-@dataclass(frozen=True)
-class JudgedPart:
-    """A test, or a part of it, judged: what the fixture's ``result()`` returns."""
-
-    verdict: Verdict
-    reason: str
-    capture: Path | None = None  # None: nothing passed
-    result: Result | None = None  # what nagle_lab.analyze gives, on the connections judged
-    missing: Missing | None = field(default=None, repr=False)
-
-    @property
-    def exchanges(self) -> int:
-        """How many requests were answered."""
-        return self.result.summary.exchanges if self.result else 0
-
-    @property
-    def stalled(self) -> int:
-        """How many of these exchanges waited for a delayed ACK."""
-        return self.result.summary.stalled_exchanges if self.result else 0
-
-    @property
-    def stalls(self) -> list[Stall]:
-        """Every stall, with its frames in the capture."""
-        return list(self.result.stalls) if self.result else []
-
-    def ladder(self) -> str:
-        """The ladder of a typical stall as text; empty where there is none."""
-        from nagle_lab.reports.screens.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
-
-        return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
-
-
-@dataclass(frozen=True)
-class _OfTest(Selection):
-    """Selects the connections that were opened in the test."""
-
-    inherited: frozenset[tuple[End, End]] = frozenset()
-
-    def wants(self, client: End, server: End) -> bool:
-        return (client, server) not in self.inherited and super().wants(client, server)
-
-
-@dataclass(frozen=True)
-class _These(Selection):
-    """Selects the connections of a set."""
-
-    ends: frozenset[tuple[End, End]] = frozenset()
-
-    def wants(self, client: End, server: End) -> bool:
-        return (client, server) in self.ends
-
-
-@dataclass(frozen=True)
-class _Span:
-    """The segments up to ``end`` are of this test, or between tests."""
-
-    end: int
-    test: str = ""
-    expected: ExpectedOfTest | None = None
-    verdict: Verdict | None = None
 
 
 class SoFar:
@@ -135,7 +71,7 @@ class Judge:
         except OSError as error:
             raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
         self._recording = Recording(folder)
-        self._spans: list[_Span] = []
+        self._spans = Spans()
         self._begin, self._since = Moment(), time.monotonic()
         self._now: tuple[str, ExpectedOfTest] = ("", ExpectedOfTest("", False, self._options, False))
 
@@ -152,7 +88,7 @@ class Judge:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """Begin a test: what passed since the one before belongs to neither."""
         self._begin, self._since = self._recording.take(), time.monotonic()
-        self._add(_Span(self._begin.segments))
+        self._spans.add(Span(self._begin.segments))
         outcome = yield
         wrong = ""
         try:
@@ -182,7 +118,7 @@ class Judge:
     def pytest_sessionfinish(self) -> None:
         """Judge the connections that no test was judged on."""
         end, loss = self._recording.end()
-        self._add(_Span(end.segments))
+        self._spans.add(Span(end.segments))
         session = Session(self._recording.way, end.segments, end.dropped, loss, *self._left_over())
         summary = self._config.pluginmanager.getplugin("nagle-lab-summary")
         if summary:
@@ -209,7 +145,7 @@ class Judge:
         capture = self._folder / f"{file_name(nodeid)}.pcapng"
         try:
             self._recording.write(begin, end, capture)
-            return _judged(capture, loss, selection)
+            return judge_part(capture, loss, selection)
         except Exception as error:  # a test may have put anything of its own in the place of what this takes
             return JudgedPart(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
@@ -217,7 +153,7 @@ class Judge:
         """Why a test fails by its verdict; if it has ``failed`` already, this is a section of its report."""
         (nodeid, expected), end = self._now, self._recording.take()
         judged = self._judge(nodeid, expected.selection, end)
-        self._add(_Span(end.segments, nodeid, expected, judged.verdict))
+        self._spans.add(Span(end.segments, nodeid, expected, judged.verdict))
         complaint = expected.complaint(judged.verdict, judged.reason, judged.result, judged.missing)
         _add_properties(item, judged, always=expected.marked or bool(complaint))
         path = None
@@ -260,10 +196,6 @@ class Judge:
             return None
         return _moved(capture, self._kept)
 
-    def _add(self, span: _Span) -> None:
-        if span.end > (self._spans[-1].end if self._spans else 0):
-            self._spans.append(span)
-
     def _left_over(self) -> tuple[str, Path | None]:
         """Stalls for which no test was failed: what to say of them, and the capture they are in."""
         capture = self._recording.file
@@ -271,11 +203,11 @@ class Judge:
             return "", None
         try:
             result = judge_recording(capture, "", self._options, sha256=False)
-            found = list(self._uncovered(result))
+            found = list(self._spans.uncovered(result))
             if not found:
                 return "", _moved(capture, self._kept, self._session_name()) if self._keep_all else None
-            ends = frozenset(_ends(result.connections[stall.connection]) for _, stall in found)
-            of_these = judge_recording(capture, "", _These(ends=ends), sha256=False)
+            selection = of_these(result.connections[stall.connection] for _, stall in found)
+            alone = judge_recording(capture, "", selection, sha256=False)
             capture = _moved(capture, self._kept, self._session_name())
         except (NagleLabError, OSError) as error:
             return f"INVALID: the session's recording cannot be judged: {error}", None
@@ -286,53 +218,15 @@ class Judge:
         more = [f"and in {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
         said = (
             f"STALL on connections that outlived the test that opened them, or too rare in any one test to prove: "
-            f"{of_these.reason}"
+            f"{alone.reason}"
         )
-        return shown_test(said, of_these, capture, about=[("stalls", ", ".join([*where, *more]))]), capture
-
-    def _uncovered(self, result: Result) -> Iterator[tuple[str, Stall]]:
-        """The stalls for which no test was failed and that none allows, each with the test it was in."""
-        ends = [span.end for span in self._spans]
-        for stall in result.stalls:
-            connection = result.connections[stall.connection]
-            span = self._spans[bisect_left(ends, stall.release_frame)]
-            if span.expected is None:
-                yield "", stall
-                continue
-            opened_here = self._spans[bisect_left(ends, connection.first_frame)] is span
-            is_said = span.verdict is Verdict.STALL and opened_here and connection.handshake
-            if (
-                is_said
-                or span.expected.expect in (ANY, STALL)
-                or not span.expected.selection.wants(*_ends(connection))
-            ):
-                continue
-            yield span.test, stall
+        return shown_test(said, alone, capture, about=[("stalls", ", ".join([*where, *more]))]), capture
 
     def _session_name(self) -> str:
         return "-".join(["session", *filter(None, [os.environ.get("PYTEST_XDIST_WORKER", "")])]) + ".pcapng"
 
 
 _MOST_NAMED = 10
-
-
-def _judged(capture: Path, loss: str, selection: Selection) -> JudgedPart:
-    """A test's capture, on the connections that were opened in it."""
-    name = str(capture)  # a file system of the test's own has Paths of its own
-    result = judge_recording(name, loss, selection, sha256=False)
-    inherited = frozenset(_ends(one) for one in selection.of(result) if not one.handshake)
-    if inherited:
-        selection = _OfTest(selection.ports, selection.allowed, inherited)
-        result = judge_recording(name, loss, selection, sha256=False)
-    missing = what_is_missing(result, selection.of(result))
-    reason = result.reason
-    if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
-        reason = "this test opened no connection to judge; connections opened before it are judged with the session"
-    return JudgedPart(result.verdict, reason, capture, result, missing)
-
-
-def _ends(connection: Connection) -> tuple[End, End]:
-    return (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
 
 
 def _add_properties(item: pytest.Item, judged: JudgedPart, *, always: bool) -> None:

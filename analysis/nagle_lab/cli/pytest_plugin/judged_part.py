@@ -1,0 +1,88 @@
+"""A test, or a part of it, judged on the connections that were opened in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nagle_lab.capture.waiting import End
+from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
+from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.experiments.software.guarded import Selection, judge_recording
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """A test, or a part of it, judged: what the fixture's ``result()`` returns."""
+
+    verdict: Verdict
+    reason: str
+    capture: Path | None = None  # None: nothing passed
+    result: Result | None = None  # what nagle_lab.analyze gives, on the connections judged
+    missing: Missing | None = field(default=None, repr=False)
+
+    @property
+    def exchanges(self) -> int:
+        """How many requests were answered."""
+        return self.result.summary.exchanges if self.result else 0
+
+    @property
+    def stalled(self) -> int:
+        """How many of these exchanges waited for a delayed ACK."""
+        return self.result.summary.stalled_exchanges if self.result else 0
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """Every stall, with its frames in the capture."""
+        return list(self.result.stalls) if self.result else []
+
+    def ladder(self) -> str:
+        """The ladder of a typical stall as text; empty where there is none."""
+        from nagle_lab.reports.screens.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
+
+        return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
+
+
+@dataclass(frozen=True)
+class _OpenedInTest(Selection):
+    """Selects the connections that were opened in the test."""
+
+    inherited: frozenset[tuple[End, End]] = frozenset()
+
+    def wants(self, client: End, server: End) -> bool:
+        return (client, server) not in self.inherited and super().wants(client, server)
+
+
+@dataclass(frozen=True)
+class _OfTheseEnds(Selection):
+    """Selects the connections of a set."""
+
+    ends: frozenset[tuple[End, End]] = frozenset()
+
+    def wants(self, client: End, server: End) -> bool:
+        return (client, server) in self.ends
+
+
+def of_these(connections: Iterable[Connection]) -> Selection:
+    """Selects these connections."""
+    return _OfTheseEnds(ends=frozenset(map(ends_of, connections)))
+
+
+def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
+    """A test's capture, on the connections that were opened in it."""
+    name = str(capture)  # a file system of the test's own has Paths of its own
+    result = judge_recording(name, loss, selection, sha256=False)
+    inherited = frozenset(ends_of(one) for one in selection.of(result) if not one.handshake)
+    if inherited:
+        selection = _OpenedInTest(selection.ports, selection.allowed, inherited)
+        result = judge_recording(name, loss, selection, sha256=False)
+    missing = what_is_missing(result, selection.of(result))
+    reason = result.reason
+    if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
+        reason = "this test opened no connection to judge; connections opened before it are judged with the session"
+    return JudgedPart(result.verdict, reason, capture, result, missing)
+
+
+def ends_of(connection: Connection) -> tuple[End, End]:
+    """Its client and its server."""
+    return (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)

@@ -1,0 +1,50 @@
+"""Which segments of a session are of which test, and so for which stalls no test was failed."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, ExpectedOfTest
+from nagle_lab.cli.pytest_plugin.judged_part import ends_of
+from nagle_lab.diagnosis.result.result import Result, Stall
+from nagle_lab.diagnosis.result.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Span:
+    """The segments up to ``end`` are of this test, or between tests."""
+
+    end: int
+    test: str = ""
+    expected: ExpectedOfTest | None = None
+    verdict: Verdict | None = None
+
+
+class Spans:
+    """The spans of a session, one after the other."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def add(self, span: Span) -> None:
+        """Go on with the next span, unless nothing passed in it."""
+        if span.end > (self._spans[-1].end if self._spans else 0):
+            self._spans.append(span)
+
+    def uncovered(self, result: Result) -> Iterator[tuple[str, Stall]]:
+        """The stalls for which no test was failed and that none allows, each with the test it was in."""
+        ends = [span.end for span in self._spans]
+        for stall in result.stalls:
+            connection = result.connections[stall.connection]
+            span = self._spans[bisect_left(ends, stall.release_frame)]
+            if span.expected is None:
+                yield "", stall
+                continue
+            opened_here = self._spans[bisect_left(ends, connection.first_frame)] is span
+            is_said = span.verdict is Verdict.STALL and opened_here and connection.handshake
+            is_judged = span.expected.selection.wants(*ends_of(connection))
+            if not is_said and is_judged and span.expected.expect not in (ANY, STALL):
+                yield span.test, stall
