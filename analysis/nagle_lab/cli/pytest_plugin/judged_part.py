@@ -65,14 +65,14 @@ class _OfTheseEnds(Selection):
 
 def of_these(connections: Iterable[Connection]) -> Selection:
     """Selects these connections."""
-    return _OfTheseEnds(ends=frozenset(map(ends_of, connections)))
+    return _OfTheseEnds(ends=frozenset(connection.ends for connection in connections))
 
 
 def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     """A test's capture, on the connections that were opened in it."""
     name = str(capture)  # a file system of the test's own has Paths of its own
     result = judge_recording(name, loss, selection, sha256=False)
-    inherited = frozenset(ends_of(one) for one in selection.of(result) if not one.handshake)
+    inherited = frozenset(one.ends for one in selection.of(result) if not one.handshake)
     if inherited:
         selection = _OpenedInTest(selection.ports, selection.allowed, inherited)
         result = judge_recording(name, loss, selection, sha256=False)
@@ -81,8 +81,3 @@ def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
         reason = "this test opened no connection to judge; connections opened before it are judged with the session"
     return JudgedPart(result.verdict, reason, capture, result, missing)
-
-
-def ends_of(connection: Connection) -> tuple[End, End]:
-    """Its client and its server."""
-    return (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nagle_lab.cli.pytest_plugin.expected import ANY, STALL, ExpectedOfTest
-from nagle_lab.cli.pytest_plugin.judged_part import ends_of
 from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 
@@ -45,6 +44,6 @@ class Spans:
                 continue
             opened_here = self._spans[bisect_left(ends, connection.first_frame)] is span
             is_said = span.verdict is Verdict.STALL and opened_here and connection.handshake
-            is_judged = span.expected.selection.wants(*ends_of(connection))
+            is_judged = span.expected.selection.wants(*connection.ends)
             if not is_said and is_judged and span.expected.expect not in (ANY, STALL):
                 yield span.test, stall

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from nagle_lab.capture.waiting import End
 from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
@@ -229,6 +230,11 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     round_trips_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """Address and port of its client, and of its server."""
+        return (self.client.ip, self.client.port), (self.server.ip, self.server.port)
 
 
 class Stall(msgspec.Struct, frozen=True, gc=False):

@@ -38,9 +38,7 @@ class Selection:
 
     def of(self, result: Result) -> list[Connection]:
         """The connections of a result that are selected."""
-        return [
-            c for c in result.connections if self.wants((c.client.ip, c.client.port), (c.server.ip, c.server.port))
-        ]
+        return [connection for connection in result.connections if self.wants(*connection.ends)]
 
 
 def allowed_end(text: str) -> tuple[str, int]:

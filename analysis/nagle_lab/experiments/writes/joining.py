@@ -88,8 +88,7 @@ def _of_connection(
     connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
 ) -> Iterator[CallPair | str]:
     """The two calls of each of its stalls, or why they cannot be told."""
-    ends = {"client": (connection.client.ip, connection.client.port)}
-    ends["server"] = (connection.server.ip, connection.server.port)
+    ends = dict(zip(("client", "server"), connection.ends, strict=True))
     sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ends}
     counts: dict[Stream, _Count] = {}
     elsewhere: dict[tuple[Stream, int], tuple[Call, ...]] = {}  # by process, too

@@ -110,5 +110,5 @@ def _check_connections(file: Path, trace: Trace, connections: Sequence[Connectio
 
 
 def _ways(connection: Connection) -> tuple[Direction, Direction]:
-    client, server = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
+    client, server = connection.ends
     return (client, server), (server, client)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import records
-from nagle_lab.capture.waiting import End
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.diagnosis.result.result import Connection
 from nagle_lab.evidence.excerpt import end_of
 from nagle_lab.evidence.segments import Ends, segments
 
@@ -32,12 +31,8 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
                     numbers[key] = len(numbers)
                     writer.add_interface(f"interface {record.interface}", link_type=record.link_type)
                 writer.add(record.ts, numbers[key], record.original, record.data)
-            wanted = {_pair(one.client, one.server) for one in connections}
+            wanted = {frozenset(one.ends) for one in connections}
             for waiting in opened.facts.waiting if numbers else ():
                 if frozenset((waiting.sender, waiting.receiver)) in wanted:
                     writer.add_waiting(waiting)
     return len(frames)
-
-
-def _pair(*ends: Endpoint) -> frozenset[End]:
-    return frozenset((one.ip, one.port) for one in ends)

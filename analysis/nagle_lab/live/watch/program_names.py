@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from msgspec.structs import replace
 
 from nagle_lab.capture.waiting import End
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, EndProcess
+from nagle_lab.diagnosis.result.result import Connection, EndProcess
 from nagle_lab.errors import printable
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import owners
@@ -125,7 +125,7 @@ class ProgramNames:
 
     def ends_of(self, connection: Connection) -> tuple[ProgramName, ProgramName]:
         """The processes at its server and at its client; UNKNOWN where they are not known."""
-        server, client = _end(connection.server), _end(connection.client)
+        client, server = connection.ends
         found = self._found.get
         # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
         there = found((server, client)) or found((server, _LISTENS), UNKNOWN)
@@ -138,7 +138,3 @@ class ProgramNames:
     def _name(self, process: Process) -> str:
         container = self._containers.get(process.container, process.container)
         return printable(f"{container}/{process.name}" if container else process.name)
-
-
-def _end(endpoint: Endpoint) -> End:
-    return endpoint.ip, endpoint.port

@@ -194,8 +194,7 @@ class Watcher:
             metrics.take(view, self._findings.new, self._names, settled_s)
 
     def _wanted(self, connection: Connection) -> bool:
-        ends = (connection.client.ip, connection.client.port), (connection.server.ip, connection.server.port)
-        return self._only is None or self._only(*ends)
+        return self._only is None or self._only(*connection.ends)
 
 
 def _give_back() -> None:
