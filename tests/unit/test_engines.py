@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp import make_engine as engine_here
-from nagle_lab.tcp.connection import COPY, SAMPLES
 from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.learned import COPY, SAMPLES
 from nagle_lab.tcp.waited import FULL_WAIT, SHORT
 from support.engines import ENGINES, contents_of, followed, plainly
 from support.stories import CLEAN, STALLED, talk

@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.file_names import file_names
 from nagle_lab.evidence.segments import Ends, segments
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, packed_address
-from nagle_lab.tcp.connection import RECENT, is_same
+from nagle_lab.tcp.learned import RECENT, is_same
 
 _FLAGS = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
 

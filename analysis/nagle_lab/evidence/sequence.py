@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nagle_lab.diagnosis.result.result import Connection, Stall
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import parts_of, words_of
-from nagle_lab.tcp.connection import unwrapped
+from nagle_lab.tcp.learned import unwrapped
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-/* One connection, as far as the capture shows it: the twin of connection.py, see there. */
+/* One connection, as far as the capture shows it: the twin of connection.py and learned.py, see there. */
 #ifndef NAGLE_LAB_CONNECTION_H
 #define NAGLE_LAB_CONNECTION_H
 

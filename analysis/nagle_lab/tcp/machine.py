@@ -16,15 +16,11 @@ from math import gcd
 from typing import Any
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
-from nagle_lab.tcp.connection import (
-    FIRST_NUMBER,
-    LONGEST,
-    NEVER,
-    TIME_WAIT,
-    Acknowledgement,
-    Connection,
-    Half,
-    Sent,
+from nagle_lab.tcp.connection import FIRST_NUMBER, LONGEST, NEVER, TIME_WAIT, Acknowledgement, Connection, Half, Sent
+from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.events import IDLE, LATE, MOST_SAMPLES, MS, PROBE, Echo, EndedBy, Reaction
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.learned import (
     acknowledged,
     full_size_of,
     is_copy,
@@ -37,9 +33,6 @@ from nagle_lab.tcp.connection import (
     remember,
     unwrapped,
 )
-from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import IDLE, LATE, MOST_SAMPLES, MS, PROBE, Echo, EndedBy, Reaction
-from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Tables
 from nagle_lab.tcp.waited import (
     BSD,

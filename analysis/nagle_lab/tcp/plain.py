@@ -16,7 +16,7 @@ from nagle_lab.capture.take import Taker
 from nagle_lab.capture.window import Window
 from nagle_lab.packet import headers, ip, kinds, link, segment
 from nagle_lab.packet.segment import Kernel, Segment, decode
-from nagle_lab.tcp import connection, durations, events, machine
+from nagle_lab.tcp import connection, durations, events, learned, machine, waited
 from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Samples, Sent
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import Counted
@@ -24,7 +24,10 @@ from nagle_lab.tcp.events import EndedBy
 from nagle_lab.tcp.layout import HEADERS
 from nagle_lab.tcp.machine import Machine
 
-SOURCES = (machine, connection, events, durations, segment, headers, ip, kinds, link, take, pcap, pcapng, clock)
+SOURCES = (
+    machine, waited, learned, connection, events, durations,
+    segment, headers, ip, kinds, link, take, pcap, pcapng, clock,
+)  # fmt: skip
 # What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
 _TYPES = (
     Acknowledgement, Clock, Connection, Counter, Durations, EndedBy, Half, Kernel, Samples, Segment, Sent, Watched,

@@ -4,8 +4,9 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 """
 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
-from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent, is_after
+from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent
 from nagle_lab.tcp.events import MS, PROBE, EndedBy
+from nagle_lab.tcp.learned import is_after
 
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
 BSD = Kernel.BSD

@@ -16,7 +16,7 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
 from nagle_lab.guard.tracing.calls import Call, Direction, Stream, Trace
-from nagle_lab.tcp.connection import unwrapped
+from nagle_lab.tcp.learned import unwrapped
 
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
 _MOST_ELSEWHERE = 10  # settings of other sockets, of each

@@ -1,0 +1,212 @@
+"""What segments teach of the end that sent them: copies, holes, its full segment, clock and reactions.
+
+In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; connection.h is the C twin of this, too.
+"""
+
+from math import gcd
+
+from nagle_lab.packet.segment import ACK, PSH, RST, SYN, Segment
+from nagle_lab.tcp.connection import (
+    FIRST_NUMBER,
+    LARGEST_SCALE,
+    LEAST_MSS,
+    LONGEST,
+    USUAL_FULL_SIZE,
+    Connection,
+    Half,
+    Samples,
+)
+from nagle_lab.tcp.events import MS, Reaction
+
+TIMESTAMPS_OPTION = 12  # bytes, with its padding
+LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
+
+# The same packet captured again, by another interface of one host, comes this much later at most; where neither IP
+# identification nor a timestamp tells it from a retransmission, so soon that this is none.
+COPY, SURELY_COPY = 5 * MS, MS // 5
+RECENT = 4  # segments of a half-connection that the next may be a copy of
+SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
+
+
+def unwrapped(wire: int, near: int) -> int:
+    """A sequence number without wrap: ``wire`` modulo 2**32, and closest to ``near`` (RFC 9293 §3.4)."""
+    ahead = (wire - near) & 0xFFFFFFFF
+    return near + ahead if ahead < 0x80000000 else near + ahead - 0x100000000
+
+
+def is_copy(x: Half, s: Segment) -> bool:
+    """Whether segment ``s`` is a packet of ``x`` that was captured already, on another interface."""
+    seq, ack = s.seq, s.ack
+    for before in x.recent:
+        if before.seq == seq and before.ack == ack and is_same(s, before, copied=x.connection.is_copied):
+            return True
+    return False
+
+
+def remember(x: Half, s: Segment) -> None:
+    """Keep a segment of ``x`` for :func:`is_copy`, in place of the oldest of RECENT."""
+    if x.packets < RECENT:
+        x.recent.append(s)
+    else:
+        x.recent[x.packets % RECENT] = s
+
+
+def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
+    """Whether ``s`` is the packet ``before``, captured once more.
+
+    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
+    apart at most, or SURELY_COPY without timestamps; pure ACKs may be repeated, so they count as copies only where
+    data is ``copied``.
+    """
+    if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
+        return False
+    if (s.flags, s.window, s.tsval) != (before.flags, before.window, before.tsval):
+        return False
+    if s.ip_id and before.ip_id:
+        return s.ip_id == before.ip_id
+    is_soon = 0 <= s.ts - before.ts <= (COPY if s.timestamps else SURELY_COPY)
+    return is_soon and bool(s.length or s.flags & SYN or copied)
+
+
+def acknowledged(x: Half, s: Segment) -> int:
+    """The acknowledgement number of segment ``s`` of ``x``, without wrap.
+
+    If nothing of the peer has been seen yet, the peer's numbers begin there.
+    """
+    y = x.peer
+    if y.seq < 0:
+        y.seq = FIRST_NUMBER + s.ack
+    return unwrapped(s.ack, x.rcv_nxt if x.rcv_nxt >= 0 else y.seq)
+
+
+def learn_syn(x: Half, s: Segment) -> None:
+    """Note what a SYN of ``x`` says: MSS, window, window scale, whether there are timestamps, whose kernel."""
+    connection = x.connection
+    if not s.flags & (ACK | RST):
+        if x.side == 0 and connection.packets:
+            connection.syn_ts = -1  # sent again: the handshake takes a retransmission timeout
+        connection.syn = s.seq
+    x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
+    x.kernel = s.kernel
+    connection.learn_client()
+    one, two = connection.halves
+    scales = (one.scale, two.scale)
+    for half in (one, two):
+        half.shift = window_shift(half, scales)
+    learn_full_size_by_mss(connection)
+
+
+def window_shift(x: Half, scales: tuple[int, int]) -> int:
+    """The window scale of ``x``: used only when both ends offered the option (RFC 7323 §2.3).
+
+    A SYN/ACK offers only what its SYN did. LARGEST_SCALE where the capture lacks the SYN that says it, or the option.
+    """
+    if min(scales) < -1:
+        return LARGEST_SCALE
+    are_there = x.syn >= 0, x.peer.syn >= 0
+    if all(are_there):
+        return min(x.scale, LARGEST_SCALE) if min(scales) >= 0 else 0
+    if any(are_there) and max(scales) < 0:
+        return 0
+    return min(x.scale, LARGEST_SCALE) if are_there[0] and x.side == 1 else LARGEST_SCALE
+
+
+def learn_full_size_by_mss(connection: Connection) -> None:
+    """Set how large a full segment is by the MSS in the SYNs, bytes of payload.
+
+    ``Connection.full_size`` of both ends, ``Half.full_size`` of each by what its peer announced less the options in
+    use (RFC 6691), and ``Half.is_small_below``, below which a segment surely is not full.
+    """
+    one, two = connection.halves
+    options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
+    mss = min(one.mss, two.mss) or max(one.mss, two.mss)
+    surely_full = max(mss - options, 1) if mss else LEAST_MSS
+    connection.full_size = surely_full if mss else USUAL_FULL_SIZE
+    for half in (one, two):
+        half.full_size = max(half.peer.mss - options, 1) if half.peer.mss else 0
+        window = half.peer.syn_window
+        half_window = window // 2 if window > LEAST_MSS else window
+        half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
+
+
+def learn_full_size_by_data(x: Half, s: Segment) -> None:
+    """Learn how large a full segment of ``x`` is from new data ``s``: a length sent twice in a row without PSH.
+
+    A path MTU and options that the handshake does not show make it less than the MSS says. Nothing is learned from
+    what is full only until the window grows. If ``x`` never sets PSH (ns-3), only what it sends while other data is
+    unacknowledged counts.
+    """
+    length = s.length
+    if s.flags & PSH:
+        x.pushes = True
+        return
+    if length < LEAST_LEARNED or length <= x.learned_full_size or (x.full_size and length > x.full_size):
+        return
+    if is_half_of_window(x, length):
+        return
+    if not x.pushes and x.snd_una >= x.data.end:
+        return
+    if length == x.last_unpushed:
+        x.learned_full_size = length
+    x.last_unpushed = length
+
+
+def is_half_of_window(x: Half, length: int) -> bool:
+    """Whether a segment of ``x`` is half of the peer's window or more: full, if that was the largest so far.
+
+    Linux sends no more at once, unless the window has less than 536 bytes (tcp_bound_to_half_wnd).
+    """
+    return x.peer.rcv_nxt >= 0 and 2 * length >= x.peer.rcv_wnd
+
+
+def note_hole(x: Half, start: int) -> None:
+    """Count data of ``x`` that follows a hole, data that is not in the capture; or take that back, if this fills it.
+
+    A hole is filled by data at its ``start`` that the peer still asks for by duplicate ACKs (RFC 5681 §3.2): then the
+    path lost it, not the capture.
+    """
+    y = x.peer
+    if x.seq >= 0 and start > x.snd_nxt:
+        x.lost += 1
+        if x.hole < x.snd_una:
+            x.hole = x.snd_nxt
+    elif start == x.hole == y.pure_ack.ack and y.pure_ack.number > x.data.number:
+        x.lost -= 1
+        x.hole = -1
+
+
+def full_size_of(x: Half) -> int:
+    """The payload of a full segment of ``x``, bytes, learned from its data or by the MSS; 0 not known."""
+    return x.learned_full_size or x.full_size
+
+
+def is_after(one: int, other: int) -> bool:
+    """Whether a timestamp is newer than another, modulo 2**32 (RFC 7323 §5.2)."""
+    return 0 < (one - other) & 0xFFFFFFFF < 0x80000000
+
+
+def learn_clock(x: Half, s: Segment) -> None:
+    """Note the timestamp of a segment of ``x``, and how far TSecr is ahead of TSval at its fastest (RFC 7323).
+
+    That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
+    """
+    if x.clock_step != 1 and x.tsval >= 0:
+        x.clock_step = gcd(x.clock_step, s.tsval - x.tsval)
+    x.tsval = s.tsval
+    ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
+    if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
+        x.ahead = ahead
+
+
+def keep_sample(x: Half, kind: Reaction, ns: int) -> None:
+    """Keep how long ``x`` took for a reaction, ns: the first SAMPLES of each kind, and the latest."""
+    if x.reactions is None:
+        x.reactions = [Samples() for _ in Reaction]
+    samples = x.reactions[kind]
+    if not 0 <= ns <= LONGEST:
+        ns = min(max(ns, 0), LONGEST)
+    if samples.count < 2 * SAMPLES:
+        samples.kept.append(ns)
+    else:
+        samples.kept[SAMPLES + samples.count % SAMPLES] = ns
+    samples.count += 1
