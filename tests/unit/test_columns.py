@@ -252,7 +252,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
         "pace": pace,
-        "echo_lag": [number % 4 - 2 for number in numbers],
+        "ahead": [number % 4 - 2 for number in numbers],
         "peer_own_accord": [number % 6 for number in connection],
         "not_held": [number % 4 // 3 for number in connection],
     }

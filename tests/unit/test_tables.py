@@ -57,7 +57,7 @@ def test_a_table_is_a_list(in_memory, steps):
                 theirs += [NOTHING] * (value[0] - len(theirs))
             elif theirs:
                 first, last = sorted(number % len(theirs) for number in value)
-                part = ours.part(first, last)
+                part = ours.view(first, last)
                 ROW.struct.pack_into(part, 0, *row(value[0]))
                 theirs[first] = row(value[0])
                 assert (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
@@ -54,7 +54,7 @@ def match(result: Result, two: Result) -> Pair:
     NagleLabError
         The captures have no connection in common.
     """
-    if not {_ends(c) for c in result.connections} & {_ends(c) for c in two.connections}:
+    if not {one.ends for one in result.connections} & {one.ends for one in two.connections}:
         raise NagleLabError(
             f"{result.source.file} and {two.source.file} have no connection in common: not the same traffic "
             "(or addresses were translated in between)"
@@ -73,10 +73,6 @@ def match(result: Result, two: Result) -> Pair:
         path_ms=spread([whole - part for whole, part in zip(hold, delay, strict=True)]),
         reply_ms=[result.summary.request_to_response_ms, two.summary.request_to_response_ms],
     )
-
-
-def _ends(connection: Connection) -> tuple[str, str]:
-    return str(connection.client), str(connection.server)
 
 
 def _keyed(result: Result) -> Iterator[tuple[tuple[str, str, int, int], Stall]]:

@@ -114,7 +114,7 @@ class Writer:
 def _of(connections: Table, numbers: Any) -> Rows:
     """The rows of connections of these numbers (n,)."""
     first, last = int(numbers.min()), int(numbers.max())
-    return np.frombuffer(connections.part(first, last), connections.layout.dtype)[numbers - first]
+    return np.frombuffer(connections.view(first, last), connections.layout.dtype)[numbers - first]
 
 
 def _end(rows: Rows, sides: Any) -> tuple[Any, Any]:

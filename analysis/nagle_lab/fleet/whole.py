@@ -91,4 +91,4 @@ def _add(tables: Tables, name: str, content: bytes) -> None:
         return
     first, last = int(rows["number"].min()), int(rows["number"].max())
     table.reach(last + 1)
-    np.frombuffer(table.part(first, last), table.layout.dtype)[rows["number"] - first] = rows
+    np.frombuffer(table.view(first, last), table.layout.dtype)[rows["number"] - first] = rows

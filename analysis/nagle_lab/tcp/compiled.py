@@ -205,8 +205,8 @@ class CompiledEngine:
         first, last = min(numbers), max(numbers)
         table = self.tables.connection
         table.reach(last + 1)
-        part = table.part(first, last)
-        target = (ctypes.c_char * len(part)).from_buffer(part)
+        view = table.view(first, last)
+        target = (ctypes.c_char * len(view)).from_buffer(view)
         self._taken(self._library.nagle_lab_place(bytes(rows), count, target, first, last))
 
     def counter(self, name: str) -> int:

@@ -76,7 +76,7 @@ typedef struct { /* Half */
     int64_t last_ts;
     int64_t tsval;
     int64_t ahead;
-    int64_t clock_step;
+    int64_t timestamp_step;
     int32_t reactions[REACTIONS][2 * SAMPLES];
     int64_t reacted[REACTIONS];
     identity recent[RECENT];
@@ -265,11 +265,11 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
     x->last_unpushed = length;
 }
 
-static inline void learn_clock(half *x, const segment *s)
+static inline void learn_timestamps(half *x, const segment *s)
 {
     uint32_t ahead = s->tsecr - s->tsval;
-    if (x->clock_step != 1 && x->tsval >= 0)
-        x->clock_step = common_divisor(x->clock_step, s->tsval - x->tsval);
+    if (x->timestamp_step != 1 && x->tsval >= 0)
+        x->timestamp_step = common_divisor(x->timestamp_step, s->tsval - x->tsval);
     x->tsval = s->tsval;
     if ((s->flags & (ACK | SYN)) == ACK && (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead)))
         x->ahead = ahead;

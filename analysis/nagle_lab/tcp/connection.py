@@ -85,11 +85,12 @@ class Half:
     """
 
     __slots__ = (
-        "ahead", "beside", "clock_step", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack",
-        "fin_acks", "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed",
-        "latest_sent", "learned_full_size", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets",
-        "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift",
-        "side", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_window", "timestamps", "tsval", "wire",
+        "ahead", "beside", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack", "fin_acks",
+        "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent",
+        "learned_full_size", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer",
+        "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side",
+        "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_window", "timestamp_step", "timestamps",
+        "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -114,7 +115,7 @@ class Half:
         # Its timestamps (RFC 7323)
         self.tsval = -1  # the latest; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
-        self.clock_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
+        self.timestamp_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
         self.mss, self.scale, self.timestamps, self.kernel = 0, -1, False, 0

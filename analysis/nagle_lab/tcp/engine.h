@@ -17,7 +17,7 @@ typedef struct {
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK */
     int64_t ack_to_release;
     int64_t idle;            /* from the connection's packet before the ACK to it */
-    int64_t echo_lag;        /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
+    int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
     int32_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
@@ -133,7 +133,7 @@ typedef struct {
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
-    uint8_t clock_step[2];   /* of its timestamps: what they differ by has it as a divisor; at most 255, 0 not known */
+    uint8_t timestamp_step[2];   /* of its timestamps: what they differ by has it as a divisor; at most 255, 0 not known */
     int32_t unused;
 } connection;
 

@@ -185,13 +185,13 @@ def is_after(one: int, other: int) -> bool:
     return 0 < (one - other) & 0xFFFFFFFF < 0x80000000
 
 
-def learn_clock(x: Half, s: Segment) -> None:
+def learn_timestamps(x: Half, s: Segment) -> None:
     """Note the timestamp of a segment of ``x``, and how far TSecr is ahead of TSval at its fastest (RFC 7323).
 
     That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
     """
-    if x.clock_step != 1 and x.tsval >= 0:
-        x.clock_step = gcd(x.clock_step, s.tsval - x.tsval)
+    if x.timestamp_step != 1 and x.tsval >= 0:
+        x.timestamp_step = gcd(x.timestamp_step, s.tsval - x.tsval)
     x.tsval = s.tsval
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):

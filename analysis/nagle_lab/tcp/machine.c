@@ -118,7 +118,7 @@ static int close_connection(machine *m, flow *f)
         .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
-        .clock_step = {(uint8_t)least(one->clock_step, UINT8_MAX), (uint8_t)least(two->clock_step, UINT8_MAX)},
+        .timestamp_step = {(uint8_t)least(one->timestamp_step, UINT8_MAX), (uint8_t)least(two->timestamp_step, UINT8_MAX)},
     };
     memcpy(row.address, f->address, 32);
     if (f->has_candidates || one->not_held || two->not_held) {
@@ -335,7 +335,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
         if (echoes_uncaptured(y, s)) {
             candidate row = {
                 .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
-                .trigger_to_ack = s->ts - before->ts, .echo_lag = -1, .arrival = -1, .exchange = number,
+                .trigger_to_ack = s->ts - before->ts, .ahead = -1, .arrival = -1, .exchange = number,
                 .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
                 .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
             };
@@ -368,7 +368,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     candidate row = {
         .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
         .at = s->ts, .trigger_to_ack = ack->ts - trigger->ts, .ack_to_release = s->ts - ack->ts, .idle = ack->idle,
-        .echo_lag = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
+        .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
         .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
         .alone = (int32_t)least(alone, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
         .exchange = number, .trigger_bytes = trigger->length, .released_bytes = s->length,
@@ -535,7 +535,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     x->seq = start;
     x->snd_nxt = most(x->snd_nxt, end);
     if (s->timestamps)
-        learn_clock(x, s);
+        learn_timestamps(x, s);
     if (flags & (FIN | RST)) {
         x->closed = 1;
         y->closed |= !!(flags & RST);

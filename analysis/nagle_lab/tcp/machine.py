@@ -26,9 +26,9 @@ from nagle_lab.tcp.learned import (
     is_copy,
     is_half_of_window,
     keep_sample,
-    learn_clock,
     learn_full_size_by_data,
     learn_syn,
+    learn_timestamps,
     note_hole,
     remember,
     unwrapped,
@@ -64,7 +64,7 @@ PIGGYBACKED_RELEASE = 1 * MS
 SWEEP = 1 << 15
 MANY = 1 << 15
 
-MOST_CLOCK_STEP = 255  # of an end's timestamps, as a row has it
+MOST_TIMESTAMP_STEP = 255  # of an end's timestamps, as a row has it
 REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
 
@@ -172,7 +172,7 @@ class Machine:
         if end > x.snd_nxt:
             x.snd_nxt = end
         if s.timestamps:
-            learn_clock(x, s)
+            learn_timestamps(x, s)
         if is_control:
             x.close(flags)
         x.packets += 1
@@ -320,7 +320,7 @@ class Machine:
                     release_frame=s.frame,
                     at=s.ts,
                     trigger_to_ack=s.ts - before.ts,
-                    echo_lag=-1,
+                    ahead=-1,
                     arrival=-1,
                     exchange=exchange,
                     trigger_bytes=before.length,
@@ -367,7 +367,7 @@ class Machine:
             trigger_to_ack=ack.ts - trigger.ts,
             ack_to_release=s.ts - ack.ts,
             idle=ack.idle,
-            echo_lag=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1),
+            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1),
             under_way=min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0)),
             alone=min(alone, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
@@ -570,7 +570,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         syns=one.syn >= 0 and two.syn >= 0,
         server_first=connection.server_first,
         kernel=(one.kernel, two.kernel),
-        clock_step=[min(half.clock_step, MOST_CLOCK_STEP) for half in halves],
+        timestamp_step=[min(half.timestamp_step, MOST_TIMESTAMP_STEP) for half in halves],
     )
 
 

@@ -74,7 +74,7 @@ class Table:
     def fill_in(self, number: int, name: str, value: int) -> None:
         """Write one field of row ``number``, which is there."""
         code, offset = self.layout.places[name]
-        pack_into(code, self.part(number, number), offset, value)
+        pack_into(code, self.view(number, number), offset, value)
 
     def reach(self, count: int) -> None:
         """Make sure that there are ``count`` rows at least; new ones are all zeros."""
@@ -126,7 +126,7 @@ class Table:
         for begin in range(0, self._count, rows):
             yield begin, min(begin + rows, self._count)
 
-    def part(self, first: int, last: int) -> memoryview:
+    def view(self, first: int, last: int) -> memoryview:
         """The packed rows from ``first`` to ``last``, to look into at random and to change in place.
 
         On disk they are mapped as long as the view lives, and add to memory as they are touched.

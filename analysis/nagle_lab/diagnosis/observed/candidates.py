@@ -40,7 +40,7 @@ class Candidates:
     trigger_to_ack : time between them
     ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, alone, arrival, echo_lag, under_way, trigger_bytes, released_bytes, beyond_full,
+    connection, exchange, alone, arrival, ahead, under_way, trigger_bytes, released_bytes, beyond_full,
         trigger_frame, ack_frame, release_frame, pure, echo, announced, trigger_not_held : see ``candidate`` in
         tcp/engine.h
     peer : the number of the peer's program
@@ -134,9 +134,9 @@ class _Joined(dict[str, Column]):
             "full_waits": lambda: involved.of_side("full_waits", side),
             "pace": lambda: _pace(
                 involved.of_side("ahead", side),
-                rows["echo_lag"],
-                involved.of_side("clock_step", side),
-                involved.of_side("clock_step", peer),
+                rows["ahead"],
+                involved.of_side("timestamp_step", side),
+                involved.of_side("timestamp_step", peer),
             ),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
@@ -195,7 +195,7 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     return pick(counted, 2 * involved.of + sides)
 
 
-def _pace(ahead: Column, echo_lag: Column, step: Column, peer_step: Column) -> Column:
+def _pace(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
     """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
-    is_known = (ahead >= 0) & (echo_lag >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
-    return chosen(is_known, (ahead - echo_lag) & 0xFFFFFFFF, -1)
+    is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
+    return chosen(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)

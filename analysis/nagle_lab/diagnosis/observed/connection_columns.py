@@ -24,7 +24,7 @@ class Involved:
         self.of = ranks(connections, self.numbers)
         self._layout = table.layout
         self._first = int(self.numbers[0])
-        self._part = table.part(self._first, int(self.numbers[-1]))
+        self._view = table.view(self._first, int(self.numbers[-1]))
 
     def column(self, name: Any) -> Column:
         """A column of the connections (m,).
@@ -34,7 +34,7 @@ class Involved:
         if is_array(self.numbers):
             return self._array(name)[self.numbers - self._first].astype("i8")
         field, offsets = self._places(name)
-        return Numbers([field.unpack_from(self._part, at)[0] for at in offsets])
+        return Numbers([field.unpack_from(self._view, at)[0] for at in offsets])
 
     def fill_in(self, name: Any, column: Column) -> None:
         """Write a column of the connections (m,); ``name`` as for :meth:`column`."""
@@ -43,7 +43,7 @@ class Involved:
             return
         field, offsets = self._places(name)
         for at, value in zip(offsets, column, strict=True):
-            field.pack_into(self._part, at, value)
+            field.pack_into(self._view, at, value)
 
     def rows(self, name: Any) -> Column:
         """A column of the connection of each row (n,)."""
@@ -62,7 +62,7 @@ class Involved:
     def _array(self, name: Any) -> Any:
         np = numpy()
 
-        rows = np.frombuffer(self._part, self._layout.dtype)
+        rows = np.frombuffer(self._view, self._layout.dtype)
         return rows[name] if isinstance(name, str) else rows[name[0]][:, name[1]]
 
     def _places(self, name: Any) -> tuple[Struct, list[int]]:

@@ -371,5 +371,5 @@ def _is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
     """
     acks = nearby(observed.program.own.ack)
-    may_have_timestamps = total((pure.pace >= 0) | (pure.echo_lag < -1))
+    may_have_timestamps = total((pure.pace >= 0) | (pure.ahead < -1))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)

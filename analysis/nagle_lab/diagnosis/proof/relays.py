@@ -19,11 +19,11 @@ from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
-MOST_WAYS = 10  # connections of a program whose ends are looked at
+MOST_ROUTES = 10  # connections of a program whose ends are looked at
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
 
 
-class _Way(NamedTuple):
+class _Route(NamedTuple):
     """From which address to which stalls were sent, and the server of those connections: address and port."""
 
     sender: bytes
@@ -53,21 +53,21 @@ class _Brought:
 
     def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted], soonest: int) -> None:
         self._candidates, self._involved, self._soonest = candidates, involved, soonest
-        self._ways = {id(one.rows): _ways(one.rows, candidates, involved) for one in accepted}
+        self._routes = {id(one.rows): _routes(one.rows, candidates, involved) for one in accepted}
         self._to: dict[bytes, list[Column]] = {}  # an address
         for one in accepted:
-            for address in {way.receiver for way in self._ways[id(one.rows)]}:
+            for address in {route.receiver for route in self._routes[id(one.rows)]}:
                 self._to.setdefault(address, []).append(one.rows)
-        self._on_loopback = [one.rows for one in accepted if _is_one_address(self._ways[id(one.rows)])]
+        self._on_loopback = [one.rows for one in accepted if _is_one_address(self._routes[id(one.rows)])]
 
     def mostly(self, rows: Column) -> Counter[tuple[int, int]]:
         """How often these rows pass on data, by their connection and the one that brought it; empty if mostly not."""
-        its_own = self._ways.get(id(rows)) or _ways(rows, self._candidates, self._involved)
-        near = [*self._on_loopback, *(other for way in its_own for other in self._to.get(way.sender, ()))]
+        its_own = self._routes.get(id(rows)) or _routes(rows, self._candidates, self._involved)
+        near = [*self._on_loopback, *(other for route in its_own for other in self._to.get(route.sender, ()))]
         sources: Counter[tuple[int, int]] = Counter()
         for other in {id(other): other for other in near}.values():
-            theirs = self._ways[id(other)]
-            if {way.server for way in theirs} != {way.server for way in its_own}:
+            theirs = self._routes[id(other)]
+            if {route.server for route in theirs} != {route.server for route in its_own}:
                 are = _is_one_address(its_own), _is_one_address(theirs)
                 sources += _sources(rows, other, self._candidates, self._soonest if all(are) else 0, any(are))
         return sources if sources.total() > MOSTLY * min(len(rows), MOST_LOOKED_AT) else Counter()
@@ -97,21 +97,21 @@ def _sources(
     return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
 
-def _ways(rows: Column, candidates: Columns, involved: Involved) -> set[_Way]:
+def _routes(rows: Column, candidates: Columns, involved: Involved) -> set[_Route]:
     table, connection, side = involved.table, candidates["connection"], candidates["side"]
     columns = table.layout.columns
     connections = {int(connection[row]): int(side[row]) for row in map(int, rows[:MOST_LOOKED_AT])}
-    ways = set()
-    for number, sender in list(connections.items())[:MOST_WAYS]:
+    routes = set()
+    for number, sender in list(connections.items())[:MOST_ROUTES]:
         row = table.row(number)
         addresses = row[columns["address"]][:16], row[columns["address"]][16:]
         server = 1 - row[columns["client"]]
-        ways.add(
-            _Way(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
+        routes.add(
+            _Route(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
         )  # fmt: skip
-    return ways
+    return routes
 
 
-def _is_one_address(ways: set[_Way]) -> bool:
+def _is_one_address(routes: set[_Route]) -> bool:
     """Whether everything arrives at the address that it is sent from, as on loopback."""
-    return any(way.sender == way.receiver for way in ways)
+    return any(route.sender == route.receiver for route in routes)
