@@ -39,13 +39,7 @@ class Layout:
     @cached_property
     def columns(self) -> dict[Any, int]:
         """The place of each column in an unpacked row: by name, or ``(name, side)``."""
-        names: list[Any] = []
-        for name, code, count in self.fields:
-            if count == 1 or is_bytes(code, count):
-                names.append(name)
-            else:
-                names += [(name, side) for side in range(count)]
-        return {name: place for place, name in enumerate(names)}
+        return {name: place for place, name in enumerate(self.places)}
 
     def row(self, **values: Any) -> list[Any]:
         """An unpacked row of these fields, a pair for one number per side; those not named are 0.
@@ -55,15 +49,13 @@ class Layout:
         TypeError
             There is no field of that name.
         """
-        row = self._zeros | values
-        if len(row) > len(self._zeros):
-            raise TypeError(f"{self.name} has no field {', '.join(values.keys() - self._zeros.keys())}")
-        if len(row) == len(self.columns):
-            return list(row.values())
+        row = self.zeros | values
+        if len(row) > len(self.zeros):
+            raise TypeError(f"{self.name} has no field {', '.join(values.keys() - self.zeros.keys())}")
         return [one for value in row.values() for one in (value if isinstance(value, list | tuple) else (value,))]
 
     @cached_property
-    def _zeros(self) -> dict[str, Any]:
+    def zeros(self) -> dict[str, Any]:
         """The value of each field in a row where all are 0."""
         return {name: 0 if count == 1 or is_bytes(code, count) else [0] * count for name, code, count in self.fields}
 

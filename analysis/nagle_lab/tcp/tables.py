@@ -51,8 +51,8 @@ class Table:
             self.append(row)
 
     def add_named(self, **values: Any) -> None:
-        """Add one row by the names of its fields; those not named are 0."""
-        self.add(*self.layout.row(**values))
+        """Add one row by the names of its fields, of which none is a pair; those not named are 0."""
+        self.add(*(self.layout.zeros | values).values())
 
     def append(self, rows: bytes | memoryview) -> None:
         """Add rows, packed as the layout has it."""

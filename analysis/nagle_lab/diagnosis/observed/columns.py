@@ -67,7 +67,6 @@ class Columns:
         self._rows: Any
         if is_large(self._count):
             np = numpy()
-
             self._rows = np.frombuffer(packed, layout.dtype)
         else:
             self._rows = list(zip(*layout.struct.iter_unpack(packed), strict=True)) or [()] * len(layout.columns)
@@ -99,7 +98,6 @@ def as_column(numbers: Sequence[int]) -> Column:
     if not is_large(len(numbers)):
         return Numbers(numbers)
     np = numpy()
-
     return np.asarray(numbers)
 
 
@@ -170,7 +168,6 @@ def percentile(column: Column, percent: float) -> float:
     low_at, high_at = int(place), int(place) + (part > 0)
     if is_array(column):
         np = numpy()
-
         ordered: Any = np.partition(column, [low_at, high_at])
     else:
         ordered = sorted(column)
@@ -183,7 +180,6 @@ def distinct(column: Column) -> Column:
     if not is_array(column):
         return Numbers(sorted(set(column)))
     np = numpy()
-
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
     if high - low < 4 * len(column):  # close together: counting takes less than sorting
         return np.flatnonzero(np.bincount(column - low)) + low
@@ -195,7 +191,6 @@ def ranks(column: Column, ordered: Column) -> Column:
     """For each row, the place of its number in ``ordered``, which are distinct and ascending."""
     if is_array(column):
         np = numpy()
-
         low, among = ordered[0], ordered[-1] - ordered[0] + 1
         if among > 4 * len(column):
             return np.searchsorted(ordered, column)
@@ -210,7 +205,6 @@ def counts(numbers: Column, below: int) -> Column:
     """How often each number from 0 up to ``below`` occurs, (below,)."""
     if is_array(numbers):
         np = numpy()
-
         return np.bincount(numbers, minlength=below)
     counted = Numbers([0] * below)
     for number in numbers:
@@ -222,7 +216,6 @@ def groups(keys: Column) -> Iterator[Column]:
     """For each distinct key, the numbers of the rows that have it, ascending."""
     if is_array(keys):
         np = numpy()
-
         if len(keys) and (keys == keys[0]).all():  # one group: nothing to sort
             yield np.arange(len(keys))
             return
@@ -248,7 +241,6 @@ def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
     """By key, a small number: how many rows have it, and the sum of their weights, exactly."""
     if is_array(keys):
         np = numpy()
-
         counts, sums = np.bincount(keys).tolist(), [0] * (int(keys.max(initial=-1)) + 1)
         are_few = len(keys) * int(weights.max(initial=0)) < EXACT
         for shift in (0,) if are_few else (0, 21, 42):
@@ -266,7 +258,6 @@ def extended(before: Column, column: Column, after: Column) -> Column:
     """The column with ``before`` and ``after`` attached."""
     if is_array(column):
         np = numpy()
-
         return np.concatenate([np.asarray(before, np.int64), column, np.asarray(after, np.int64)])
     return Numbers([*before, *column, *after])
 
@@ -286,7 +277,6 @@ def among(column: Column, values: Column) -> Column:
     """For each row, whether it has one of those values."""
     if is_array(column):
         np = numpy()
-
         ordered = distinct(np.asarray(values, np.int64))  # np.isin would import numpy.ma, which takes 15 ms
         places = np.searchsorted(ordered, column)
         return np.append(ordered, MOST + 1)[places] == column
@@ -300,7 +290,6 @@ def in_order(parts: Sequence[Column]) -> Column:
         return parts[0]
     if any(is_array(part) for part in parts):
         np = numpy()
-
         return np.sort(np.concatenate(parts))
     return Numbers(sorted(number for part in parts for number in part))
 
@@ -312,7 +301,6 @@ def add_all(durations: Durations, column: Column) -> None:
             durations.add(duration)
         return
     np = numpy()
-
     durations.total = min(durations.total + int(column.sum()), MOST)
     steps = np.rint(column / durations.step_ns).astype(np.int64)
     low, high = int(steps.min()), int(steps.max())

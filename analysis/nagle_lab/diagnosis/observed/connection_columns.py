@@ -61,7 +61,6 @@ class Involved:
 
     def _array(self, name: Any) -> Any:
         np = numpy()
-
         rows = np.frombuffer(self._view, self._layout.dtype)
         return rows[name] if isinstance(name, str) else rows[name[0]][:, name[1]]
 
