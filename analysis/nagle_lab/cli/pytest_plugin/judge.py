@@ -16,7 +16,7 @@ import pytest
 from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
-from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part, of_these
+from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part
 from nagle_lab.cli.pytest_plugin.recording import Moment, Recording, read, remove, write
 from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
 from nagle_lab.cli.pytest_plugin.spans import Span, Spans
@@ -206,8 +206,8 @@ class Judge:
             found = list(self._spans.uncovered(result))
             if not found:
                 return "", _moved(capture, self._kept, self._session_name()) if self._keep_all else None
-            selection = of_these(result.connections[stall.connection] for _, stall in found)
-            alone = judge_recording(capture, "", selection, sha256=False)
+            only = Selection(only=frozenset(result.connections[stall.connection].ends for _, stall in found))
+            alone = judge_recording(capture, "", only, sha256=False)
             capture = _moved(capture, self._kept, self._session_name())
         except (NagleLabError, OSError) as error:
             return f"INVALID: the session's recording cannot be judged: {error}", None

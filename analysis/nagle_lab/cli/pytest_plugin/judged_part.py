@@ -1,12 +1,10 @@
 """A test, or a part of it, judged on the connections that were opened in it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nagle_lab.capture.waiting import End
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
-from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 
@@ -43,38 +41,13 @@ class JudgedPart:
         return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
 
 
-@dataclass(frozen=True)
-class _OpenedInTest(Selection):
-    """Selects the connections that were opened in the test."""
-
-    inherited: frozenset[tuple[End, End]] = frozenset()
-
-    def wants(self, client: End, server: End) -> bool:
-        return (client, server) not in self.inherited and super().wants(client, server)
-
-
-@dataclass(frozen=True)
-class _OfTheseEnds(Selection):
-    """Selects the connections of a set."""
-
-    ends: frozenset[tuple[End, End]] = frozenset()
-
-    def wants(self, client: End, server: End) -> bool:
-        return (client, server) in self.ends
-
-
-def of_these(connections: Iterable[Connection]) -> Selection:
-    """Selects these connections."""
-    return _OfTheseEnds(ends=frozenset(connection.ends for connection in connections))
-
-
 def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     """A test's capture, on the connections that were opened in it."""
     name = str(capture)  # a file system of the test's own has Paths of its own
     result = judge_recording(name, loss, selection, sha256=False)
     inherited = frozenset(one.ends for one in selection.of(result) if not one.handshake)
     if inherited:
-        selection = _OpenedInTest(selection.ports, selection.allowed, inherited)
+        selection = replace(selection, without=inherited)
         result = judge_recording(name, loss, selection, sha256=False)
     missing = what_is_missing(result, selection.of(result))
     reason = result.reason

@@ -9,6 +9,7 @@ from typing import Unpack
 
 import msgspec
 
+from nagle_lab.capture.waiting import End
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result
@@ -24,14 +25,21 @@ WITHOUT = "without-nodelay"  # the folder of the second run, in that of the firs
 
 @dataclass(frozen=True)
 class Selection:
-    """Which connections are judged: those to some ports, or to any, without those allowed to stall."""
+    """Which connections are judged: those to some ports, or to any, without those allowed to stall.
+
+    ``only`` and ``without`` name connections by their client and their server.
+    """
 
     ports: frozenset[int] = frozenset()
-    allowed: frozenset[tuple[str, int]] = frozenset()  # address and port of a server; "" for any address
+    allowed: frozenset[End] = frozenset()  # address and port of a server; "" for any address
+    only: frozenset[tuple[End, End]] | None = None  # None: any
+    without: frozenset[tuple[End, End]] = frozenset()
 
-    def wants(self, client: tuple[str, int], server: tuple[str, int]) -> bool:
+    def wants(self, client: End, server: End) -> bool:
         """Whether a connection is judged, by address and port of its ends."""
-        del client
+        ends = client, server
+        if ends in self.without or (self.only is not None and ends not in self.only):
+            return False
         if self.ports and server[1] not in self.ports:
             return False
         return server not in self.allowed and ("", server[1]) not in self.allowed
