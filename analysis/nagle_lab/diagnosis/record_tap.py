@@ -47,22 +47,16 @@ class RecordTap:
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Pass pcap records on to the engine, and to the onlooker."""
-        if self._seen is None:
-            return self.engine.pcap(window, at, framing)
-        before = self.frames
-        end = self.engine.pcap(window, at, framing)
-        if end > at:
+        before, end = self.frames, self.engine.pcap(window, at, framing)
+        if self._seen is not None and end > at:
             with memoryview(window.raw) as raw:
                 self._seen.pcap(raw[at:end], before + 1, self.frames - before, framing)
         return end
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
         """Pass packet blocks on to the engine, and to the onlooker."""
-        if self._seen is None:
-            return self.engine.pcapng(window, at, order, interfaces)
-        before = self.frames
-        end = self.engine.pcapng(window, at, order, interfaces)
-        if end > at:
+        before, end = self.frames, self.engine.pcapng(window, at, order, interfaces)
+        if self._seen is not None and end > at:
             with memoryview(window.raw) as raw:
                 self._seen.pcapng(raw[at:end], before + 1, self.frames - before, order, interfaces)
         return end
