@@ -1607,3 +1607,30 @@ def test_half_of_the_window_is_full(diagnose, length, verdict, stalls):
             c.client_acks(after_ns=10 * US, window=65_536 >> 7)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(
+    ("tail", "jitter", "release", "verdict"),
+    [
+        (BODY, 100 * US, RELEASE, "STALL"),
+        (BODY, 100 * US, 1100 * US, "INCONCLUSIVE"),
+        (8, 1600 * US, RELEASE, "STALL"),
+        (8, 1600 * US, 350 * US, "INCONCLUSIVE"),
+    ],
+    ids=["held", "polled", "held, jitter", "polled, jitter"],
+)
+def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, jitter, release, verdict):
+    """Answers show that the link is not slow, and many exchanges how much slower, in spite of jitter."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        varies = number * 13 % 40 * jitter // 40
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US + varies)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US + number % 4 * 800 * US + varies)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(tail, after_ns=release + varies)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("client")).verdict == verdict

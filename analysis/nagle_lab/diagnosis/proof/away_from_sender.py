@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import among, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, among, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
     CONCLUSIVE,
@@ -25,9 +25,9 @@ from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import comes_early_too, is_chance, is_paced, middle_half, pauses_anyway
 from nagle_lab.tcp.events import MS, Echo
 
-SLOWER = 350 * US  # than the program's answers: what Nagle's algorithm held took up to 300 longer
+SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
-SLOW_LINK = 2 * US  # for each byte: 4 Mbit/s
+SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
@@ -205,15 +205,29 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     """Whether releases take clearly longer than that end's kernel takes to answer, with ACKs that are not delayed.
 
-    On a path that varies less; their length may take some time on a slow link.
+    By more than three standard errors of the path, and than their length takes on a slow link.
     """
     own = observed.program.own
     quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
     if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
-    by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
+    by_size = _without_their_length(prompt, observed)
     longer = percentile(by_size, 50) - percentile(quick, 50)
-    return longer > max(SLOWER, 2 * observed.setting.step, middle_half(quick))
+    varies = middle_half(quick) * 3 / sqrt(min(len(quick), len(prompt)))
+    return longer > max(SLOWER, 2 * observed.setting.step, varies)
+
+
+def _without_their_length(c: Candidates, observed: Observed) -> Column:
+    """From ACK to release, ns, less what the bytes of the release take on as slow a link as this one may be.
+
+    How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger.
+    """
+    own, least = observed.program.own, lowest(c.trigger_bytes)
+    quick, answers = [*own.handshake, *own.ack], own.data
+    if len(answers) < CONCLUSIVE or not quick:
+        return c.ack_to_release - c.released_bytes * SLOW_LINK
+    longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.step
+    return c.ack_to_release - c.released_bytes * min(longer / max(least, 1), SLOW_LINK)
 
 
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
