@@ -956,6 +956,18 @@ def goes_on(c: Conversation, number: int) -> None:
     c.client_acks(after_ns=10 * US)
 
 
+def in_turn(stories: dict[str, Story], parts: str, rtt_ns: int) -> Conversation:
+    """One connection with an exchange for each letter of ``parts``."""
+    c = Conversation(rtt_ns=rtt_ns)
+    c.handshake()
+    prompt(c, 0)
+    for number, part in enumerate(parts):
+        c.pause(2 * MS)
+        stories[part](c, number)
+    c.close()
+    return c
+
+
 @pytest.mark.parametrize("seen_at", ["server", "client"])
 @pytest.mark.parametrize(
     ("parts", "verdict", "stalls"),
@@ -969,13 +981,7 @@ def goes_on(c: Conversation, number: int) -> None:
 )
 def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, stalls, seen_at):
     """TCP_NODELAY is set, or cleared, between exchanges; where data waits and does not by turns, that is chance."""
-    c = Conversation(rtt_ns=10 * MS if seen_at == "client" else 0)
-    c.handshake()
-    prompt(c, 0)
-    for number, part in enumerate(parts):
-        c.pause(2 * MS)
-        {"h": server_held, "n": goes_on}[part](c, number)
-    c.close()
+    c = in_turn({"h": server_held, "n": goes_on}, parts, rtt_ns=10 * MS if seen_at == "client" else 0)
     result = diagnose(c.seen_at(seen_at))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
@@ -999,14 +1005,8 @@ def passes_on(c: Conversation, number: int) -> None:
 )
 def test_what_leaves_soon_beside_unacknowledged_data_did_not_wait(diagnose, parts, verdict, stalls, seen_at):
     """Data in between that left much sooner than the ACK shows that TCP_NODELAY is set, too."""
-    soon = lambda c, number: passes_on(c, 3 * number + 1)  # noqa: E731 - a story
-    c = Conversation(rtt_ns=2 * MS if seen_at == "client" else 0)
-    c.handshake()
-    prompt(c, 0)
-    for number, part in enumerate(parts):
-        c.pause(2 * MS)
-        {"h": server_held, "r": passes_on, "s": soon}[part](c, number)
-    c.close()
+    stories = {"h": server_held, "r": passes_on, "s": lambda c, number: passes_on(c, 3 * number + 1)}
+    c = in_turn(stories, parts, rtt_ns=2 * MS if seen_at == "client" else 0)
     result = diagnose(c.seen_at(seen_at))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
