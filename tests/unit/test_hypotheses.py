@@ -1634,3 +1634,31 @@ def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, ji
         c.client_acks(after_ns=10 * US)
         c.pause(5 * MS)
     assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+def test_a_connection_that_keeps_to_a_clock_does_not_count_with_others(diagnose):
+    """Away from the sender: on one its data is held, on the other it follows the trigger after 50 ms each time.
+
+    It takes up to 9 ms for an answer, so other data may be as late.
+    """
+
+    def thinks_and_stalls(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US + number % 10 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=RELEASE + number % 7 * 10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    def every_50_ms(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, at_ns=header.ts_ns + 50 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [
+        talk(story, exchanges=40, rtt_ns=1 * MS, client=("10.0.0.1", port))
+        for port, story in [(50_000, thinks_and_stalls), (50_001, thinks_and_stalls), (50_002, every_50_ms)]
+    ]
+    result = diagnose(merge(*(each.seen_at("client") for each in talks)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 78)

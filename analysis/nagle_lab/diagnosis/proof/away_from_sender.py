@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import Column, among, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, among, groups, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
     CONCLUSIVE,
@@ -41,7 +41,9 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
 
     The others are added to ``judged`` as rejected or unresolved.
     """
-    prompt = _in_time(pure, observed, judged)
+    paced = _on_paced_connections(pure, observed)
+    judged.reject(len(paced), Rejected.LATER_RELEASE)
+    prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
         pauses_anyway(prompt, observed)
         or _is_one_in_flight(prompt, observed)
@@ -53,6 +55,17 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
     return prompt
+
+
+def _on_paced_connections(pure: Candidates, observed: Observed) -> Candidates:
+    """Those on connections whose data keeps to a clock of the program, though that of all may not."""
+    paced = [
+        group
+        for group in groups(pure.connection)
+        if CONCLUSIVE <= len(group) < len(pure) and is_paced(pure.picked(group))
+    ]
+    some = pure.picked(in_order(paced))
+    return pure.picked([]) if _are_merged(some, observed) else some
 
 
 def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
