@@ -1662,3 +1662,33 @@ def test_a_connection_that_keeps_to_a_clock_does_not_count_with_others(diagnose)
     ]
     result = diagnose(merge(*(each.seen_at("client") for each in talks)))
     assert (result.verdict, result.summary.stalls) == ("STALL", 78)
+
+
+def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
+    """It polls for the ACK; that its answers take long does not mean that the bytes of a release do."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=2 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=2100 * US + number * 13 % 40 * 3 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize(("lost", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 8)])
+def test_an_ack_that_the_capture_lost_is_no_sign_of_tcp_nodelay(diagnose, lost, verdict, stalls):
+    """Data that follows data after 3 ms did not wait; but where data is lost, too, the ACK in between may be."""
+    c = Conversation(timestamps=False)
+    c.handshake()
+    for number in range(30):
+        (server_held if number % 3 == 1 else passes_on)(c, 1)
+    segments = c.segments
+    if lost:
+        segments = [segment for at, segment in enumerate(segments) if not (segment.length and at % 40 == 7)]
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)

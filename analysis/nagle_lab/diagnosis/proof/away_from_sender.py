@@ -41,7 +41,7 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
 
     The others are added to ``judged`` as rejected or unresolved.
     """
-    paced = _on_paced_connections(pure, observed)
+    paced = _on_paced_connections(pure)
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
@@ -57,15 +57,14 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     return prompt
 
 
-def _on_paced_connections(pure: Candidates, observed: Observed) -> Candidates:
+def _on_paced_connections(pure: Candidates) -> Candidates:
     """Those on connections whose data keeps to a clock of the program, though that of all may not."""
     paced = [
         group
         for group in groups(pure.connection)
         if CONCLUSIVE <= len(group) < len(pure) and is_paced(pure.picked(group))
     ]
-    some = pure.picked(in_order(paced))
-    return pure.picked([]) if _are_merged(some, observed) else some
+    return pure.picked(in_order(paced))
 
 
 def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:

@@ -56,7 +56,7 @@ def _without_those_in_between(late: Candidates, observed: Observed, judged: Judg
     if observed.setting.astray_share:
         return late
     often = late.among(late.connection, _often(_beside(observed), late))
-    apart = _in_a_row(often, observed, UNLIKELY)
+    apart = may_be_while_on(often, observed)
     mixed = often.not_among(often.connection, distinct(apart.connection))
     judged.reject(len(mixed), Rejected.NAGLE_OFF)
     return late - mixed
@@ -68,6 +68,7 @@ def _beside(observed: Observed) -> Counter[int]:
 
 
 def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
+    """How often, by connection alone; ``no_waits`` is by peer and connection."""
     counts: Counter[int] = Counter()
     for (_, connection), count in no_waits.items():
         counts[connection] += count
@@ -81,9 +82,8 @@ def _often(beside: Counter[int], late: Candidates) -> list[int]:
 
 
 def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
-    """Those of ``c`` that may have come before TCP_NODELAY was set or after it was cleared: three or more or none."""
-    some = _in_a_row(c, observed, UNLIKELY)
-    return some if len(some) >= REPEATED else some.picked([])
+    """Those of ``c`` that may have come before TCP_NODELAY was set or after it was cleared."""
+    return _in_a_row(c, observed, UNLIKELY)
 
 
 def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
@@ -102,9 +102,10 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         first, last = frames[number]
         triggers, releases = (pick(column, group) for column in (c.trigger_frame, c.release_frame))
         held = total(pick(seems_held, group))
-        for part in (pick(group, where(releases < first)), pick(group, where(triggers > last))):
-            in_a_row = total(pick(seems_held, part))
-            kept += [part] * (_chance_of_run(in_a_row, held, beside[number]) < chance)
+        parts = (pick(group, where(releases < first)), pick(group, where(triggers > last)))
+        kept += [
+            part for part in parts if _chance_of_run(total(pick(seems_held, part)), held, beside[number]) < chance
+        ]
     return c.picked(in_order(kept))
 
 
