@@ -1692,3 +1692,119 @@ def test_an_ack_that_the_capture_lost_is_no_sign_of_tcp_nodelay(diagnose, lost, 
         segments = [segment for at, segment in enumerate(segments) if not (segment.length and at % 40 == 7)]
     result = diagnose(segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("longer", "verdict", "stalls"), [(0, "CLEAN", 0), (2 * MS, "STALL", 30)])
+def test_a_pause_exactly_as_long_as_the_timer_is_the_program_s(diagnose, longer, verdict, stalls):
+    """Captured at a stack in user space, as promptly as a kernel; where the ACK came early, the same data comes then.
+
+    What comes 2 ms later than that, right behind the late ACK, was held for these 2 ms.
+    """
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        early = number % 4 == 3
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US if early else 40 * MS + longer)
+        c.server_sends(BODY, at_ns=header.ts_ns + 40 * MS + RELEASE + (0 if early else longer))
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("ack", "stalls"), [(70 * US, 40), (10 * US, 30)])
+def test_a_stack_in_user_space_may_be_late_to_release(diagnose, ack, stalls):
+    """It does so once its process runs; a kernel, whose ACKs are quick, never waits for that at the sender."""
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=ack)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=2 * MS if number % 4 == 0 else 60 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).summary.stalls == stalls
+
+
+def test_a_window_that_opened_meanwhile_did_not_hold_the_data(diagnose):
+    """The trigger filled the window; the ACK of what came before it opened it again, and the tail waited on."""
+    c = Conversation()
+    c.handshake(wscale=None)
+    for _ in range(20):
+        c.client_sends(REQUEST, window=2_800)
+        full = c.server_sends(1_448, after_ns=200 * US, flags="A")
+        c.server_sends(1_352, after_ns=5 * US)
+        c.client_acks(after_ns=1 * MS, ack=full.seq + full.length, window=2_800)
+        c.client_acks(after_ns=LATE, window=2_800)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US, window=2_800)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).summary.stalls == 20
+
+
+def test_alike_waits_of_many_acks_are_a_timer_whatever_the_path(diagnose):
+    """The client thinks for as long as a path might take; but a path that varies would vary its ACKs as well."""
+    c = Conversation()
+    c.handshake()
+    for number in range(30):
+        c.client_sends(REQUEST, after_ns=5 * MS + number * 7 % 30 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * MS + number % 5 * 30 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 30)
+
+
+@pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
+def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
+    """On loopback the late ACKs of eight come at once, and a kernel handles one after the other; so does a relay, but
+    first it must wake up."""
+    talks = [Conversation(client=("127.0.0.1", 50_000 + at), server=("127.0.0.2", 80)) for at in range(8)]
+    for c in talks:
+        c.handshake()
+    start = talks[0].client.now_ns + 10 * MS
+    for number in range(10):
+        begin = start + number * 100 * MS
+        for at, c in enumerate(talks):
+            c.client_sends(REQUEST, at_ns=begin + at * US)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(at_ns=begin + LATE + (at - 8) * 2 * US)
+            c.server_sends(BODY, at_ns=begin + LATE + wakes + (7 - at) * 10 * US)
+            c.client_acks(after_ns=2 * MS)
+    result = diagnose(merge(*(c.segments for c in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, 80 if verdict == "STALL" else 0)
+
+
+def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):
+    """A relay just started answers its first SYN after 1 ms; the client's ACKs show that nothing is far away."""
+    c = Conversation(client=("127.0.0.1", 50_000), server=("127.0.0.2", 80))
+    c.handshake(after_ns=1 * MS)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=1 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=80 * US + number * 13 % 40 * 10 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).verdict == "INCONCLUSIVE"
+
+
+def test_in_a_simulator_answers_take_no_time(diagnose):
+    """What it holds is released in none either, so that tells nothing of what follows data that carries the ACK."""
+    c = Conversation()
+    c.handshake(after_ns=0)
+    for number in range(30):
+        c.client_sends(REQUEST, after_ns=20 * MS + number)
+        c.server_acks(after_ns=0)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=0)
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_sends(100 + number, after_ns=0)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 30)

@@ -33,6 +33,7 @@ typedef struct { /* Acknowledgement */
     int64_t frame;
     int64_t ack;
     int64_t acked_before;
+    int64_t edge_before; /* of the window; -1 not known */
     int64_t idle;
     int64_t tsval; /* -1 none */
     int64_t tsval_before;

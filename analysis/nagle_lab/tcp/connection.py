@@ -62,10 +62,11 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     ended_by: EndedBy  # of the idle gap that it ended, as in its row
     small: bool
     reply: bool
+    edge_before: int  # of the window that its sender had offered until then, as `edge` of Sent; -1 not known
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
-NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False)
+NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1)
 
 
 class Samples:

@@ -286,7 +286,7 @@ static int is_sooner_than_reactions(const half *x, const segment *s, const ackno
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
     return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack == x->snd_nxt && ack->had_room &&
-           (trigger->edge < 0 || trigger->edge >= trigger->end + s->length) &&
+           (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= trigger->end + s->length) &&
            (y->shift != LARGEST_SCALE || ack->window != trigger->length);
 }
 
@@ -474,10 +474,11 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
     }
     if (is_pure || (s->length && ack > y->snd_una)) {
         uint8_t had_room = s->window > 0 && (x->rcv_nxt < 0 || x->rcv_wnd > 0);
+        int64_t edge_before = x->rcv_nxt >= 0 ? x->rcv_nxt + x->rcv_wnd : -1;
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
-        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, idle, s->timestamps ? (int64_t)s->tsval : -1,
-                           x->tsval, x->last_ts, beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una,
-                           gap->ended_by, gap->small, gap->reply};
+        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, edge_before, idle,
+                           s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts, beyond_full(x, y, ack),
+                           s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;

@@ -202,7 +202,7 @@ class Machine:
             is_echoed = start <= x.snd_una
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame, ack, y.snd_una, had_room, idle, tsval, x.tsval, is_echoed,
-                s.window, x.last_ts, beyond_full(x, ack), *gap,
+                s.window, x.last_ts, beyond_full(x, ack), *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this

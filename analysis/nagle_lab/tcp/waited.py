@@ -53,7 +53,7 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
         ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
         and ack.ack == x.snd_nxt  # and now nothing is
         and ack.had_room
-        and (trigger.edge < 0 or trigger.edge >= trigger.end + s.length)  # so the window was not what held it
+        and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= trigger.end + s.length)  # the window had room
         and (window_is_known or ack.window != trigger.length)
     )
 

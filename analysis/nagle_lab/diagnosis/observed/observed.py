@@ -122,11 +122,14 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     own, peers = program.own, program.peers
     peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
+    own_time = _own(own, c)
+    if program.is_on_loopback and own_time is not None and peer:
+        own_time = min(own_time, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
     return Observed(
         program,
         setting,
-        own=_own(own, c),
+        own=own_time,
         peer=peer,
         early=early,
     )

@@ -45,7 +45,7 @@ def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
-        pauses_anyway(prompt, observed)
+        pauses_anyway(prompt, observed.early, observed.own or 0)
         or _is_one_in_flight(prompt, observed)
         or _is_slower_than_answers(prompt, observed)
         or _is_sooner_than_anything(prompt, observed)

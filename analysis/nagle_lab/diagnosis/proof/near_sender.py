@@ -49,6 +49,8 @@ HANDSHAKES, HANDSHAKES_AT_PEER, HANDSHAKES_ALIKE, SLOWEST_AT_PEER = 2, 4, 7, 100
 # data is also seen to come early where the ACK comes early.
 SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 
+AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
+
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
@@ -179,6 +181,9 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
         else:
             judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
+    if _pauses_anyway_there(prompt, observed):
+        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
     if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
         judged.leave_open(prompt, Obstacle.COINCIDENCE)
@@ -189,6 +194,22 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
+
+
+def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
+    """Whether data like that, on the same connections, comes as long after the trigger where the ACK came early.
+
+    Then pauses end with the peer's timer by chance: they are exactly as long, where data that was held comes later
+    than after an early ACK. Alike are segments of the same lengths: a program may send others after a pause.
+    """
+    early = observed.early
+    early = early.among(early.connection, distinct(prompt.connection))
+    early = early.among(early.trigger_bytes, distinct(prompt.trigger_bytes))
+    early = early.among(early.released_bytes, distinct(prompt.released_bytes))
+    if len(early) < COMPARABLE:
+        return False
+    is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
+    return is_as_long and pauses_anyway(prompt, early, observed.own or 0)
 
 
 def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed) -> Candidates:
@@ -256,8 +277,10 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
     Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
-    pauses would.
+    pauses would. At the sender a kernel never waits for it, but a stack in user space does.
     """
+    if _is_delayed_stack(prompt, pure, observed):
+        return prompt | pure.only((pure.ack_to_release <= TICK) & (pure.echo != Echo.BEFORE))
     if observed.captured_near == "sender" or len(prompt) < REPEATED:
         return prompt
     late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
@@ -274,16 +297,22 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     return prompt | ticked
 
 
+def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
+    """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later."""
+    acks = nearby(observed.program.own.ack)
+    is_slow = len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
+    is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
+    return is_slow and is_usual and not observed.sent_before and _follow_the_ack(pure)
+
+
 def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
     """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
 
     The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
-    the kernel must also be seen to hold: data follows early ACKs as soon as SYNs are answered.
+    the kernel must also be seen to hold.
     """
-    answers, early = observed.program.own.handshake, observed.program.own.release
-    if not answers or len(early) < REPEATED or observed.sent_before:
-        return None
-    if percentile(early, 50) > SOON_AS_SYNS * percentile(answers, 50):
+    answers = observed.program.own.handshake
+    if not answers or observed.sent_before or not (_is_held_early(observed) or _starts_at_once(pure, observed)):
         return None
     longest = QUEUE * limit
     queued = pure.only((pure.alone < pure.ack_to_release) & (pure.ack_to_release < longest))
@@ -296,6 +325,21 @@ def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | 
         return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
     return pure.only(pure.ack_to_release <= latest)
+
+
+def _is_held_early(observed: Observed) -> bool:
+    """Whether data follows early ACKs as soon as SYNs are answered."""
+    answers, early = observed.program.own.handshake, observed.program.own.release
+    return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)
+
+
+def _starts_at_once(pure: Candidates, observed: Observed) -> bool:
+    """Whether those at the sender that stand behind nothing, directly behind their ACK, come sooner than any program
+    that sleeps.
+    """
+    first = pure.only(pure.release_frame == pure.ack_frame + 1)
+    is_seen = observed.is_at_sender and len(first) >= COMPARABLE
+    return is_seen and percentile(first.ack_to_release, 50) <= SOONEST_WOKEN
 
 
 def _held_among_others(
@@ -322,7 +366,7 @@ def _held_among_others(
         judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
     elif observed.setting.step > COARSE and middle <= limit + observed.setting.step:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
-    elif pauses_anyway(near, observed):
+    elif pauses_anyway(near, observed.early, observed.own or 0):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif (
         _are_few_by_chance(near, pure, 3 * middle)

@@ -25,14 +25,14 @@ def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
-def pauses_anyway(c: Candidates, observed: Observed) -> bool:
+def pauses_anyway(c: Candidates, early: Candidates, own: int) -> bool:
     """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
-    After more than two of three early ACKs: on a busy machine the first exchanges of a connection, whose ACKs are
-    early, are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was
-    held.
+    ``early`` are the candidates with early ACKs, ``own`` is how soon the sender reacts, ns. After more than two of
+    three of them: on a busy machine the first exchanges of a connection, whose ACKs are early, are slow as well. A
+    pause that is shorter by SOONER ended before the late ACK came: what it ended with was held.
     """
-    usual, own, early = percentile(c.trigger_to_release, 50), observed.own or 0, observed.early
+    usual = percentile(c.trigger_to_release, 50)
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
     is_pause = (
         (early.ack_to_release > own + LATER)

@@ -91,6 +91,9 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     if len(near) < COMPARABLE:
         return
     middle = percentile(near.ack_to_release, 50)
+    if not middle:  # a simulator, in which answers take no time either
+        judged.leave_open(near, Obstacle.ACK_ON_DATA)
+        return
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
     merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= REPEATED
     has_second_sign = (
