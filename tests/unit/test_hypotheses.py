@@ -189,7 +189,7 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose):
     hold, wait = result.summary.hold_ms, result.summary.wait_ms
     assert hold is not None and wait is not None
     assert hold.high == pytest.approx(wait.p50 - 20, abs=0.5)
-    assert f"{hold.high:.1f} ms per stalled exchange" in result.summary.remedy
+    assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
 
 
 def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
@@ -594,7 +594,7 @@ def test_the_hold_is_the_same_wherever_it_was_captured(diagnose, position):
     result = diagnose(talk(server_held, rtt_ns=20 * MS).seen_at(position))
     held = (LATE + 2 * MS + 20 * MS) / MS  # the median
     assert result.summary.hold_ms.high == pytest.approx(held, abs=0.1)
-    assert f"Saves up to {held:.1f} ms" in result.summary.remedy
+    assert f"leaves up to {held:.1f} ms sooner" in result.summary.remedy
 
 
 def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):

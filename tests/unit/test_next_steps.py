@@ -17,9 +17,20 @@ from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.screens.guard import language
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
-from support.stories import client_held, nodelay, pauses_a_little_longer_than_the_timer, server_held, talk
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    client_held,
+    nodelay,
+    pauses_a_little_longer_than_the_timer,
+    server_held,
+    talk,
+)
 from support.stories import thinks_then_one_write as thinks
-from support.synthetic import Frame, merge, packet_bytes, pcap_bytes
+from support.synthetic import MS, US, Conversation, Frame, merge, packet_bytes, pcap_bytes
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 LOOKALIKES = CAPTURES / "lookalikes"
@@ -352,3 +363,29 @@ def test_the_language_of_what_was_traced(changed, named, known_by):
     found = language(replace(WRITE, **changed))
     assert (found and found[0].software) == named
     assert not found or found[1] == known_by
+
+
+def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(tmp_path):
+    """A proxy in front of the server that stalls: its clients wait for both, and it is the server to look at."""
+
+    def behind(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+        c.pause(10 * MS)
+
+    def in_front(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(BODY, after_ns=LATE + 5 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+
+    proxy = "10.0.0.5"
+    front = talk(in_front, exchanges=20, client=("10.0.0.1", 50_000), server=(proxy, 80))
+    back = talk(behind, exchanges=20, client=(proxy, 50_001), server=("10.0.0.9", 8_000))
+    path = tmp_path / "chain.pcap"
+    path.write_bytes(pcap_bytes(merge(front.segments, back.segments)))
+    step = dict(idle_gaps(analyze(path)))["next"]
+    assert step.startswith("the other servers may have waited for their own connections to 10.0.0.9:8000")

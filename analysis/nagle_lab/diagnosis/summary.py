@@ -29,7 +29,7 @@ from nagle_lab.diagnosis.result.result import (
     Summary,
     named,
 )
-from nagle_lab.diagnosis.result.spread import Spread, duration_text
+from nagle_lab.diagnosis.result.spread import Spread, duration_text, times_text
 from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.packet.kinds import link_type_name, name_of
@@ -172,7 +172,7 @@ def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cau
         return _stall_reason(summary) + _larger_cause(summary, idle_gaps)
     held = summary.round_trips.count
     if verdict is Verdict.CLEAN and held:
-        return f"{reason}; but Nagle's algorithm held data for a round trip, {held} times"
+        return f"{reason}; but Nagle's algorithm held data for a round trip, {times_text(held)}"
     return reason + (_still_slow(summary, idle_gaps) if verdict is Verdict.CLEAN else "")
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.diagnosis.result.spread import times_text
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 
 
@@ -56,7 +57,7 @@ def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> 
         return result
     elsewhere = result.quality.unresolved.get(Obstacle.NAGLE_OFF_ELSEWHERE, 0)
     if result.verdict is Verdict.CLEAN and elsewhere:
-        return _with(result, Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(n=elsewhere))
+        return _with(result, Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(times=times_text(elsewhere)))
     ones = list(judged)
     missing = what_is_missing(result, ones)
     if missing and not result.quality.unresolved:
@@ -69,7 +70,7 @@ def _with(result: Result, verdict: Verdict, reason: str) -> Result:
 
 
 _SOME_WITHOUT = (
-    "{n} times data followed a late ACK at once, where on other connections the same ends wait for no ACK: "
+    "{times} data followed a late ACK at once, where on other connections the same ends wait for no ACK: "
     "TCP_NODELAY is set on some of them only, it seems"
 )
 _SENTENCES = {

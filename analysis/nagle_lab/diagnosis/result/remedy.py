@@ -1,4 +1,4 @@
-"""What to do about the stalls of a capture, at either end, and what it saves."""
+"""What to do about the stalls of a capture, at either end, and how much sooner held data then leaves."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
         write = f"{nodelay}; one write does not help, as its TCP holds the end of that, too (RFC 896)"
     return (
         f"On {held}: {write}. Or on {delayed}: acknowledge at once "
-        f"(TCP_QUICKACK, or `quickack 1` on the route). Saves {saving} ms per stalled exchange.{unless}"
+        f"(TCP_QUICKACK, or `quickack 1` on the route). Held data then leaves {saving} ms sooner.{unless}"
     )
 
 

@@ -18,7 +18,7 @@ from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.packet.segment import end_text
@@ -113,14 +113,10 @@ def named(ends: Sequence[NamedEnd]) -> str:
     if len(ends) == 1:
         return f"the {ends[0].role} ({ends[0]})"
     if len(ends) <= 2:
-        return " and ".join(f"the {end.role} {end} ({_times(end.stalls)})" for end in ends)
+        return " and ".join(f"the {end.role} {end} ({times_text(end.stalls)})" for end in ends)
     counts = Counter(end.role for end in ends)
     roles = " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
-    return f"{roles} (most often {ends[0]}, {_times(ends[0].stalls)})"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return f"{roles} (most often {ends[0]}, {times_text(ends[0].stalls)})"
 
 
 class EndProcess(msgspec.Struct, frozen=True):

@@ -31,3 +31,8 @@ def nearest_rank(ordered: Sequence[float], percent: float) -> float:
 def duration_text(ms: float) -> str:
     """A duration as people read it: in seconds from one second on."""
     return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
+def times_text(count: int) -> str:
+    """How often, in words."""
+    return "once" if count == 1 else f"{count} times"

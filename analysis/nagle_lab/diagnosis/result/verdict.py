@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
+from nagle_lab.diagnosis.result.spread import times_text
 from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
@@ -88,10 +89,12 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
 
 def _what_is_clean(evidence: Evidence) -> str:
     if evidence.is_stream:
-        followed = f"{evidence.chances} times data followed an acknowledgement or did not wait for it"
+        followed = f"{times_text(evidence.chances)} data followed an acknowledgement or did not wait for it"
         return f"{followed}; none was held by a late one"
     if evidence.exchanges < ENOUGH_EXCHANGES:
-        return f"{evidence.late_acks} times data followed a late ACK, never because Nagle's algorithm had held it"
+        return (
+            f"{times_text(evidence.late_acks)} data followed a late ACK, never because Nagle's algorithm had held it"
+        )
     return f"{evidence.exchanges} answered exchanges, none held behind a delayed ACK"
 
 
@@ -104,7 +107,7 @@ def _what_hinders(evidence: Evidence) -> str:
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_acks + left_open)
     if are_many or left_open > MOST_UNRESOLVED * max(exchanges, as_many):
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
-        return f"{exchanges} answered exchanges; {unresolved[obstacle]} times {_WHY[obstacle]}"
+        return f"{exchanges} answered exchanges; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
     if evidence.astray_share > MOST_ASTRAY:
         return (
             f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "

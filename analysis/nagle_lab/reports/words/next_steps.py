@@ -7,6 +7,7 @@ from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
+from nagle_lab.diagnosis.result.upstream import stalled_upstreams
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.summary import larger_cause
 from nagle_lab.evidence.software import COMMON, NodelaySetting
@@ -87,6 +88,12 @@ def _besides(result: Result) -> str:
     is_relayed = cause is Cause.DELAYED_ACK and result.summary.relays
     if cause is None or cause is Cause.NAGLE_ROUND_TRIP or is_relayed:
         return ""
+    if cause is Cause.SERVER_THINK and (upstreams := stalled_upstreams(result)):
+        named = upstreams[0] if len(upstreams) == 1 else f"{upstreams[0]} and others"
+        return (
+            f"the other servers may have waited for their own connections to {named}, whose stalls are in this "
+            "capture: remove those first, then look again"
+        )
     return f"the remedy below does not help where most of the idle time went: {_STEPS[cause]}"
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Summary
+from nagle_lab.diagnosis.result.spread import times_text
 
 GROUNDS = {
     Ground.SEEN_WAITING: "asked before the ACK came, the kernel said that the data waited in the socket",
@@ -63,7 +64,7 @@ def _round_trips(s: Summary) -> str:
     whose = f"the {held_by[0]}'s data" if len(held_by) == 1 else "data of both ends"
     where = f"the {held_by[0]}" if len(held_by) == 1 else "both"
     return (
-        f"{s.round_trips.count} times Nagle's algorithm held {whose} until an ACK that was not delayed: "
+        f"{times_text(s.round_trips.count)} Nagle's algorithm held {whose} until an ACK that was not delayed: "
         f"one round trip each{each}; TCP_NODELAY at {where} saves that"
     )
 
@@ -76,10 +77,10 @@ def _relays(result: Result) -> str:
         pairs[str(relayed), str(source)] += relay.times
     if not pairs:
         return ""
-    ((server, behind), times), *_ = pairs.most_common(1)
+    ((server, behind), count), *_ = pairs.most_common(1)
     return (
-        f"{times} times data followed a late ACK on connections to {server} only because it was passed on from those "
-        f"to {behind}: fix that first, then record again: what passes it on may hold data, too"
+        f"{times_text(count)} data followed a late ACK on connections to {server} only because it was passed on from "
+        f"those to {behind}: fix that first, then record again: what passes it on may hold data, too"
     )
 
 
@@ -116,7 +117,7 @@ OBSTACLES = {
 
 def _unresolved(result: Result) -> str:
     """What is left open."""
-    often = [f"{count} times: {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items()]
+    often = [f"{times_text(count)}: {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items()]
     return f"whether data that followed a late ACK was held, {'; '.join(often)}" if often else ""
 
 
