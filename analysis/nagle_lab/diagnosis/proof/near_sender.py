@@ -109,7 +109,8 @@ def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
     answers = nearby(observed.program.own.handshake)
     if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
         return False
-    return percentile(near.ack_to_release, 33) <= max(percentile(answers, 50), SOONEST_WOKEN)
+    answered = percentile(answers, 50) if len(answers) >= REPEATED else 0
+    return percentile(near.ack_to_release, 33) <= max(answered, SOONEST_WOKEN)
 
 
 def _set_aside_relayed(
@@ -172,9 +173,7 @@ def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Jud
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        elsewhere = _held_elsewhere(pure, prompt, observed)
-        judged.reject(len(pure) - len(elsewhere), Rejected.NAGLE_OFF)
-        return elsewhere
+        return _held_elsewhere(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -212,16 +211,20 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     return is_as_long and pauses_anyway(prompt, early, observed.own or 0)
 
 
-def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed) -> Candidates:
+def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
     TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender, and sooner than
-    any program that was woken.
+    any program that was woken; where they are few, they are left open. All others are rejected.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
-    are_all = len(held) >= COMPARABLE and len(held) > NEARLY_ALL * len(others)
-    if are_all and observed.is_at_sender and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
+    are_all = len(held) >= REPEATED and len(held) > NEARLY_ALL * len(others)
+    if not (are_all and observed.is_at_sender and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN):
+        held = held.picked([])
+    judged.reject(len(pure) - len(held), Rejected.NAGLE_OFF)
+    if len(held) >= COMPARABLE:
         return held
+    judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.picked([])
 
 
@@ -412,8 +415,11 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
 def _is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
 
-    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster.
+    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster. There is
+    none on loopback.
     """
+    if observed.program.is_on_loopback:
+        return False
     acks = nearby(observed.program.own.ack)
     may_have_timestamps = total((pure.pace >= 0) | (pure.ahead < -1))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
