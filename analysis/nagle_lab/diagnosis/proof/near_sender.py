@@ -109,7 +109,8 @@ def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
     answers = nearby(observed.program.own.handshake)
     if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
         return False
-    answered = percentile(answers, 50) if len(answers) >= REPEATED else 0
+    # One slow answer may be that of a program that just began.
+    answered = percentile(answers, 50) if len(answers) >= REPEATED or _acknowledges_slowly(observed) else 0
     return percentile(near.ack_to_release, 33) <= max(answered, SOONEST_WOKEN)
 
 
@@ -205,7 +206,7 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     early = early.among(early.connection, distinct(prompt.connection))
     early = early.among(early.trigger_bytes, distinct(prompt.trigger_bytes))
     early = early.among(early.released_bytes, distinct(prompt.released_bytes))
-    if len(early) < COMPARABLE:
+    if len(early) < REPEATED:
         return False
     is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
     return is_as_long and pauses_anyway(prompt, early, observed.own or 0)
@@ -302,10 +303,14 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 
 def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
     """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later."""
-    acks = nearby(observed.program.own.ack)
-    is_slow = len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
     is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
-    return is_slow and is_usual and not observed.sent_before and _follow_the_ack(pure)
+    return is_usual and not observed.sent_before and _follow_the_ack(pure) and _acknowledges_slowly(observed)
+
+
+def _acknowledges_slowly(observed: Observed) -> bool:
+    """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
+    acks = nearby(observed.program.own.ack)
+    return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
 
 
 def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
