@@ -1752,17 +1752,16 @@ def test_a_window_that_opened_meanwhile_did_not_hold_the_data(diagnose):
     assert diagnose(c.segments).summary.stalls == 20
 
 
-def test_alike_waits_of_many_acks_are_a_timer_whatever_the_path(diagnose):
-    """The client thinks for as long as a path might take; but a path that varies would vary its ACKs as well."""
+def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose):
+    """The handshake was answered next to the server, and every ACK comes over a path of 20 ms that hardly varies."""
     c = Conversation()
     c.handshake()
-    for number in range(30):
-        c.client_sends(REQUEST, after_ns=5 * MS + number * 7 % 30 * MS)
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=20 * MS + number * 7 * US)
         c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=10 * MS + number % 5 * 30 * US)
+        c.client_acks(after_ns=20 * MS + number * 13 % 40 * 10 * US)
         c.server_sends(BODY, after_ns=RELEASE)
-    result = diagnose(c.segments)
-    assert (result.verdict, result.summary.stalls) == ("STALL", 30)
+    assert diagnose(c.segments).verdict == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])

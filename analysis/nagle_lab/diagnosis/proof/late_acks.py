@@ -11,7 +11,6 @@ from nagle_lab.tcp.events import LATE, MS, Echo
 
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
-ALIKE = 1 * MS  # by how much many waits for one timer differ, at most
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
 
 # No delayed-ACK timer of Linux fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is
@@ -73,7 +72,7 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
     under_way = len(late) - sent_late
     if under_way > 1 and 2 * under_way >= sent_late:
         return True
-    if _stand_apart(late, c, peer) or _are_alike(late, peer):
+    if _stand_apart(late, c, peer):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
@@ -84,12 +83,6 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
         or _is_a_tail(late, c, peer)
         or _is_the_end_of_many(late, c, peer)
     )
-
-
-def _are_alike(late: Candidates, peer: int) -> bool:
-    """Whether so many were late by the same time, within ALIKE, that it was a timer: paths vary more."""
-    waits = late.late_by(peer)
-    return len(waits) >= CONCLUSIVE and percentile(waits, 90) - percentile(waits, 10) <= ALIKE
 
 
 def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
