@@ -1752,16 +1752,21 @@ def test_a_window_that_opened_meanwhile_did_not_hold_the_data(diagnose):
     assert diagnose(c.segments).summary.stalls == 20
 
 
-def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose):
-    """The handshake was answered next to the server, and every ACK comes over a path of 20 ms that hardly varies."""
+@pytest.mark.parametrize(
+    ("rtt_ms", "thinks", "verdict"),
+    [*((ms, False, "INCONCLUSIVE") for ms in (7, 20, 40, 60)), (40, True, "STALL"), (60, True, "STALL")],
+)
+def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose, rtt_ms, thinks, verdict):
+    """The handshake was answered next to the server, and all that the client sends comes over a path that hardly
+    varies. Where it also asks sooner than it acknowledges, no path delays its ACKs."""
     c = Conversation()
     c.handshake()
     for number in range(40):
-        c.client_sends(REQUEST, after_ns=20 * MS + number * 7 * US)
+        c.client_sends(REQUEST, after_ns=(number % 5 * 10 if thinks else rtt_ms) * MS + (50 + number * 7) * US)
         c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=20 * MS + number * 13 % 40 * 10 * US)
+        c.client_acks(after_ns=rtt_ms * MS + number * 13 % 40 * 10 * US)
         c.server_sends(BODY, after_ns=RELEASE)
-    assert diagnose(c.segments).verdict == "INCONCLUSIVE"
+    assert diagnose(c.segments).verdict == verdict
 
 
 @pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])

@@ -3,7 +3,7 @@
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, most, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, late_margin
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
@@ -125,19 +125,27 @@ def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
 def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
-    Not where they are as alike as those of a timer, and as late as Linux's.
+    Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
     """
     waits = late.late_by(peer)
     is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    if len(peers.ack) < CONCLUSIVE or (is_alike and percentile(waits, 50) >= LINUX_TIMER):
+    if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer < late_margin(peer):
         return False
-    return percentile(peers.ack, 10) - peer >= LATE_FAR and not _data_comes_sooner(late, peer, peers)
+    if is_alike and percentile(waits, 50) >= LINUX_TIMER:
+        return _begins_as_late(peers.data, percentile(waits, 50) + peer)
+    return not _data_comes_sooner(late, peer, peers)
+
+
+def _begins_as_late(data: list[int], round_trip: float) -> bool:
+    """Whether the soonest ``data`` comes as late as ACKs do: a path delays both, and a program thinks as it likes."""
+    shortest, longest = around(int(round_trip))
+    return len(data) >= COMPARABLE and shortest <= percentile(data, 5) <= longest
 
 
 def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
     """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
     usual = percentile(late.late_by(peer), 50)
-    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer < usual - LATE_FAR
+    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer < usual - min(LATE_FAR, usual / 2)
 
 
 def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:

@@ -18,7 +18,7 @@ from nagle_lab.diagnosis.observed.columns import (
     where,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, FEW_LATE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
+from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -30,24 +30,22 @@ from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     middle_half,
     pauses_anyway,
 )
+from nagle_lab.diagnosis.proof.queued_releases import queued_releases
+from nagle_lab.diagnosis.proof.release_times import (
+    COARSE,
+    FINE,
+    HELD_ALIKE,
+    SOONEST_WOKEN,
+    acknowledges_slowly,
+    is_often_at_once,
+    is_slow_stack,
+    slowest_release,
+    usual_release,
+)
 from nagle_lab.tcp.events import MS, Echo
 
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
-
-# How soon after the ACK a kernel sends what it held, median, ns (docs/proof.md has the measurements): at the sender
-# 3 to 53 µs, at its peer up to 118; programs that wait for the same ACK take 49 µs and more at the sender, 74 at its
-# peer. A kernel's times have a floor and vary little above it; those of a woken program spread. So times up to the
-# larger limit must be alike, which takes SOME_ALIKE of them to show.
-HELD, HELD_ALIKE = 45 * US, 68 * US
-AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
-ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
-# On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
-# ACKs, where no SYN is in the capture.
-HANDSHAKES, HANDSHAKES_AT_PEER, HANDSHAKES_ALIKE, SLOWEST_AT_PEER = 2, 4, 7, 100 * US
-# A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
-# data is also seen to come early where the ACK comes early.
-SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
 
 AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
@@ -55,15 +53,6 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 ENOUGH, CLEARLY = 6, 1.3
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
 SENT_ANYWAY = 0.01
-
-SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
-QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
-DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
-STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
-
-COARSE = 20 * US  # step of a clock by which single distances are uncertain
-FINE = 5 * US  # and by which medians are not
 
 
 def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -74,18 +63,17 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if not len(pure):
         return pure
     limit = slowest_release(pure, observed)
-    near = pure.only(pure.ack_to_release < PAUSE)
-    middle = _typical(near, observed.setting.step) if len(near) else 0
-    behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
-    is_relayed = len(behind_arrivals) >= max(2, len(near) / 2)
-    queued = _queued(pure, observed, limit)
+    queued = queued_releases(pure, observed, limit)
     if queued is not None:
         judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
         return queued
+    near = pure.only(pure.ack_to_release < PAUSE)
     if not len(near):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
-    if is_relayed:
+    middle = usual_release(near, observed.setting.step)
+    behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
+    if len(behind_arrivals) >= max(2, len(near) / 2):
         _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
     is_split = middle <= limit and observed.setting.step <= FINE
@@ -94,24 +82,10 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
-        middle = _typical(near, observed.setting.step)
-    if middle <= limit or (middle <= 2 * HELD_ALIKE and _is_often_at_once(near, observed)):
+        middle = usual_release(near, observed.setting.step)
+    if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
         return _kernels(pure, near, observed, judged, middle)
     return _held_among_others(pure, near, observed, judged, limit)
-
-
-def _is_often_at_once(near: Candidates, observed: Observed) -> bool:
-    """Whether a third of the releases at the sender came sooner than from any program that sleeps, or as soon as SYNs
-    are answered.
-
-    Then a kernel released all of them, and a busy machine delayed the rest.
-    """
-    answers = nearby(observed.program.own.handshake)
-    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
-        return False
-    # One slow answer may be that of a program that just began.
-    answered = percentile(answers, 50) if len(answers) >= REPEATED or _acknowledges_slowly(observed) else 0
-    return percentile(near.ack_to_release, 33) <= max(answered, SOONEST_WOKEN)
 
 
 def _set_aside_relayed(
@@ -124,32 +98,13 @@ def _set_aside_relayed(
     """
     arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
-    if _is_slow_stack(pure, observed) and in_step > len(arrivals) / 2:
+    if is_slow_stack(pure, observed) and in_step > len(arrivals) / 2:
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(len(pure), Rejected.RELAYED)
     for connection, other in zip(behind_arrivals.connection, arrivals, strict=True):
         judged.relays[int(connection), int(other)] += 1
-
-
-def slowest_release(pure: Candidates, observed: Observed) -> float:
-    """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
-    near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
-    step = observed.setting.step
-    cannot_tell = len(near) < SOME_ALIKE or step > FINE
-    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
-    own = observed.program.own
-    answers = nearby(own.handshake or own.ack)
-    usual = percentile(answers, 50) if answers else 0
-    if own.handshake and usual >= SLOW_STACK and _is_slow_stack(pure, observed) and comes_early_too(pure, observed):
-        return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
-    if observed.is_at_sender:
-        return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
-    slowest = percentile(answers, 90) if answers else 0
-    if is_alike and not cannot_tell:
-        return max(AT_PEER, min(HANDSHAKES_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
-    return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
 
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
@@ -304,50 +259,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
     """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later."""
     is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
-    return is_usual and not observed.sent_before and _follow_the_ack(pure) and _acknowledges_slowly(observed)
-
-
-def _acknowledges_slowly(observed: Observed) -> bool:
-    """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
-    acks = nearby(observed.program.own.ack)
-    return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
-
-
-def _queued(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
-    """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
-
-    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
-    the kernel must also be seen to hold.
-    """
-    answers = observed.program.own.handshake
-    if not answers or observed.sent_before or not (_is_held_early(observed) or _starts_at_once(pure, observed)):
-        return None
-    longest = QUEUE * limit
-    queued = pure.only((pure.alone < pure.ack_to_release) & (pure.ack_to_release < longest))
-    soon = total(queued.alone <= limit)
-    if len(queued) < max(COMPARABLE, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
-        return None
-    if percentile(queued.alone, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
-        return None
-    if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
-        return None  # all as late as the last one: what they stand behind is a pause
-    latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
-    return pure.only(pure.ack_to_release <= latest)
-
-
-def _is_held_early(observed: Observed) -> bool:
-    """Whether data follows early ACKs as soon as SYNs are answered."""
-    answers, early = observed.program.own.handshake, observed.program.own.release
-    return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)
-
-
-def _starts_at_once(pure: Candidates, observed: Observed) -> bool:
-    """Whether those at the sender that stand behind nothing, directly behind their ACK, come sooner than any program
-    that sleeps.
-    """
-    first = pure.only(pure.release_frame == pure.ack_frame + 1)
-    is_seen = observed.is_at_sender and len(first) >= COMPARABLE
-    return is_seen and percentile(first.ack_to_release, 50) <= SOONEST_WOKEN
+    return is_usual and not observed.sent_before and _follow_the_ack(pure) and acknowledges_slowly(observed)
 
 
 def _held_among_others(
@@ -393,16 +305,6 @@ def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool
     return len(near) < len(pure) / 2 and is_chance(soon, pure.ack_to_release, bound, bound, 10)
 
 
-def _typical(near: Candidates, step: int) -> float:
-    """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
-    releases = near.ack_to_release
-    if step <= FINE:
-        return percentile(releases, 50)
-    low, high = percentile(releases, 10), percentile(releases, 90)
-    most = pick(releases, where((releases >= low) & (releases <= high)))
-    return total(most) / len(most)
-
-
 def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     """Those before which data of another connection arrived at the sender's host since the ACK, as at a relay's.
 
@@ -415,16 +317,3 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     if views := observed.setting.views:
         return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in views])
     return behind
-
-
-def _is_slow_stack(pure: Candidates, observed: Observed) -> bool:
-    """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
-
-    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster. There is
-    none on loopback.
-    """
-    if observed.program.is_on_loopback:
-        return False
-    acks = nearby(observed.program.own.ack)
-    may_have_timestamps = total((pure.pace >= 0) | (pure.ahead < -1))
-    return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)

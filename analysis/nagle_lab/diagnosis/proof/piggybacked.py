@@ -21,9 +21,9 @@ from nagle_lab.diagnosis.observed.enough import (
     REPEATED,
 )
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
-from nagle_lab.diagnosis.proof.near_sender import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance, is_paced, middle_half
+from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
 from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance

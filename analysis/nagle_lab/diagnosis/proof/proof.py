@@ -38,10 +38,11 @@ from nagle_lab.diagnosis.proof.away_from_sender import held_far
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, without_held_behind_full, without_nagle_off
-from nagle_lab.diagnosis.proof.near_sender import COARSE, held_near
+from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
+from nagle_lab.diagnosis.proof.release_times import COARSE
 from nagle_lab.diagnosis.proof.window_of_one import without_window_of_one
 from nagle_lab.tcp.events import MS, Echo
 

@@ -14,8 +14,8 @@ from nagle_lab.diagnosis.observed.columns import Column, Columns, pick
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.observed import US
-from nagle_lab.diagnosis.proof.near_sender import FINE
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
+from nagle_lab.diagnosis.proof.release_times import FINE
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20

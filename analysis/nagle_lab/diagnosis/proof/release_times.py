@@ -1,0 +1,87 @@
+"""How soon after the ACK a kernel sends what it held, at or near the sender; docs/proof.md, rule 2."""
+
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import percentile, pick, total, where
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
+from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
+from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
+
+# Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
+# wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little
+# above it; those of a woken program spread. So times up to the larger limit must be alike; SOME_ALIKE show it.
+HELD, HELD_ALIKE = 45 * US, 68 * US
+AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
+ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
+# On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
+# ACKs, where no SYN is in the capture.
+HANDSHAKES, HANDSHAKES_AT_PEER, HANDSHAKES_ALIKE, SLOWEST_AT_PEER = 2, 4, 7, 100 * US
+# A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
+# data is also seen to come early where the ACK comes early.
+SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
+
+SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
+
+COARSE = 20 * US  # step of a clock by which single distances are uncertain
+FINE = 5 * US  # and by which medians are not
+
+
+def slowest_release(pure: Candidates, observed: Observed) -> float:
+    """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
+    near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
+    step = observed.setting.step
+    cannot_tell = len(near) < SOME_ALIKE or step > FINE
+    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
+    own = observed.program.own
+    answers = nearby(own.handshake or own.ack)
+    usual = percentile(answers, 50) if answers else 0
+    if own.handshake and usual >= SLOW_STACK and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
+        return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
+    if observed.is_at_sender:
+        return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
+    slowest = percentile(answers, 90) if answers else 0
+    if is_alike and not cannot_tell:
+        return max(AT_PEER, min(HANDSHAKES_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
+    return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
+
+
+def usual_release(near: Candidates, step: int) -> float:
+    """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
+    releases = near.ack_to_release
+    if step <= FINE:
+        return percentile(releases, 50)
+    low, high = percentile(releases, 10), percentile(releases, 90)
+    most = pick(releases, where((releases >= low) & (releases <= high)))
+    return total(most) / len(most)
+
+
+def is_often_at_once(near: Candidates, observed: Observed) -> bool:
+    """Whether a third of the releases at the sender came sooner than from any program that sleeps, or as soon as SYNs
+    are answered.
+
+    Then a kernel released all of them, and a busy machine delayed the rest.
+    """
+    answers = nearby(observed.program.own.handshake)
+    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
+        return False
+    # One slow answer may be that of a program that just began.
+    answered = percentile(answers, 50) if len(answers) >= REPEATED or acknowledges_slowly(observed) else 0
+    return percentile(near.ack_to_release, 33) <= max(answered, SOONEST_WOKEN)
+
+
+def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
+    """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
+
+    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster. There is
+    none on loopback.
+    """
+    if observed.program.is_on_loopback:
+        return False
+    acks = nearby(observed.program.own.ack)
+    may_have_timestamps = total((pure.pace >= 0) | (pure.ahead < -1))
+    return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
+
+
+def acknowledges_slowly(observed: Observed) -> bool:
+    """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
+    acks = nearby(observed.program.own.ack)
+    return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
