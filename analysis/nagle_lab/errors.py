@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every nagle-lab command (the README lists them for users)."""
+    """Exit codes of every nagle-lab command (docs/commands.md lists them for users)."""
 
     OK = 0  # as expected, or diagnosed with nothing expected
     CONTRADICTED = 1  # the verdict contradicts the expectation

@@ -68,7 +68,9 @@ def assert_recorded_as_published(folder: Path, variant: str, verdict: str) -> No
         if end == "server" or result["captures"][end]["verdict"] != "INCONCLUSIVE":
             assert most * (expected.min_share_after_first or 0) <= summary["stalled_exchanges"]
         assert summary["stalled_exchanges"] <= most
-        assert counters.grown("TcpExt.DelayedACKs") >= summary["stalled_exchanges"]
+        # A client that reads late on a busy machine acknowledges then, sooner than the timer would.
+        waits = [stall["wait_ms"] for stall in json.loads((folder / f"{end}.json").read_text())["stalls"]]
+        assert counters.grown("TcpExt.DelayedACKs") >= sum(wait >= 38 for wait in waits)
         stored = (folder / f"{end}.json").read_text()
         assert in_process("analyze", "--json", folder / f"{end}.pcap").out == stored
 

@@ -1,4 +1,14 @@
-"""Which tests one worker of pytest-xdist runs in a row, and in what order the workers take them."""
+"""Which tests one worker of pytest-xdist runs in a row, and in what order the workers take them.
+
+`make test` has six workers. Each takes a file at a time; of most files of the lab a single test, for each run has its
+own project, network and folder. The order:
+
+1. the test marked ``alone``, which keeps the machine busy itself: no other test of guard and lab runs meanwhile; the
+   one that ``builds`` all images; and some tests that compute;
+2. in turns tests that wait, of guard and lab, and tests that compute, so that neither processor is idle; files marked
+   ``long`` begin before the others;
+3. tests marked ``quiet``, which a busy machine would disturb: once every worker has come to them, four at a time.
+"""
 
 from collections.abc import Sequence
 from pathlib import PurePath

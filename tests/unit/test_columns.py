@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import IDLE, LATE, MS, EndedBy
+from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Table
@@ -179,7 +179,7 @@ def size(request, monkeypatch):
 
 
 def test_from_so_many_rows_on_columns_are_arrays(monkeypatch):
-    layout = LAYOUTS["late_ack"]
+    layout = LAYOUTS["delayed_ack"]
     for rows in (0, 1, column_tools.LARGE - 1, column_tools.LARGE):
         packed = b"".join(layout.struct.pack(number, -1, number % 2) for number in range(rows))
         columns = Columns(layout, packed)
@@ -208,7 +208,9 @@ def in_both(function) -> Any:
 SHORT = st.sampled_from(
     [0, 1, 10_000, 40_000, 250_000, 300_000, 300_001, 400_000, MS, 5 * MS, 15 * MS, 39 * MS, 41 * MS]
 )
-LONG = st.sampled_from([LATE, LATE + 1, 25 * MS, 40 * MS, 41 * MS, 45 * MS, 60 * MS, 499 * MS, 500 * MS, 521 * MS])
+LONG = st.sampled_from(
+    [DELAYED, DELAYED + 1, 25 * MS, 40 * MS, 41 * MS, 45 * MS, 60 * MS, 499 * MS, 500 * MS, 521 * MS]
+)
 CANDIDATE = st.tuples(
     st.one_of(LONG, SHORT), st.one_of(SHORT, st.integers(0, 200_000)), st.integers(0, 3), st.booleans(),
     st.integers(-1, 1), st.sampled_from([-1, -1, 7]), st.sampled_from([10, 238, 248, 1448]), st.integers(-1, 5),
@@ -227,7 +229,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
     program = Program(own, peers, Counter({1: len(no_waits)}))
     for echo, since in no_waits:
         program.no_waits[1, since % 4, echo, since // MS] += 1
-    wait, release, connection, pure, echo, arrival, size, pace = map(list, zip(*rows, strict=True))
+    wait, release, connection, pure, echo, arrival, size, tsval_delay = map(list, zip(*rows, strict=True))
     numbers = list(range(len(rows)))
     ack = [number % 5 + (number % 7 > 0) for number in numbers]
     columns = {
@@ -251,7 +253,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "under_way": [number % 5 // 4 * ns for number, ns in zip(numbers, wait, strict=True)],
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
-        "pace": pace,
+        "tsval_delay": tsval_delay,
         "ahead": [number % 4 - 2 for number in numbers],
         "peer_own_accord": [number % 6 for number in connection],
         "not_held": [number % 4 // 3 for number in connection],

@@ -162,7 +162,7 @@ def test_another_interface_that_is_seconds_ahead(engine):
                         flags="PA", length=9, interface=1)
             )  # fmt: skip
     candidates = contents_of(followed(engine, pcapng_bytes(packets, interfaces=[Interface()] * 2)), "candidate")
-    alone = [row["alone"] for row in candidates if row["ack_to_release"] < MS]
+    alone = [row["since_host_busy"] for row in candidates if row["ack_to_release"] < MS]
     assert 0 in alone and min(alone) == 0
 
 
@@ -321,7 +321,7 @@ def test_without_exchanges_nothing_else_changes(engine, monkeypatch):
 
 def test_rows_are_of_the_form_that_engine_h_declares(engine):
     said = followed(engine, pcap_bytes(talk(STALLED[0]).segments))
-    for name in ("candidate", "late_ack", "idle_gap", "exchange", "connection"):
+    for name in ("candidate", "delayed_ack", "idle_gap", "exchange", "connection"):
         assert said[name], name
         for row in said[name]:
             assert len(row) == len(LAYOUTS[name].columns)

@@ -99,7 +99,7 @@ def test_under_pressure_only_what_is_over_is_forgotten_early(many, monkeypatch):
         made.finish()
     assert len(rows(whole, "exchange")) == 3 * len(MANY_STORIES)
     assert len(rows(whole, "candidate")) > 100
-    for name in ("candidate", "exchange", "idle_gap", "late_ack"):
+    for name in ("candidate", "exchange", "idle_gap", "delayed_ack"):
         assert rows(pressed, name) == rows(whole, name)
 
 

@@ -7,8 +7,8 @@ order. The times before, within and after are of different *epochs*, and no wait
 
 from collections import deque
 
-# Capturing in several queues puts packets out of order by less. It is half of LATE (tcp/events.py), so that it alone
-# makes no ACK count as delayed.
+# Capturing in several queues puts packets out of order by less. It is half of DELAYED (tcp/events.py), so that it
+# alone makes no ACK count as delayed.
 DISORDER = 10_000_000  # ns
 
 STRAY = 8  # packets in a row

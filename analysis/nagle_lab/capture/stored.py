@@ -22,7 +22,7 @@ MUCH = 1 << 19  # bytes that take longer to add to a SHA-256 than a thread takes
 class Checksum:
     """The SHA-256 of what is read, where it is asked for, and how many bytes that was.
 
-    Much is added beside whatever comes next: hashlib leaves Python to others meanwhile.
+    Large chunks are added in a thread, beside whatever comes next: hashlib releases the GIL meanwhile.
     """
 
     def __init__(self, sha256: bool = True) -> None:

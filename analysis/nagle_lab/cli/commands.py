@@ -380,7 +380,7 @@ def fleet_ask_(**options: Any) -> Exit:
 @click.argument("names", nargs=-1, metavar="[EXHIBIT]…")
 @click.option("--quick", is_flag=True, help="Only exhibits that take a few seconds.")
 @click.option("--list", "list_only", is_flag=True, help="List the exhibits and run none.")
-@click.option("--trace", is_flag=True, help="Trace the stalling halves: are the two writes those of their sources?")
+@click.option("--trace", is_flag=True, help="Trace the stalling halves, which must name the two writes.")
 @markdown_option
 def museum_(**options: Any) -> Exit:
     """Run released software that stalls, and its fix.

@@ -37,7 +37,7 @@ from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof import idle_gaps
-from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_late
+from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.relays import reject_relayed
@@ -99,25 +99,25 @@ class Findings:
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
         self._count_before_judging(tables)
-        views = mark_seen_again(tables.connection)
+        seen_again = mark_seen_again(tables.connection)
         if only:
             leave_out_others(tables.connection, only)
         self.astray_share, swapped_share = astray_shares(tables.connection)
-        setting = Setting(step, self.astray_share, swapped_share, copied=copied, views=views)
+        setting = Setting(step, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
         self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
 
     @property
-    def late_acks(self) -> int:
+    def late_without_stall(self) -> int:
         """How often data followed a late ACK and was no stall, by the proof."""
         return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
     def _count_before_judging(self, tables: Tables) -> None:
         for gaps, _ in chunks(tables.idle_gap):
             self._count_idle(gaps)
-        for late, _ in chunks(tables.late_ack):
-            self._count_late(late)
-        for counted in (tables.idle_gap, tables.late_ack):
+        for late, _ in chunks(tables.delayed_ack):
+            self._count_delayed_acks(late)
+        for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
 
     def _prove_all(self, tables: Tables, setting: Setting, by_socket: AnswersBySocket) -> None:
@@ -144,13 +144,13 @@ class Findings:
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         peer = 1 - candidates["side"]
         peer_fastest_ack = involved.fastest_ack(peer)
-        of_gaps = {name: candidates[name] for name in ("ended_by", "small", "reply")}
-        gaps = of_gaps | {"gap": candidates["idle"], "side": peer}
+        of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
+        gaps = of_gaps | {"gap": candidates["gap"], "side": peer}
         for rows, cause in (
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
         ):
-            long = pick(rows, where(pick(candidates["idle"], rows) >= IDLE))
+            long = pick(rows, where(pick(candidates["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
             fastest_ack, client = pick(peer_fastest_ack, long), pick(involved.rows("client"), long)
             idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, client, cause))
@@ -213,10 +213,10 @@ class Findings:
         chosen_rows = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))
         self._kept = self.stalls.keep(self._kept, chosen_rows)
 
-    def _count_late(self, late: Columns) -> None:
+    def _count_delayed_acks(self, late: Columns) -> None:
         involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
         fastest_ack = involved.fastest_ack(side)
-        delayed = is_late(wait, fastest_ack)
+        delayed = is_delayed_ack(wait, fastest_ack)
         early = delayed & is_before_timer(wait, fastest_ack)
         for name, kept in (("delayed_acks", delayed), ("acks_before_timer", early)):
             for which in (0, 1):

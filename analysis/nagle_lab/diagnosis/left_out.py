@@ -36,9 +36,9 @@ def mark_seen_again(connections: Table) -> set[int]:
     for rows, _ in chunks(connections):
         syns = _syns(rows["syn", 0], rows["syn", 1])
         found.extend(listed(pick(syns, where(syns >= 0))))
-    views: set[int] = set()
+    seen_again: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
-        return views
+        return seen_again
     seen: dict[int, tuple[int, int]] = {}
     for rows, _ in chunks(connections):
         syns = listed(_syns(rows["syn", 0], rows["syn", 1]))
@@ -46,8 +46,8 @@ def mark_seen_again(connections: Table) -> set[int]:
             first, began = seen.setdefault(both, (number, at))
             if both >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
                 connections.fill_in(number, "left_out", 1)
-                views.add(number)
-    return views
+                seen_again.add(number)
+    return seen_again
 
 
 def _syns(one: Column, two: Column) -> Column:

@@ -53,7 +53,7 @@ def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchan
             one_way=_one_way(totals.connections, findings.sums.both_ways),
             astray_share=findings.astray_share,
             unresolved=findings.obstacles,
-            late_acks=findings.late_acks,
+            late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
         )
     )

@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, PacketWindow, Step, excerpts
-from nagle_lab.tcp.events import LATE
+from nagle_lab.tcp.events import DELAYED
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
 
@@ -111,7 +111,7 @@ def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]
     if not proved or Cause.DELAYED_ACK not in result.idle_gaps or _HELD_OTHERWISE & result.idle_gaps.keys():
         return ""
     for before, ack, after in zip(steps, steps[1:], steps[2:], strict=False):
-        late = before.length and ack.flags == "ACK" and not ack.length and ack.ts - before.ts >= LATE
+        late = before.length and ack.flags == "ACK" and not ack.length and ack.ts - before.ts >= DELAYED
         if late and after.length and before.from_client == after.from_client != ack.from_client:
             behind = (after.ts - ack.ts) / 1e6
             return (

@@ -14,11 +14,11 @@ from nagle_lab.runs.checks import Check
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.under_test import RunCapture
 from nagle_lab.runs.witnesses import Lateness
-from nagle_lab.tcp.events import LATE, MS
+from nagle_lab.tcp.events import DELAYED, MS
 
 # A machine late by less than the proof allows for has no part in a verdict: no ACK seems late that was only on its
 # way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
-LATE_MS = LATE / MS
+DELAYED_MS = DELAYED / MS
 
 # Idle gaps that are no pause of an end: the stall itself, and what the path takes.
 _EXPLAINED = (Cause.NAGLE_DELAYED_ACK, Cause.NAGLE_ROUND_TRIP, Cause.ROUND_TRIP)
@@ -57,7 +57,7 @@ class Noise:
     @property
     def is_late(self) -> bool:
         """Whether the machine was so late that pauses and late ACKs may be its doing."""
-        return self.late_ms >= LATE_MS
+        return self.late_ms >= DELAYED_MS
 
     @property
     def delays_programs(self) -> bool:
@@ -65,7 +65,7 @@ class Noise:
 
         One that computes waits longer for a processor than the sleeper that measures: 40 ms were seen beside 6.5.
         """
-        return self.late_ms >= LATE_MS / 4
+        return self.late_ms >= DELAYED_MS / 4
 
     def __str__(self) -> str:
         timers, handshakes, parts = self.timer_late_us, self.handshake_us, []
@@ -109,11 +109,13 @@ def _unsafe(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expec
         conclusive = total.stalled_exchanges + _undisturbed(noise, capture)
         if conclusive and wanted <= total.stalled_exchanges / conclusive:
             paused = total.repeat_exchanges - conclusive
-            return f"only {share:.1%} stalled, but in {paused} exchanges an end paused for {LATE_MS:g} ms"
+            return f"only {share:.1%} stalled, but in {paused} exchanges an end paused for {DELAYED_MS:g} ms"
     if not noise.is_late:
         return ""
     if verdict is Verdict.CLEAN and (count := _undisturbed(noise, capture)) < ENOUGH_EXCHANGES:
-        return f"{count} exchanges without a pause of {LATE_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
+        return (
+            f"{count} exchanges without a pause of {DELAYED_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
+        )
     if verdict is Verdict.STALL and expected.verdict == Verdict.CLEAN and total.stalls < CONCLUSIVE:
         # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
         return f"{total.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
@@ -142,7 +144,7 @@ def _quick(noise: Noise, capture: RunCapture) -> tuple[int, int]:
     The capture's idle gaps are also those of its other connections; this tells them apart.
     """
     # Nagle's algorithm alone costs a second round trip, and is no stall.
-    longest = LATE_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)
+    longest = DELAYED_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)
     tested, ended = {c.id for c in capture.tested}, dict[int, float]()
     counts = [0, 0]
     assert capture.result.exchanges is not None, "a run's are listed"

@@ -34,7 +34,7 @@ typedef struct { /* Acknowledgement */
     int64_t ack;
     int64_t acked_before;
     int64_t edge_before; /* of the window; -1 not known */
-    int64_t idle;
+    int64_t gap;
     int64_t tsval; /* -1 none */
     int64_t tsval_before;
     int64_t before;
@@ -42,9 +42,9 @@ typedef struct { /* Acknowledgement */
     uint16_t window;
     uint8_t had_room;
     uint8_t is_echoed;
-    int8_t ended_by;
-    uint8_t small;
-    uint8_t reply;
+    int8_t gap_ended_by;
+    uint8_t gap_small;
+    uint8_t gap_reply;
 } acknowledgement;
 
 typedef struct { /* of a segment, to tell a copy of it */
@@ -132,7 +132,7 @@ typedef struct { /* Connection */
     int8_t sender; /* side of the last packet; -1 none */
     uint8_t asking;
     uint8_t server_first;
-    uint8_t has_candidates;
+    uint8_t needs_programs;
     uint8_t is_copied;
     half halves[2];
 } flow;

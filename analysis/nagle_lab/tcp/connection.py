@@ -52,16 +52,16 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     ack: int
     acked_before: int  # by its sender, at most
     had_room: bool  # its window, and the one its sender offered before, were open
-    idle: int  # ns since the connection's packet before it
+    gap: int  # ns since the connection's packet before it
     tsval: int  # of its timestamp; -1 none
     tsval_before: int  # of its sender's packet before it
     is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
     window: int  # as on the wire
     before: int  # when its sender sent its packet before it, ns
     beyond_full: int  # how much more than a full segment it acknowledges, bytes
-    ended_by: EndedBy  # of the idle gap that it ended, as in its row
-    small: bool
-    reply: bool
+    gap_ended_by: EndedBy  # of the idle gap that it ended, as in its row; so are the next two
+    gap_small: bool
+    gap_reply: bool
     edge_before: int  # of the window that its sender had offered until then, as `edge` of Sent; -1 not known
 
 
@@ -156,7 +156,7 @@ class Connection:
 
     __slots__ = (
         "asking", "client", "exchange", "exchanges", "first_frame", "first_ts", "full_size", "halves",
-        "handshake", "has_candidates", "is_copied", "key", "last_ts", "latest_data", "number", "opener",
+        "handshake", "is_copied", "key", "last_ts", "latest_data", "needs_programs", "number", "opener",
         "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
         "response_ended", "sender", "server_first", "syn", "syn_ts",
     )  # fmt: skip
@@ -184,7 +184,7 @@ class Connection:
         self.server_first = False
         self.forget_exchange()
         self.exchanges = self.repeat_exchanges = 0  # that were answered and are over
-        self.has_candidates = False
+        self.needs_programs = False
         self.is_copied = False  # data or a SYN of it was captured twice
         self.learn_client()
 

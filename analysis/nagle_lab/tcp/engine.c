@@ -29,7 +29,7 @@ API int64_t nagle_lab_source(void) { return SOURCE; }
 /* How large the structs of engine.h are here, in the order of TABLES, then the interface's and the counters'. */
 API int64_t nagle_lab_size_of(int which)
 {
-    static const int64_t sizes[] = {sizeof(candidate), sizeof(no_wait), sizeof(reaction), sizeof(late_ack), sizeof(idle_gap),
+    static const int64_t sizes[] = {sizeof(candidate), sizeof(no_wait), sizeof(reaction), sizeof(delayed_ack), sizeof(idle_gap),
                                     sizeof(exchange), sizeof(connection), sizeof(segment), sizeof(interface_),
                                     sizeof(counters)};
     return which >= 0 && which < (int)(sizeof sizes / sizeof *sizes) ? sizes[which] : -1;

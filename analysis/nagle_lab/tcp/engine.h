@@ -16,10 +16,10 @@ typedef struct {
     int64_t at;              /* time of the release */
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK */
     int64_t ack_to_release;
-    int64_t idle;            /* from the connection's packet before the ACK to it */
-    int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; -1 without them, -2 if its options were cut */
+    int64_t gap;             /* from the connection's packet before the ACK to it */
+    int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS or OPTIONS_CUT (events.py) */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
-    int32_t alone;           /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
+    int32_t since_host_busy; /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
@@ -29,9 +29,9 @@ typedef struct {
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
     uint8_t announced;       /* the release has no PSH as what ends a write has: its sender announced more (MSG_MORE) */
-    int8_t ended_by;         /* as in the idle_gap that the ACK ended, if it did */
-    uint8_t small;
-    uint8_t reply;
+    int8_t gap_ended_by;     /* as in the idle_gap that the ACK ended, if it did; so are the next two */
+    uint8_t gap_small;
+    uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
 } candidate;
 
@@ -59,12 +59,12 @@ typedef struct {
     uint16_t unused;
 } reaction;
 
-/* A pure ACK that came at least LATE after what it acknowledges. */
+/* A pure ACK that came at least DELAYED after what it acknowledges. */
 typedef struct {
     int64_t connection;
     int32_t wait;            /* two seconds, if it was longer than the type holds */
     int32_t side;            /* that sent the ACK */
-} late_ack;
+} delayed_ack;
 
 /* Nothing was on the wire for IDLE or longer, on a connection that had sent data. */
 typedef struct {
@@ -100,8 +100,8 @@ typedef struct {
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
-    int64_t held;            /* filled in by the diagnosis: how long data waited for delayed ACKs, and */
-    int64_t round_trips;     /* for others */
+    int64_t held;            /* how long data waited for delayed ACKs; filled in by the diagnosis */
+    int64_t round_trips;     /* how long it waited for others; likewise */
     int32_t not_held[2];     /* small segments sent behind unacknowledged small ones */
     int32_t fin_acks[2];     /* pure ACKs of bare FINs */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the

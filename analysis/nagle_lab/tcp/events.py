@@ -4,10 +4,13 @@ from enum import IntEnum
 
 MS = 1_000_000  # ns
 
+# A candidate is `ahead` by so much where its release has no timestamps, or the capture cut its options off.
+NO_TIMESTAMPS, OPTIONS_CUT = -1, -2
+
 # A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/late_acks.py).
 # The timer of Linux takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it tells it from network and scheduling.
-LATE = 20 * MS
-IDLE = LATE  # from here on a connection without packets has an idle gap
+DELAYED = 20 * MS
+IDLE = DELAYED  # from here on a connection without packets has an idle gap
 
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
 # Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.

@@ -108,7 +108,7 @@ TABLES = (
     "candidate",
     "no_wait",
     "reaction",
-    "late_ack",
+    "delayed_ack",
     "idle_gap",
     "exchange",
     "connection",

@@ -7,9 +7,10 @@
 enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
+enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
 enum { BSD = 3 };                                  /* Kernel in segment.py */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
-static const int64_t LATE = 20000000, IDLE = 20000000, PROBE = 200000000;
+static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000;
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
 
@@ -121,13 +122,13 @@ static int close_connection(machine *m, flow *f)
         .timestamp_step = {(uint8_t)least(one->timestamp_step, UINT8_MAX), (uint8_t)least(two->timestamp_step, UINT8_MAX)},
     };
     memcpy(row.address, f->address, 32);
-    if (f->has_candidates || one->not_held || two->not_held) {
+    if (f->needs_programs || one->not_held || two->not_held) {
         row.program[0] = program_of(&m->programs, f->address, client ? f->port[0] : 0);
         row.program[1] = program_of(&m->programs, f->address + 16, client ? 0 : f->port[1]);
         if (row.program[0] < 0 || row.program[1] < 0)
             return -1;
     }
-    if (f->has_candidates && add_reactions(m, f, row.program))
+    if (f->needs_programs && add_reactions(m, f, row.program))
         return -1;
     return table_add(&m->tables[CONNECTION], &row, sizeof row);
 }
@@ -329,7 +330,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
 {
     const half *y = &f->halves[1 - side];
     int echo = UNKNOWN;
-    f->has_candidates = 1;
+    f->needs_programs = 1;
     if (s->timestamps && y->tsval >= 0) {
         echo = BEFORE;
         if (echoes_uncaptured(y, s)) {
@@ -363,17 +364,18 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
-    int64_t alone = most(s->ts - busy_since(m, ack->ts, s->src), 0);
-    f->has_candidates = 1;
+    int64_t since_host_busy = most(s->ts - busy_since(m, ack->ts, s->src), 0);
+    f->needs_programs = 1;
     candidate row = {
         .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
-        .at = s->ts, .trigger_to_ack = ack->ts - trigger->ts, .ack_to_release = s->ts - ack->ts, .idle = ack->idle,
-        .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, -1),
+        .at = s->ts, .trigger_to_ack = ack->ts - trigger->ts, .ack_to_release = s->ts - ack->ts, .gap = ack->gap,
+        .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, NO_TIMESTAMPS),
         .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
-        .alone = (int32_t)least(alone, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
+        .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
         .exchange = number, .trigger_bytes = trigger->length, .released_bytes = s->length,
         .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
-        .announced = is_announced(x, trigger, s), .ended_by = ack->ended_by, .small = ack->small, .reply = ack->reply,
+        .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
+        .gap_reply = ack->gap_reply,
         .trigger_not_held = trigger->end == x->not_held_end,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
@@ -448,8 +450,8 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
         keep_sample(x, BY_ACK, wait);
     else if (s->length)
         keep_sample(x, BY_DATA, wait);
-    if (is_pure && wait >= LATE) {
-        late_ack row = {f->number, (int32_t)least(wait, INT32_MAX), side};
+    if (is_pure && wait >= DELAYED) {
+        delayed_ack row = {f->number, (int32_t)least(wait, INT32_MAX), side};
         if (table_add(&m->tables[LATE_ACK], &row, sizeof row))
             return -1;
     } else if (is_pure && answered->flags & FIN && !answered->length) {

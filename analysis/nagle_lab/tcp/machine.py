@@ -18,7 +18,7 @@ from typing import Any
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import FIRST_NUMBER, LONGEST, NEVER, TIME_WAIT, Acknowledgement, Connection, Half, Sent
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import IDLE, LATE, MOST_SAMPLES, MS, PROBE, Echo, EndedBy, Reaction
+from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS, PROBE, Echo, EndedBy, Reaction
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
     acknowledged,
@@ -246,8 +246,8 @@ class Machine:
             keep_sample(x, BY_ACK, wait)
         elif s.length:
             keep_sample(x, BY_DATA, wait)
-        if is_pure and wait >= LATE:
-            self.tables.late_ack.add(connection.number, min(wait, LONGEST), x.side)
+        if is_pure and wait >= DELAYED:
+            self.tables.delayed_ack.add(connection.number, min(wait, LONGEST), x.side)
         elif is_pure and answered.flags & FIN and not answered.length:
             x.fin_acks += 1
         asks = answered.length and x.peer.side == connection.client
@@ -310,7 +310,7 @@ class Machine:
         Nothing if it may be a loss probe, or one of the two may be full for the window.
         """
         y, echo = x.peer, ECHO_UNKNOWN
-        x.connection.has_candidates = True
+        x.connection.needs_programs = True
         if s.timestamps and y.tsval >= 0:
             echo = ECHO_BEFORE
             if echoes_uncaptured(y, s):
@@ -356,8 +356,10 @@ class Machine:
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
-        alone = max(s.ts - self._busy_since(ack.ts, s.src), 0)  # packets may be out of order, or the clock set back
-        x.connection.has_candidates = True
+        since_host_busy = max(
+            s.ts - self._busy_since(ack.ts, s.src), 0
+        )  # packets may be out of order, or the clock set back
+        x.connection.needs_programs = True
         self.tables.candidate.add_named(
             connection=x.connection.number,
             trigger_frame=trigger.frame,
@@ -366,10 +368,10 @@ class Machine:
             at=s.ts,
             trigger_to_ack=ack.ts - trigger.ts,
             ack_to_release=s.ts - ack.ts,
-            idle=ack.idle,
-            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, -1),
+            gap=ack.gap,
+            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
             under_way=min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0)),
-            alone=min(alone, LONGEST),
+            since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
             exchange=exchange,
             trigger_bytes=trigger.length,
@@ -379,9 +381,9 @@ class Machine:
             pure=is_pure,
             echo=echo,
             announced=is_announced(x, trigger, s),
-            ended_by=ack.ended_by,
-            small=ack.small,
-            reply=ack.reply,
+            gap_ended_by=ack.gap_ended_by,
+            gap_small=ack.gap_small,
+            gap_reply=ack.gap_reply,
             trigger_not_held=trigger.end == x.not_held_end,
         )
 
@@ -395,7 +397,7 @@ class Machine:
         return -1
 
     def _busy_since(self, ts: int, host: bytes) -> int:
-        """When ``host`` last sent data or received a segment without, after ``ts``; else ``ts``. Both ns."""
+        """When ``host`` last sent data, or received a segment without data, after ``ts``; else ``ts``. Both ns."""
         for before, _ in reversed(self._latest):
             if before.ts <= ts:
                 break
@@ -494,11 +496,11 @@ class Machine:
         number = connection.exchange
         is_full = self._end_exchange(connection)
         programs = -1, -1
-        if connection.has_candidates or one.not_held or two.not_held:
+        if connection.needs_programs or one.not_held or two.not_held:
             src, sport, dst, dport = connection.key
             client = connection.client
             programs = self._program(src, sport if client else 0), self._program(dst, 0 if client else dport)
-        if connection.has_candidates:
+        if connection.needs_programs:
             self._add_reactions(connection, programs)
         self.tables.put_connection(row_of(connection, programs, -1 if is_full else number))
 

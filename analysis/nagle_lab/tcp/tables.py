@@ -188,7 +188,7 @@ class Tables:
         self.candidate = Table(LAYOUTS["candidate"], in_memory=12 << 20)
         self.no_wait = Table(LAYOUTS["no_wait"])
         self.reaction = Table(LAYOUTS["reaction"])
-        self.late_ack = Table(LAYOUTS["late_ack"])
+        self.delayed_ack = Table(LAYOUTS["delayed_ack"])
         self.idle_gap = Table(LAYOUTS["idle_gap"])
         self.exchange = Table(LAYOUTS["exchange"])
         self.connection = Table(LAYOUTS["connection"])

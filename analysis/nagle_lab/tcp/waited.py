@@ -14,7 +14,7 @@ BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY
 
 # Data that follows the data before it sooner than this says nothing about what it waited for.
 SHORT = 1 * MS
-FULL_WAIT = 5 * MS  # a full segment that waited so long did not wait for the path
+FULL_WAIT = 5 * MS  # how long a full segment waited at least, if the congestion window held it
 
 
 def beyond_full(x: Half, ack: int) -> int:
@@ -59,7 +59,10 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
 
 
 def note_beside(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
-    """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged; ``is_owed`` shows nothing."""
+    """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged.
+
+    Where that carries an ACK that a BSD owed (``is_owed``), it does not count as not held.
+    """
     x.beside += 1
     if not is_owed and is_small_behind_small(x, s, before):
         x.not_held += 1

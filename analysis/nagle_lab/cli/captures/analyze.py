@@ -121,9 +121,7 @@ def _take_all(analysis: Analysis) -> None:
 
 
 def _import_the_rest() -> None:
-    """The compiled engine leaves Python to this thread until its window of the capture is through: then it must not
-    wait for long.
-    """
+    """Beside the compiled engine, which has released the GIL, and must not wait for long to get it back."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SHORTLY)
     try:

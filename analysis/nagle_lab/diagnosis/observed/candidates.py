@@ -40,7 +40,7 @@ class Candidates:
     trigger_to_ack : time between them
     ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, alone, arrival, ahead, under_way, trigger_bytes, released_bytes, beyond_full,
+    connection, exchange, since_host_busy, arrival, ahead, under_way, trigger_bytes, released_bytes, beyond_full,
         trigger_frame, ack_frame, release_frame, pure, echo, announced, trigger_not_held : see ``candidate`` in
         tcp/engine.h
     peer : the number of the peer's program
@@ -48,7 +48,7 @@ class Candidates:
         connections of that peer
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
-    pace : how much later than at its fastest the sender sent the data, by the ends' timestamps, ms; -1 not known
+    tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
     peer_own_accord : how often on that connection the peer sent data unasked: LATER than all of its own was
         acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
@@ -132,7 +132,7 @@ class _Joined(dict[str, Column]):
             "peer": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
             "full_waits": lambda: involved.of_side("full_waits", side),
-            "pace": lambda: _pace(
+            "tsval_delay": lambda: _tsval_delay(
                 involved.of_side("ahead", side),
                 rows["ahead"],
                 involved.of_side("timestamp_step", side),
@@ -146,7 +146,7 @@ class _Joined(dict[str, Column]):
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
-            for name in ("echo", "pace"):
+            for name in ("echo", "tsval_delay"):
                 self[name] = chosen(says_nothing, -1, self[name])
 
     def __missing__(self, name: str) -> Column:
@@ -195,7 +195,7 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     return pick(counted, 2 * involved.of + sides)
 
 
-def _pace(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
+def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
     """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
     is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
     return chosen(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)

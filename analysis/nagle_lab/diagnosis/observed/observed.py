@@ -35,20 +35,20 @@ SLACK = 300 * US  # how much a path varies, at least
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for the whole capture."""
+    """What holds for all candidates that are judged together: the whole capture's, or a chunk of them."""
 
     step: int  # of the clock that stamped it, ns
     astray_share: float  # of the data segments: missing in it, or captured after their ACKs
     swapped_share: float = 0.0  # of the data segments: the latter
     chunk_share: float = 1.0  # of its candidates: those that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
-    views: Collection[int] = ()  # connections that are others, seen before or after NAT
+    seen_again: Collection[int] = ()  # connections that are others, seen before or after NAT
     kernel_answers: AnswersByCandidate = field(default_factory=AnswersByCandidate)
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What was observed of a program before its candidates are judged: what each rule starts from.
+    """What was observed of a program: what each rule starts from.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Observed:
     peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
     early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
     sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
-        connection
+        connection. Known once it is known which candidates are late; nothing before
     """
 
     program: Program
@@ -74,10 +74,10 @@ class Observed:
     @property
     def is_at_sender(self) -> bool:
         """Whether a release is captured where its host sends it: there, or on loopback."""
-        return self.captured_near == "sender" or self.program.is_on_loopback
+        return self.nearer_end == "sender" or self.program.is_on_loopback
 
     @cached_property
-    def captured_near(self) -> str | None:
+    def nearer_end(self) -> str | None:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer >= NEAR:
             return "sender"

@@ -73,8 +73,8 @@ class Program:
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
     no_wait_frames : by connection, the first and the last frame of these, without those that wait by their timestamps
-    behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: it waits
-        behind small ones at most, as Linux does
+    not_held_behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: it
+        waits behind small ones at most, as Linux does
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
@@ -91,7 +91,7 @@ class Program:
     not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     no_wait_frames: dict[int, tuple[int, int]] = field(default_factory=dict)
-    behind_full: Counter[int] = field(default_factory=Counter)
+    not_held_behind_full: Counter[int] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -140,7 +140,7 @@ class Programs(dict[int, Program]):
         for program in self.values():
             program.no_waits.clear()
             program.no_wait_frames.clear()
-            program.behind_full.clear()
+            program.not_held_behind_full.clear()
             program.peers_went_on.clear()
         table, connections = self._no_waits, self._connections
         while self._looked_at < len(table):
@@ -230,14 +230,14 @@ class Programs(dict[int, Program]):
                     sender.no_wait_frames[int(connection)] = first, int(frame)
             if ns >= GOES_ON:
                 self[int(its_peer)].peers_went_on[int(connection)] += 1
-        self._add_behind_full(rows, involved.of_side("program", side), full)
+        self._add_not_held_behind_full(rows, involved.of_side("program", side), full)
 
-    def _add_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
+    def _add_not_held_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
         behind = where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
         shown = (pick(column, behind) for column in (program, rows["connection"], rows["echo"]))
         for number, connection, echo in zip(*shown, strict=True):
             if not self[int(number)].echoes or int(echo) != Echo.AFTER:
-                self[int(number)].behind_full[int(connection)] += 1
+                self[int(number)].not_held_behind_full[int(connection)] += 1
 
 
 def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:

@@ -6,8 +6,7 @@ It starts from what is in ``diagnosis/observed``. Read it in this order:
     late_acks.py           which ACKs were late (``late_candidates``)
     kernel_evidence.py     what the kernel said while guard or watch recorded decides first
     nagle_off.py           where Nagle's algorithm was off: on some connections, or for a while
-    release_times.py       how soon after the ACK a kernel sends what it held
-    queued_releases.py     releases of connections in step, which stand behind each other
+    release_times.py       how soon after the ACK a kernel sends what it held, alone or in a queue
     near_sender.py         which late ACKs released data, captured at the sender or its neighbour
     away_from_sender.py    the same, captured a path away from the sender
     window_of_one.py       what a congestion window of one segment may have held instead

@@ -11,9 +11,9 @@ from math import sqrt
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import Column, among, groups, highest, in_order, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import (
+    A_FEW,
     COMPARABLE,
     CONCLUSIVE,
-    FEW_LATE,
     HARDLY_ANY,
     MOST_LOOKED_AT,
     NEARLY_ALL,
@@ -32,7 +32,7 @@ PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
-SENT_ANYWAY = 0.05
+SENT_ANYWAY_FAR = 0.05
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
@@ -72,7 +72,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     nothing = pure.picked([])
     if not len(pure):
         return nothing
-    if observed.sent_before.total() > SENT_ANYWAY * len(pure) + 0.5:
+    if observed.sent_before.total() > SENT_ANYWAY_FAR * len(pure) + 0.5:
         soonest, latest = around(observed.own or 0)
         in_time = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
         unsure = _held_elsewhere(pure, observed) | may_be_while_on(in_time, observed)
@@ -105,7 +105,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     behind = soon_enough.only(soon_enough.echo != Echo.BEFORE)
     late = behind.only(behind.ack_to_release > latest)
     by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
-    most_late = len(prompt) if by_path else FEW_LATE * len(prompt)
+    most_late = len(prompt) if by_path else A_FEW * len(prompt)
     return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
 
 
@@ -142,7 +142,7 @@ def _with_those_held_up(
     None if the program writes at once and more than ``most_late`` are late: no path delays only those.
     """
     if comes_early_too(pure, observed):
-        if len(prompt) >= CONCLUSIVE and len(late) <= FEW_LATE * len(prompt):
+        if len(prompt) >= CONCLUSIVE and len(late) <= A_FEW * len(prompt):
             late = late.only(late.echo == Echo.AFTER)
             prompt = prompt | late
         elif len(observed.early) >= REPEATED and len(late) > most_late:

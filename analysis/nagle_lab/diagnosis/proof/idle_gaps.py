@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.observed.columns import (
 )
 from nagle_lab.diagnosis.observed.observed import NEAR
 from nagle_lab.diagnosis.proof.late_acks import LONGEST_TIMER
-from nagle_lab.tcp.events import LATE, MS, EndedBy
+from nagle_lab.tcp.events import DELAYED, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
 # (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
@@ -74,7 +74,7 @@ def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_cli
     Parameters
     ----------
     ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
-    slow : how much longer it took than the fastest ACK of the end that ended it: a :class:`Pace`
+    slow : how much longer it took than the fastest ACK of the end that ended it: a :class:`GapLength`
     far : 1 if that end is far from the capture point, else 0: then the path may vary, too
     reply : 1 if the packet before it came from the other side, else 0
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
@@ -85,9 +85,9 @@ def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_cli
         return _BY_THEMSELVES[EndedBy(ended_by)]
     if corked == ALL_CORKED or (ended_by == EndedBy.CONTINUATION and corked):
         return Cause.LIKELY_CORK if corked == ALL_CORKED else Cause.CORK
-    if slow == Pace.QUICK and (reply or ended_by in (EndedBy.ACKNOWLEDGEMENT, EndedBy.READING)):
+    if slow == GapLength.QUICK and (reply or ended_by in (EndedBy.ACKNOWLEDGEMENT, EndedBy.READING)):
         return Cause.ROUND_TRIP
-    if ended_by == EndedBy.ACKNOWLEDGEMENT and slow == Pace.AS_A_TIMER:
+    if ended_by == EndedBy.ACKNOWLEDGEMENT and slow == GapLength.AS_A_TIMER:
         return Cause.DELAYED_ACK
     if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far):
         return Cause.UNKNOWN
@@ -102,7 +102,7 @@ _BY_THEMSELVES = {
 ALL_CORKED = 2
 
 
-class Pace(IntEnum):
+class GapLength(IntEnum):
     """How much longer a gap took than the fastest ACK of the end that ended it."""
 
     QUICK = 0  # like the path
@@ -112,7 +112,7 @@ class Pace(IntEnum):
 
 # How many values each argument of cause_of has but the first, which may have any: they become one number, so that
 # many gaps are counted at once.
-_VALUES = (len(Pace), 2, 2, 1 + ALL_CORKED, 2)
+_VALUES = (len(GapLength), 2, 2, 1 + ALL_CORKED, 2)
 
 
 def _in_one_number(ended_by: Column, *others: Column) -> Column:
@@ -136,7 +136,7 @@ def _numbers(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: 
     """The arguments of :func:`cause_of` for each gap, as one number."""
     gap = gaps["gap"]
     longer = gap - fastest_ack
-    slow = (longer >= LATE) * 1 + (longer >= LONGEST_TIMER)
+    slow = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = chosen(all_corked, ALL_CORKED, corked * 1)
     is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == client) * 1

@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.observed.columns import (
     percentile,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, FEW_LATE, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -50,7 +50,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     nothing = late.picked([])
     if not answers.waited and not answers.unwritten:
         return KernelSplit(nothing, 0, late)
-    waiting = _without_corked(late.among(late.row, sorted(answers.waited)), observed)
+    waiting = _without_corking_connections(late.among(late.row, sorted(answers.waited)), observed)
     if not len(waiting):
         if not _had_not_written(late, answers, just_before) or _is_seldom(late, answers):
             return KernelSplit(nothing, 0, _without_unwritten(late, set(), answers, just_before, judged))
@@ -75,7 +75,7 @@ def _with_those_alike(
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
-def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
+def _without_corking_connections(waiting: Candidates, observed: Observed) -> Candidates:
     """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
@@ -85,7 +85,7 @@ def _without_corked(waiting: Candidates, observed: Observed) -> Candidates:
     prompt = [
         group
         for group in groups(connections)
-        if sum(int(releases[place]) > latest for place in group) <= FEW_LATE * len(group)
+        if sum(int(releases[place]) > latest for place in group) <= A_FEW * len(group)
     ]
     return waiting.picked(in_order(prompt))
 
@@ -114,7 +114,7 @@ def _without_unwritten(
 def _acquit(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
     later = late.only(late.at - late.trigger_to_release > answers.until)
-    if len(later) > FEW_LATE * len(late):
+    if len(later) > A_FEW * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
     else:
@@ -153,4 +153,4 @@ def is_denied(low: float, held: Candidates, answers: AnswersByCandidate) -> bool
     rows = list(map(int, held.row)) if answers.unwritten else []
     asked = [row for row in rows if row in answers.unwritten or row in answers.waited]
     denied = [row for row in asked if answers.unwritten.get(row, low) + SLOWEST_NS < low]
-    return len(denied) >= REPEATED and len(denied) > FEW_LATE * len(asked)
+    return len(denied) >= REPEATED and len(denied) > A_FEW * len(asked)

@@ -7,7 +7,7 @@ from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Obs
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
-from nagle_lab.tcp.events import LATE, MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS, Echo
 
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
@@ -28,7 +28,8 @@ CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
 
-    The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late.
+    The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late. Where
+    it may have made piggybacked ones late, nothing is added.
     """
     peer, margin = observed.peer, late_margin(observed.peer)
     late = c.only((c.late_by(peer) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
@@ -44,9 +45,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     # Data comes when its program likes, so only handshakes tell how long it was under way.
     if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
         piggybacked = piggybacked.picked([])
-    if len(pure) + len(piggybacked) == len(sent_late):
-        return sent_late
-    return pure if len(pure) else piggybacked
+    return pure | piggybacked
 
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
@@ -91,13 +90,13 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
     """
     own, margin = observed.own or 0, late_margin(observed.peer)
-    early = c.only((c.late_by(observed.peer) < margin) & (c.pace >= 0))
-    soon = early.only(early.ack_to_release - own < NEAR).pace
+    early = c.only((c.late_by(observed.peer) < margin) & (c.tsval_delay >= 0))
+    soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late
     after_capture = most(late.ack_to_release - own, 0)
-    way = (late.pace - CLOCK_ERROR) * MS - after_capture
-    is_known = (late.echo == Echo.AFTER) & (late.pace >= 0)
+    way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
+    is_known = (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
     return late.only((late.late_by(observed.peer) - way >= margin) | (is_known == 0))
 
 
@@ -175,12 +174,12 @@ def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
 # Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------
 
 
-def is_late(wait: Column, reaction: Column) -> Column:
+def is_delayed_ack(wait: Column, reaction: Column) -> Column:
     """Whether an ACK took longer than its sender's fastest ``reaction`` by what a delayed-ACK timer adds.
 
-    That is at least :data:`LATE` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
+    That is at least :data:`DELAYED` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
     """
-    return (wait - reaction >= LATE) & (wait - reaction < LONGEST_TIMER)
+    return (wait - reaction >= DELAYED) & (wait - reaction < LONGEST_TIMER)
 
 
 def is_before_timer(wait: Column, reaction: Column) -> Column:

@@ -20,7 +20,7 @@ NO_PROBE = PROBE * 9 // 10
 NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of that connection do not
 UNLIKELY = 0.05  # the same, where they are only left open
 SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
-AS_LONG = 0.05  # by what share data leaves sooner or later than other data, at most, if the same pause precedes both
+PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timestamps do not tell which
 
@@ -55,14 +55,14 @@ def _without_those_in_between(late: Candidates, observed: Observed, judged: Judg
     """
     if observed.setting.astray_share:
         return late
-    often = late.among(late.connection, _often(_beside(observed), late))
+    often = late.among(late.connection, _often(_not_held_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
     mixed = often.not_among(often.connection, distinct(apart.connection))
     judged.reject(len(mixed), Rejected.NAGLE_OFF)
     return late - mixed
 
 
-def _beside(observed: Observed) -> Counter[int]:
+def _not_held_by_connection(observed: Observed) -> Counter[int]:
     """How often small data surely left beside unacknowledged small data, by connection."""
     return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE, (Echo.BEFORE, Echo.UNKNOWN)))
 
@@ -93,7 +93,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     is counted, not pauses: they are no sign that data waited.
     """
     kept: list[Column] = []
-    beside, frames = _beside(observed), observed.program.no_wait_frames
+    beside, frames = _not_held_by_connection(observed), observed.program.no_wait_frames
     seems_held = _seem_held(c, observed)
     for group in groups(c.connection):
         number = int(c.connection[group[0]])
@@ -114,7 +114,7 @@ def _seem_held(c: Candidates, observed: Observed) -> Column:
     latest = observed.own + LATE_FAR if observed.is_far and observed.own else PAUSE
     seems_held, since = c.ack_to_release < latest, c.trigger_to_release
     for pause in {ms * MS for *_, ms in observed.program.no_waits}:
-        seems_held = seems_held & ((since * (1 + AS_LONG) < pause) | (since * (1 - AS_LONG) > pause))
+        seems_held = seems_held & ((since * (1 + PAUSE_VARIES) < pause) | (since * (1 - PAUSE_VARIES) > pause))
     return seems_held
 
 
@@ -149,7 +149,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 def without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
     is_behind = (late.full > 0) & (late.trigger_bytes % chosen(late.full > 0, late.full, 1) == 0)
-    behind, times = late.only(is_behind), observed.program.behind_full
+    behind, times = late.only(is_behind), observed.program.not_held_behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
     unlikely = behind.among(behind.connection, off)

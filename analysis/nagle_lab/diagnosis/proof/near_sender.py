@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
     where,
 )
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, FEW_LATE, HARDLY_ANY, NEARLY_ALL, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
@@ -30,7 +30,6 @@ from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     middle_half,
     pauses_anyway,
 )
-from nagle_lab.diagnosis.proof.queued_releases import queued_releases
 from nagle_lab.diagnosis.proof.release_times import (
     COARSE,
     FINE,
@@ -39,6 +38,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     acknowledges_slowly,
     is_often_at_once,
     is_slow_stack,
+    queued_releases,
     slowest_release,
     usual_release,
 )
@@ -52,7 +52,7 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
-SENT_ANYWAY = 0.01
+SENT_ANYWAY_NEAR = 0.01
 
 
 def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -84,7 +84,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
         middle = usual_release(near, observed.setting.step)
     if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
-        return _kernels(pure, near, observed, judged, middle)
+        return _released_by_kernel(pure, near, observed, judged, middle)
     return _held_among_others(pure, near, observed, judged, limit)
 
 
@@ -120,7 +120,9 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
     return suspects.picked(in_order(slow))
 
 
-def _kernels(pure: Candidates, near: Candidates, observed: Observed, judged: Judged, middle: float) -> Candidates:
+def _released_by_kernel(
+    pure: Candidates, near: Candidates, observed: Observed, judged: Judged, middle: float
+) -> Candidates:
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
     step = observed.setting.step
     bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
@@ -190,7 +192,7 @@ def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what was written by then. So the program itself waits for each ACK, and never sleeps.
     """
     follow = total(among(prompt.trigger_frame, prompt.release_frame))
-    return follow >= REPEATED and follow > FEW_LATE * len(prompt) and _writes_at_once(observed)
+    return follow >= REPEATED and follow > A_FEW * len(prompt) and _writes_at_once(observed)
 
 
 def _writes_at_once(observed: Observed) -> bool:
@@ -211,10 +213,10 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
     loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    if observed.captured_near != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
+    if observed.nearer_end != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
-    few = FEW_LATE * len(prompt)
+    few = A_FEW * len(prompt)
     return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
 
@@ -240,7 +242,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if _is_delayed_stack(prompt, pure, observed):
         return prompt | pure.only((pure.ack_to_release <= TICK) & (pure.echo != Echo.BEFORE))
-    if observed.captured_near == "sender" or len(prompt) < REPEATED:
+    if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
     late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
     late = _without_other_behaviours(late, pure, prompt)
@@ -248,7 +250,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
         ticked = ticked.only(ticked.arrival < 0)
     later = len(late) - len(ticked)
-    are_few = len(prompt) >= CONCLUSIVE and len(ticked) <= FEW_LATE * len(prompt) and not later
+    are_few = len(prompt) >= CONCLUSIVE and len(ticked) <= A_FEW * len(prompt) and not later
     if not are_few and not comes_early_too(pure, observed):
         return prompt
     if len(ticked) > len(prompt) or later > HARDLY_ANY * len(prompt):
@@ -280,7 +282,7 @@ def _held_among_others(
     some = near.picked(in_order(held))
     rest = near - some
     middle = percentile(near.ack_to_release, 50)
-    if observed.sent_before.total() >= max(1, SENT_ANYWAY * len(near)):
+    if observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near)):
         while_on = may_be_while_on(rest, observed)
         judged.leave_open(while_on, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
@@ -314,6 +316,6 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     if observed.program.is_on_loopback:
         return near.picked([])
     behind = near.only(near.arrival >= 0)
-    if views := observed.setting.views:
-        return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in views])
+    if seen_again := observed.setting.seen_again:
+        return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in seen_again])
     return behind

@@ -41,8 +41,8 @@ GROWS, GROWS_LEAST = 5, 30
 # Data by a clock of its sender's own: its distances vary less than its reaction times do, by more than chance, which
 # is so much divided by the root of their number.
 BY_CHANCE, PAIRS = 1.5, 20
-SURELY = 1.3  # times as long as its answers to SYNs a kernel takes where the fastest program takes 1.7 times as long
-AROUND = 20  # times as long as a release may take: so long behind it other data shows how much comes by chance
+SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
+CHANCE_SPAN = 20  # times as long as a release may take: so long behind it other data shows how much comes by chance
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
 APART = 0.25  # away from it, where data that crosses is as quick by chance
 
@@ -60,7 +60,7 @@ def judge_piggybacked(
     judged : where the outcome is added
     """
     piggybacked = piggybacked.only(piggybacked.not_held == 0)
-    if len(piggybacked) < COMPARABLE or _sent_beside(observed) > SOME_OF * len(piggybacked):
+    if len(piggybacked) < COMPARABLE or _times_not_held(observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.step > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
@@ -86,7 +86,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     near = piggybacked.only(piggybacked.ack_to_release < PAUSE)
     if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
         near = near.only(near.ack_to_release <= 2 * HELD_ALIKE)
-        if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, AROUND):
+        if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, CHANCE_SPAN):
             return
     if len(near) < COMPARABLE:
         return
@@ -99,7 +99,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     has_second_sign = (
         speaks
         or _speaks_between(observed)
-        or (len(held) >= REPEATED and observed.captured_near == "sender")
+        or (len(held) >= REPEATED and observed.nearer_end == "sender")
         or _held_early(observed)
     )
     are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
@@ -170,7 +170,7 @@ def _may_have_waited(
     )
 
 
-def _sent_beside(observed: Observed) -> int:
+def _times_not_held(observed: Observed) -> int:
     return observed.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
 
 
@@ -179,13 +179,13 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
 
     Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
-    is_sender = observed.captured_near == "sender"
+    is_sender = observed.nearer_end == "sender"
     if len(held) >= REPEATED and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(
         held.ack_to_release, 50
     ):
         return True
     answers, theirs = (nearby(side.handshake) for side in (observed.program.own, observed.program.peers))
-    if observed.captured_near == "peer" and not (
+    if observed.nearer_end == "peer" and not (
         answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
     ):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
@@ -207,7 +207,7 @@ def _is_too_soon(middle: float, observed: Observed) -> bool:
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
     answers = nearby(observed.program.own.handshake)
-    return observed.captured_near == "sender" and bool(answers) and middle <= SURELY * percentile(answers, 50)
+    return observed.nearer_end == "sender" and bool(answers) and middle <= SURELY_KERNEL * percentile(answers, 50)
 
 
 def _holds(observed: Observed) -> bool:
@@ -224,7 +224,7 @@ def _held_early(observed: Observed) -> bool:
         answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
     prompt = total((observed.early.ack_to_release >= low) & (observed.early.ack_to_release <= high))
-    return prompt >= REPEATED and _sent_beside(observed) <= HARDLY_ANY * prompt
+    return prompt >= REPEATED and _times_not_held(observed) <= HARDLY_ANY * prompt
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) -> bool:
@@ -279,7 +279,7 @@ def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
 
     The peer goes on without waiting for answers, and this end also sends long after what it received.
     """
-    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _sent_beside(observed):
+    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _times_not_held(observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= COMPARABLE
@@ -344,9 +344,9 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
-    free = _of_own_accord(c, observed, prompt)
-    expected = len(free) * total(prompt.trigger_to_ack) / max(total(free.ack_to_release), 1)
-    return len(free) >= REPEATED and expected >= EXPECTED and _sent_beside(observed) <= HARDLY_ANY * expected
+    unasked = _of_own_accord(c, observed, prompt)
+    expected = len(unasked) * total(prompt.trigger_to_ack) / max(total(unasked.ack_to_release), 1)
+    return len(unasked) >= REPEATED and expected >= EXPECTED and _times_not_held(observed) <= HARDLY_ANY * expected
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:

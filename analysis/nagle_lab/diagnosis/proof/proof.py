@@ -65,7 +65,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
     without_ack = c.only(c.ack_frame == 0)  # their ACKs are not in the capture
     c = c.only(c.ack_frame > 0)
-    c = _without_corked(c, judged)
+    c = _without_announced(c, judged)
     observed = observe(program, setting, c)
     _find_round_trips(observed, judged)
     late = _without_unread(late_candidates(c, observed, judged), judged)
@@ -106,7 +106,7 @@ def _judge_by_timing(
     late = late.only(late.echo != Echo.BEFORE)
     pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
-        _judge_by_own_clock(pure, observed, judged)
+        _judge_by_timestamps(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
     held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
@@ -133,7 +133,7 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
 
 
-def _without_corked(c: Candidates, judged: Judged) -> Candidates:
+def _without_announced(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
     late = (c.announced > 0) & (c.trigger_to_ack >= LATE_NEAR)
     judged.reject(total(late), Rejected.CORKED)
@@ -268,14 +268,14 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
     return step > BLIND or (step > COARSE and len(pure) < 30)
 
 
-def _judge_by_own_clock(pure: Candidates, observed: Observed, judged: Judged) -> None:
+def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
-    paces = pure.only(pure.pace >= 0).pace
+    delays = pure.only(pure.tsval_delay >= 0).tsval_delay
     limit = (observed.own or 0) + 2 * observed.setting.step + MS
     soon = pure.only(pure.ack_to_release <= limit)
-    if len(paces) >= COMPARABLE and len(paces) > len(pure) / 2:
-        at_once = pure.only((pure.pace >= 0) & (pure.pace < 2))
-        not_known = soon.only(soon.pace < 0)
+    if len(delays) >= COMPARABLE and len(delays) > len(pure) / 2:
+        at_once = pure.only((pure.tsval_delay >= 0) & (pure.tsval_delay < 2))
+        not_known = soon.only(soon.tsval_delay < 0)
         unsure = at_once | not_known
     else:
         unsure = soon

@@ -1,10 +1,11 @@
-"""How soon after the ACK a kernel sends what it held, at or near the sender; docs/proof.md, rule 2."""
+"""How soon after the ACK a kernel sends what it held, near the sender, alone or in a queue; docs/proof.md, rule 2."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import percentile, pick, total, where
-from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
+from nagle_lab.diagnosis.observed.columns import highest, percentile, pick, total, where
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
+from nagle_lab.tcp.events import OPTIONS_CUT
 
 # Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
 # wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little
@@ -23,6 +24,11 @@ SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK
 
 COARSE = 20 * US  # step of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
+
+SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
+QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
+DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
+STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 
 def slowest_release(pure: Candidates, observed: Observed) -> float:
@@ -77,7 +83,7 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     if observed.program.is_on_loopback:
         return False
     acks = nearby(observed.program.own.ack)
-    may_have_timestamps = total((pure.pace >= 0) | (pure.ahead < -1))
+    may_have_timestamps = total((pure.tsval_delay >= 0) | (pure.ahead == OPTIONS_CUT))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
 
 
@@ -85,3 +91,40 @@ def acknowledges_slowly(observed: Observed) -> bool:
     """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
     acks = nearby(observed.program.own.ack)
     return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
+
+
+def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
+    """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
+
+    The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
+    the kernel must also be seen to hold.
+    """
+    answers = observed.program.own.handshake
+    if not answers or observed.sent_before or not (_is_held_early(observed) or _starts_at_once(pure, observed)):
+        return None
+    longest = QUEUE * limit
+    queued = pure.only((pure.since_host_busy < pure.ack_to_release) & (pure.ack_to_release < longest))
+    soon = total(queued.since_host_busy <= limit)
+    if len(queued) < max(COMPARABLE, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
+        return None
+    if percentile(queued.since_host_busy, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
+        return None
+    if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
+        return None  # all as late as the last one: what they stand behind is a pause
+    latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
+    return pure.only(pure.ack_to_release <= latest)
+
+
+def _is_held_early(observed: Observed) -> bool:
+    """Whether data follows early ACKs as soon as SYNs are answered."""
+    answers, early = observed.program.own.handshake, observed.program.own.release
+    return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)
+
+
+def _starts_at_once(pure: Candidates, observed: Observed) -> bool:
+    """Whether those at the sender that stand behind nothing, directly behind their ACK, come sooner than any program
+    that sleeps.
+    """
+    first = pure.only(pure.release_frame == pure.ack_frame + 1)
+    is_seen = observed.is_at_sender and len(first) >= COMPARABLE
+    return is_seen and percentile(first.ack_to_release, 50) <= SOONEST_WOKEN

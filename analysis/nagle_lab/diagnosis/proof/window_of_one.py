@@ -52,9 +52,9 @@ def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
     found: set[int] = set()
     for group in groups(peers):
         holding = set(map(int, pick(connections, group)))
-        free = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
-        both = holding & free
-        order = [number in free for number in sorted((holding | free) - both)]
+        not_waiting = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
+        both = holding & not_waiting
+        order = [number in not_waiting for number in sorted((holding | not_waiting) - both)]
         if sum(one != other for one, other in pairwise(order)) >= TURNS:
             found |= holding - both
     return found
@@ -68,8 +68,8 @@ def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
     """
     found: set[int] = set()
     for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
-        free = observed.program.not_held_on.get(int(peer), {})
-        if int(number) not in free and any(int(began) < ended for _, ended in free.values()):
+        not_waiting = observed.program.not_held_on.get(int(peer), {})
+        if int(number) not in not_waiting and any(int(began) < ended for _, ended in not_waiting.values()):
             found.add(int(number))
     return found
 

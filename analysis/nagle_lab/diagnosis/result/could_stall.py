@@ -1,7 +1,7 @@
 """The verdict on a user's own software: CLEAN only where a stall could have been, and would have been recorded.
 
-A capture of an arranged run says more than any capture: it is whole, and its connections are all there were. So more
-is asked of it, too: nothing is CLEAN that could not have been a STALL.
+A guarded run is recorded completely, with all of its connections. So CLEAN asks for more than of any other capture:
+nothing is CLEAN that could not have been a STALL.
 """
 
 from collections.abc import Iterable

@@ -222,7 +222,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     followed: Count  # how often data followed a pure ACK of the data before it: a second write
     unresolved: Count  # how often it could not be told whether an ACK released what followed
     first_stalled_exchange: Frame | None  # counted from 1
-    held_ms: Number  # how long its data waited for delayed ACKs, behind its own
+    held_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
     round_trips_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured

@@ -23,7 +23,7 @@ MOST_OPEN = 0.1
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
-# Why a run that was traced, and of which there is none without, is not CLEAN.
+# Why a traced run is never CLEAN, unless the same was also run without tracing.
 TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
 
 
@@ -47,8 +47,8 @@ class Evidence:
     one_way : share of the connections that are seen in one direction only
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     unresolved : how often it could not be told whether an ACK released what followed, and why
-    late_acks : how often data followed one and it is known why: of a stream without answers, these are what a stall
-        would have shown in
+    late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
+        without answers, these are what a stall would have shown in
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
     """
@@ -61,7 +61,7 @@ class Evidence:
     one_way: float = 0.0
     astray_share: float = 0.0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
-    late_acks: int = 0
+    late_without_stall: int = 0
     chances: int = 0
 
     @property
@@ -93,35 +93,41 @@ def _what_is_clean(evidence: Evidence) -> str:
         return f"{followed}; none was held by a late one"
     if evidence.exchanges < ENOUGH_EXCHANGES:
         return (
-            f"{times_text(evidence.late_acks)} data followed a late ACK, never because Nagle's algorithm had held it"
+            f"{times_text(evidence.late_without_stall)} data followed a late ACK, "
+            "never because Nagle's algorithm had held it"
         )
     return f"{evidence.exchanges} answered exchanges, none held behind a delayed ACK"
 
 
 def _what_hinders(evidence: Evidence) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
-    exchanges, unresolved = max(evidence.exchanges, evidence.late_acks), evidence.unresolved
+    exchanges, unresolved = evidence.exchanges, evidence.unresolved
+    judged = max(exchanges, evidence.late_without_stall)  # a stall would have been seen in so many
     as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
     left_open = sum(unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
-    are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_acks + left_open)
-    if are_many or left_open > MOST_UNRESOLVED * max(exchanges, as_many):
+    are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
+    if are_many or left_open > MOST_UNRESOLVED * max(judged, as_many):
         obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
-        return f"{exchanges} answered exchanges; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
+        return f"{_exchanges_text(exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
     if evidence.astray_share > MOST_ASTRAY:
         return (
             f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
             "acknowledgement; capture at one interface of one host, with `-B 16384`"
         )
-    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and exchanges < ENOUGH_EXCHANGES):
+    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and judged < ENOUGH_EXCHANGES):
         which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
-    if exchanges < ENOUGH_EXCHANGES and not as_many:
+    if judged < ENOUGH_EXCHANGES and not as_many:
         return (
-            f"{exchanges} answered exchange{'s' * (exchanges != 1)}, none stalled, "
+            f"{_exchanges_text(exchanges)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
         )
     return ""
+
+
+def _exchanges_text(exchanges: int) -> str:
+    return f"{exchanges} answered exchange{'s' * (exchanges != 1)}"
 
 
 _AT_THE_SENDER = "capture at the end that sends it"

@@ -24,7 +24,7 @@ from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
 from nagle_lab.reports.words.writes_text import here, writes_rows
-from nagle_lab.tcp.events import LATE, MS
+from nagle_lab.tcp.events import DELAYED, MS
 
 if TYPE_CHECKING:
     from nagle_lab.evidence.pair import Pair
@@ -283,7 +283,7 @@ def _delayed_acks(s: Summary) -> str:
     counted = ", ".join(f"{n} by the {role}" for role, n in s.delayed_acks_by.items() if n)
     if s.delayed_acks >= s.stalls:
         return counted or "none"
-    others = f"with data, or sooner than {LATE // MS} ms"
+    others = f"with data, or sooner than {DELAYED // MS} ms"
     return f"{counted}; others {others}" if counted else f"all {others}"
 
 
