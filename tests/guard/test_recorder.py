@@ -64,7 +64,7 @@ class _Ceaseless:
 
 def test_a_recorder_writes_and_ends_though_packets_never_cease(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "Ring", _Ceaseless)
-    monkeypatch.setattr(recorder.SocketPoller, "waiting", lambda self: [])
+    monkeypatch.setattr(recorder.SocketPoller, "answers", lambda self: [])
     recording = Recorder(tmp_path / "first.pcapng", ["lo"])
     recording.start()
     assert within(20, lambda: recording.captured > 2)
@@ -88,7 +88,7 @@ def test_no_room_for_its_thread_is_an_outcome(tmp_path, monkeypatch):
     write(make_job(["true"], tmp_path), tmp_path / JOB)
     inside_command.main(str(tmp_path))
     outcome = read_outcome(tmp_path / OUTCOME)
-    assert (outcome.status, outcome.wants_namespace) == (None, False)
+    assert (outcome.status, outcome.try_another_way) == (None, False)
     assert outcome.problem == "the recorder could not start: can't start new thread; see ulimit -u"
 
 

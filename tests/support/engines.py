@@ -64,7 +64,7 @@ def followed(
             "durations": {name: (dict(of.counts), of.total) for name, of in totals.durations.items()},
             "not decoded": dict(totals.not_decoded),
             "counts": (engine.frames, totals.connections, totals.segments, totals.copies),
-            "times": (totals.first_ts, totals.last_ts, totals.step),
+            "times": (totals.first_ts, totals.last_ts, totals.resolution),
             "clock": (engine.clock.epoch, engine.clock.set_back),
             "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types)),
         }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nagle_lab.capture.waiting import KernelAnswer
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.writer import Pcapng
 from support.stories import BODY, HEADER, LATE, REQUEST
 from support.synthetic import MS, US, Conversation, Segment, packet_bytes
@@ -36,7 +36,7 @@ def recorded(path: Path, segments: Iterable[Segment], told: Iterable[KernelAnswe
             packet = packet_bytes(one)
             writer.add(one.ts_ns, 0, len(packet), packet)
         for waiting in told:
-            writer.add_waiting(waiting)
+            writer.add_answer(waiting)
         writer.add_dropped(0, 0)
     return path
 

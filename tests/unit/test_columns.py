@@ -62,9 +62,11 @@ def both(function, *columns: Any) -> Any:
 
 @given(NUMBERS)
 def test_functions_of_one_column(numbers):
-    positive = both(lambda c: column_tools.where(c > 0), numbers)
+    positive = both(lambda c: column_tools.rows_where(c > 0), numbers)
     assert positive == [row for row, n in enumerate(numbers) if n > 0]
-    assert both(lambda c: column_tools.pick(c, column_tools.where(c > 0)), numbers) == [n for n in numbers if n > 0]
+    assert both(lambda c: column_tools.pick(c, column_tools.rows_where(c > 0)), numbers) == [
+        n for n in numbers if n > 0
+    ]
     assert both(column_tools.total, numbers) == sum(numbers)
     assert both(lambda c: column_tools.total(c > 0), numbers) == len(positive)
     assert both(column_tools.distinct, numbers) == sorted(set(numbers))
@@ -102,11 +104,11 @@ def test_a_column_is_neither_true_nor_false():
 def test_functions_of_two_numbers(one, other):
     pairs = list(zip(one, other, strict=False))
     one, other = [a for a, _ in pairs], [b for _, b in pairs]
-    assert both(column_tools.most, one, other) == [max(pair) for pair in pairs]
-    assert both(lambda a: column_tools.most(a, 7), one) == [max(a, 7) for a in one]
-    chosen = both(lambda a, b: column_tools.chosen(a > b, a, b * 2), one, other)
+    assert both(column_tools.maximum, one, other) == [max(pair) for pair in pairs]
+    assert both(lambda a: column_tools.maximum(a, 7), one) == [max(a, 7) for a in one]
+    chosen = both(lambda a, b: column_tools.select(a > b, a, b * 2), one, other)
     assert chosen == [a if a > b else b * 2 for a, b in pairs]
-    assert both(lambda a: column_tools.chosen(a > 0, a, -1), one) == [a if a > 0 else -1 for a in one]
+    assert both(lambda a: column_tools.select(a > 0, a, -1), one) == [a if a > 0 else -1 for a in one]
     assert both(column_tools.extended, one, other, one) == [*one, *other, *one]
     assert both(column_tools.among, one, other) == [n in other for n in one]
 

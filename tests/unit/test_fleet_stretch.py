@@ -22,7 +22,7 @@ from nagle_lab.fleet import stretch as fleet_stretch
 from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import checkpoint_name, follow, stretches
+from nagle_lab.fleet.stretch import checkpoint_name, read_stretch, stretches
 from nagle_lab.fleet.whole import whole
 from support.engines import ENGINES
 from support.recorded import recorded, slow_release, told
@@ -62,7 +62,7 @@ def in_stretches(folder: Path, size: int) -> Result:
     out = Folder(str(folder / "out"))
     cut = stretches(series, size)
     for stretch in cut:
-        follow(stretch, out)
+        read_stretch(stretch, out)
     return whole(cut, out).result
 
 
@@ -102,7 +102,7 @@ def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):
     out = Folder(str(tmp_path / "out"))
     cut = stretches(series, 1)
     for stretch in cut:
-        follow(stretch, out)
+        read_stretch(stretch, out)
     judged = judge_series(series, cut, out)
     assert judged.verdict == "STALL"
     assert len(judged.problems) == 2
@@ -119,7 +119,7 @@ def test_what_is_stored_is_what_the_result_says(tmp_path):
     out = Folder(str(tmp_path / "out"))
     cut = stretches(series, 1)
     for stretch in cut:
-        follow(stretch, out)
+        read_stretch(stretch, out)
     judge_series(series, cut, out)
     result = analyze([str(path) for path in paths], exchanges=True, sha256=False)
     stored = {name: pq.read_table(f"{out.path}/{name}", partitioning="hive").to_pylist() for name in
@@ -159,7 +159,7 @@ def test_one_large_file_is_read_in_parts_unless_it_is_compressed(tmp_path, write
     out = Folder(str(tmp_path / "out"))
     cut = stretches(series, series.size // 5)
     assert sum(stretch.size for stretch in cut) == series.size and len(cut) in (5, 6)
-    packets = [follow(stretch, out).packets for stretch in cut]
+    packets = [read_stretch(stretch, out).packets for stretch in cut]
     assert sum(packets) == len(PACKETS)
     is_compressed = path.read_bytes()[:2] == b"\x1f\x8b"
     assert sum(count > 0 for count in packets) == 1 if is_compressed else all(packets[:4])
@@ -205,10 +205,10 @@ def test_a_damaged_or_foreign_carry_is_refused_in_one_line(tmp_path):
     rotated(tmp_path, [pcap_bytes(PACKETS[:200]), pcap_bytes(PACKETS[200:])])
     out = Folder(str(tmp_path / "out"))
     one, two = stretches(series_of([str(tmp_path)])[0], 1)
-    follow(one, out)
+    read_stretch(one, out)
     left = out.read(checkpoint_name(one.key))
     for wrong, says in ((left[:50], "damaged"), (left.replace(b"snapshot 1", b"snapshot 0"), "same build")):
         out.write(checkpoint_name(one.key), wrong)
         with pytest.raises(NagleLabError, match=says) as error:
-            follow(two, out)
+            read_stretch(two, out)
         assert "\n" not in str(error.value)

@@ -330,7 +330,7 @@ def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
     segments = talk(reply_in_two(LATE, lambda _: 120 * US), timestamps=False).segments
     coarse = [replace(s, ts_ns=s.ts_ns // (10 * MS) * 10 * MS) for s in segments]
     result = diagnose(coarse)
-    assert (result.verdict, result.quality.clock_step_us) == ("INCONCLUSIVE", 10_000)
+    assert (result.verdict, result.quality.clock_resolution_us) == ("INCONCLUSIVE", 10_000)
     assert "coarse_clock" in result.quality.unresolved
 
 

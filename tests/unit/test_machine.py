@@ -33,7 +33,7 @@ def followed(segments: list[Decoded]) -> Machine:
 
 
 def sizes(connection: Connection) -> list[object]:
-    return [connection.full_size, [half.is_small_below for half in connection.halves]]
+    return [connection.least_full_segment, [half.is_small_below for half in connection.halves]]
 
 
 @pytest.mark.parametrize("case", SEGMENTS)
@@ -50,7 +50,7 @@ def test_how_large_segments_are_is_learned_with_the_handshake(case):
     (connection,) = made._live.values()
     assert sizes(connection) == learned
     made.finish()
-    assert [row[COLUMNS["full_size"]] for row in made.tables.connection.rows()] == learned[:1]
+    assert [row[COLUMNS["least_full_segment"]] for row in made.tables.connection.rows()] == learned[:1]
     (late,) = decoded([Segment(10**9 * SECOND, *ends[0], *ends[1], seq=9, flags="A")])
     assert sizes(followed([late])._live[0]) == [1448, [536, 536]]  # nothing of it is left
 

@@ -26,8 +26,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import Interface
-from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import record_tap
@@ -218,7 +218,7 @@ def test_the_last_packets_are_judged_by_what_the_kernel_said(tmp_path):
         with open_capture(out) as capture:
             for _ in capture.read(_Counting()):  # type: ignore[arg-type]
                 pass
-            assert len(capture.facts.waiting) == 19, "and what it said of others is not in it"
+            assert len(capture.facts.kernel_answers) == 19, "and what it said of others is not in it"
 
 
 def in_two(tmp_path: Path, segments: list[Segment]) -> list[Path]:
@@ -239,7 +239,7 @@ def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_s
     ring, results, counts = PacketRing(60), [], []
     analysis = Analysis(paths, sha256=False, seen=ring)
     for _ in analysis:
-        counts.append(analysis.kernel_answers)
+        counts.append(analysis.kernel_answer_count)
         if len(counts) == 2:
             results.append(analysis.end_period())
     results.append(analysis.result())
@@ -258,11 +258,11 @@ def test_what_was_said_is_kept_in_the_stream_s_own_byte_order_and_time(tmp_path,
     ring, interfaces = PacketRing(60), [Interface(0, 1, resolution, offset_s * 10**9)]
     packet = struct.pack(order + "IIIIIIII", 6, 32, 0, 0, 0, 0, 0, 32)
     ring.pcapng(memoryview(packet), 1, 1, order, interfaces)
-    ring.waiting([one])
+    ring.kernel_answers([one])
     with ring.snapshot() as snapshot, open_capture(snapshot.path) as capture:
         for _ in capture.read(_Counting()):  # type: ignore[arg-type]
             pass
-        (told,) = capture.facts.waiting
+        (told,) = capture.facts.kernel_answers
     assert told[1:] == one[1:] and capture.trouble == []
     assert resolution == 127 or 0 <= one.at - told.at < 1_000
 
@@ -273,7 +273,7 @@ def test_a_ring_forgets_what_was_said_with_the_packets_of_which_it_was_said(tmp_
     ring = kept(path, room=whole.size - 1)
     with ring.snapshot() as snapshot:
         assert (ring.size, snapshot.path.stat().st_size) == (0, 0)
-    ring.waiting(what_the_kernel_said())
+    ring.kernel_answers(what_the_kernel_said())
     assert ring.size == 0
 
 
@@ -307,18 +307,18 @@ def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
     """And its answers are in the stream; before there is an interface, nothing is."""
     clock, one = [100.0], what_the_kernel_said()[0]
     monkeypatch.setattr(inside_stream.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(inside_stream.SocketPoller, "waiting", lambda self: [one])
+    monkeypatch.setattr(inside_stream.SocketPoller, "answers", lambda self: [one])
     with (tmp_path / "x").open("wb") as out:
         stream = inside_stream._Streamed(_Frames(), out, [])  # type: ignore[arg-type]
-        stream.tell_waiting()
+        stream.tell_answers()
         for _ in range(10):
             stream.pass_on()
-            stream.tell_waiting()
+            stream.tell_answers()
             clock[0] += inside_stream.QUIET_S / 4
     with open_capture(tmp_path / "x") as capture:
         for _ in capture.read(_Counting()):  # type: ignore[arg-type]
             pass
-        assert capture.facts.waiting == [one] * 5
+        assert capture.facts.kernel_answers == [one] * 5
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(0, Verdict.CLEAN), (1000, Verdict.INCONCLUSIVE)])

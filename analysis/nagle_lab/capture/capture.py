@@ -191,7 +191,7 @@ class Capture(CaptureSoFar):
     def begin_period(self) -> None:
         """Count packets and trouble anew from here on; call it after :meth:`end_period`."""
         self._packets_before = self.facts.packets
-        self.facts.trouble, self.facts.waiting = [], []
+        self.facts.trouble, self.facts.kernel_answers = [], []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
         """Have ``taker`` take every record, in file order; yields after each window of bytes.

@@ -9,9 +9,9 @@ from struct import Struct, unpack, unpack_from
 from typing import NamedTuple
 
 from nagle_lab.capture.clock import MOST_INTERFACES
+from nagle_lab.capture.kernel_answers import MOST as MOST_ANSWERS
+from nagle_lab.capture.kernel_answers import read as read_answer
 from nagle_lab.capture.records import Facts, Interface, Position, RecordTaker, Section, StoppedError, TroubleKind
-from nagle_lab.capture.waiting import MOST as MOST_WAITING
-from nagle_lab.capture.waiting import read as read_waiting
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 
@@ -138,10 +138,10 @@ class PcapngReader:
                 (dropped,) = unpack(self._order + "Q", value)
                 facts.dropped += dropped - self._dropped[number]
                 self._dropped[number] = dropped
-            elif code == COMMENT and len(facts.waiting) < MOST_WAITING:
+            elif code == COMMENT and len(facts.kernel_answers) < MOST_ANSWERS:
                 at = nanoseconds(high << 32 | low, self._interfaces[number])
-                if waiting := read_waiting(value.decode(errors="replace"), at):
-                    facts.waiting.append(waiting)
+                if answer := read_answer(value.decode(errors="replace"), at):
+                    facts.kernel_answers.append(answer)
 
     def _options(self, at: int, end: int) -> Iterator[tuple[int, bytes]]:
         return options(self._window.raw, self._order, at, end)

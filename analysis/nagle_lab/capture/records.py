@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from nagle_lab.capture.waiting import KernelAnswer
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.window import Window
 
 
@@ -59,7 +59,7 @@ class Facts:
     dropped: int = 0  # packets the capturing program says it lost
     dropped_before: int = 0  # of these, there is trouble already
     trouble: list[Trouble] = field(default_factory=list)
-    waiting: list[KernelAnswer] = field(default_factory=list)  # data that the kernel said waited in a socket
+    kernel_answers: list[KernelAnswer] = field(default_factory=list)  # what it said of data in sockets
 
     def warn(self, kind: TroubleKind, text: str) -> None:
         """Add trouble: a sentence that names the file."""

@@ -3,6 +3,7 @@
 from struct import Struct, pack
 from typing import BinaryIO
 
+from nagle_lab.capture.kernel_answers import KernelAnswer, comment
 from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
     COMMENT,
@@ -15,7 +16,6 @@ from nagle_lab.capture.pcapng import (
     SECTION,
     STATISTICS,
 )
-from nagle_lab.capture.waiting import KernelAnswer, comment
 
 ETHERNET = 1  # LINKTYPE_ETHERNET
 LITTLE = "<"  # byte order, as struct has it
@@ -32,9 +32,9 @@ def option(order: str, code: int, value: bytes) -> bytes:
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
-def waiting_block(order: str, ticks: int, waiting: KernelAnswer) -> bytes:
+def answer_block(order: str, ticks: int, answer: KernelAnswer) -> bytes:
     """Statistics of the first interface, stamped ``ticks``, whose comment says what data waited in a socket."""
-    options = option(order, COMMENT, comment(waiting).encode()) + option(order, END_OF_OPTIONS, b"")
+    options = option(order, COMMENT, comment(answer).encode()) + option(order, END_OF_OPTIONS, b"")
     return block(order, STATISTICS, pack(order + "III", 0, ticks >> 32, ticks & 0xFFFFFFFF) + options)
 
 
@@ -63,9 +63,9 @@ class Pcapng:
         options = _options((ISB_IFDROP, pack("<Q", packets)))
         self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
-    def add_waiting(self, waiting: KernelAnswer) -> None:
+    def add_answer(self, answer: KernelAnswer) -> None:
         """Write what data waited in a socket: a comment on statistics of the first interface."""
-        self._file.write(waiting_block(LITTLE, waiting.at, waiting))
+        self._file.write(answer_block(LITTLE, answer.at, answer))
 
 
 def _options(*options: tuple[int, bytes]) -> bytes:

@@ -75,9 +75,9 @@ class Analysis:
     def __iter__(self) -> Iterator[int]:
         for _ in self._capture.read(self._records):
             self._records.engine.drain()
-            if self._seen and self.kernel_answers > self._passed_on:
-                self._seen.waiting(self._capture.facts.waiting[self._passed_on :])
-                self._passed_on = self.kernel_answers
+            if self._seen and self.kernel_answer_count > self._passed_on:
+                self._seen.kernel_answers(self._capture.facts.kernel_answers[self._passed_on :])
+                self._passed_on = self.kernel_answer_count
             yield self._records.frames
 
     @property
@@ -106,9 +106,9 @@ class Analysis:
         return any(is_large(len(table)) for _, table in self._records.engine.tables.by_name())
 
     @property
-    def kernel_answers(self) -> int:
+    def kernel_answer_count(self) -> int:
         """How often the kernel said so far in this period whether data waits in a socket."""
-        return len(self._capture.facts.waiting)
+        return len(self._capture.facts.kernel_answers)
 
     def note_interrupted(self) -> None:
         """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
@@ -145,6 +145,6 @@ class Analysis:
         listed = engine.tables.exchange if engine.lists_exchanges else None
         totals = engine.totals()
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
-        answers = self._capture.facts.waiting
-        findings = Findings(engine.tables, totals.step, self._only, copied=copied, answers=answers)
+        answers = self._capture.facts.kernel_answers
+        findings = Findings(engine.tables, totals.resolution, self._only, copied=copied, answers=answers)
         return summarize(self._capture, totals, findings, listed)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from nagle_lab.capture.waiting import KernelAnswer
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
@@ -19,7 +19,6 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     add_all,
     among,
-    chosen,
     chunks,
     counts,
     distinct,
@@ -28,9 +27,10 @@ from nagle_lab.diagnosis.observed.columns import (
     in_order,
     pick,
     replaced,
+    rows_where,
+    select,
     sums,
     total,
-    where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
@@ -78,7 +78,7 @@ class Findings:
     def __init__(
         self,
         tables: Tables,
-        step: int = 1,
+        resolution: int = 1,
         only: Wanted | None = None,
         *,
         copied: bool = False,
@@ -103,7 +103,7 @@ class Findings:
         if only:
             leave_out_others(tables.connection, only)
         self.astray_share, swapped_share = astray_shares(tables.connection)
-        setting = Setting(step, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
+        setting = Setting(resolution, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
         self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
 
@@ -150,7 +150,7 @@ class Findings:
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
         ):
-            long = pick(rows, where(pick(candidates["gap"], rows) >= IDLE))
+            long = pick(rows, rows_where(pick(candidates["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
             fastest_ack, client = pick(peer_fastest_ack, long), pick(involved.rows("client"), long)
             idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, client, cause))
@@ -164,11 +164,11 @@ class Findings:
         for program, of_one in by_program(candidates, involved, programs):
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
-        reject_relayed(candidates, involved, judged, setting.step)
+        reject_relayed(candidates, involved, judged, setting.resolution)
         return judged
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
-        _increase(involved, "followed", pick(involved.of, where(candidates["pure"])))
+        _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
         self.rejected.update(judged.rejected)
         self.holds += judged.holds
         self.grounds += judged.grounds
@@ -220,7 +220,7 @@ class Findings:
         early = delayed & is_before_timer(wait, fastest_ack)
         for name, kept in (("delayed_acks", delayed), ("acks_before_timer", early)):
             for which in (0, 1):
-                rows = where(kept & (side == which))
+                rows = rows_where(kept & (side == which))
                 _increase(involved, (name, which), pick(involved.of, rows))
 
 
@@ -252,22 +252,22 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     stalled = distinct(connection * span + exchange)
     connection, exchange = (stalled // span), (stalled % span)
     before = involved.column("last_stalled")
-    new = where(exchange != pick(before, connection))  # not in the chunk before
+    new = rows_where(exchange != pick(before, connection))  # not in the chunk before
     if not len(new):
         return
     connection, exchange = pick(connection, new), pick(exchange, new)
     _increase(involved, "stalled_exchanges", connection)
-    begins = where(connection != extended([-1], connection[:-1], []))
-    ends = where(connection != extended([], connection[1:], [-1]))
+    begins = rows_where(connection != extended([-1], connection[:-1], []))
+    ends = rows_where(connection != extended([], connection[1:], [-1]))
     involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
     first = involved.column("first_stalled")
     lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))
-    involved.fill_in("first_stalled", chosen(first < 0, lowest_of, first))
+    involved.fill_in("first_stalled", select(first < 0, lowest_of, first))
     open_ones, server_first = (pick(involved.column(name), connection) for name in ("open_exchange", "server_first"))
-    unanswered = where(_is_unanswered(exchange, open_ones, server_first))
+    unanswered = rows_where(_is_unanswered(exchange, open_ones, server_first))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
     _increase(involved, "exchanges", connection)
-    _increase(involved, "repeat_exchanges", pick(connection, where(exchange > 0)))
+    _increase(involved, "repeat_exchanges", pick(connection, rows_where(exchange > 0)))
 
 
 def _increase(involved: Involved, name: Any, connections: Column) -> None:
@@ -289,7 +289,7 @@ def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
 
 def _is_full(length: Column, full: Column) -> Column:
     """Whether a segment is a full one, or several that offload made one packet; never where that is not known."""
-    return (full > 0) & (length % chosen(full > 0, full, 1) == 0)
+    return (full > 0) & (length % select(full > 0, full, 1) == 0)
 
 
 def _is_unanswered(number: Column, open_number: Column, server_first: Column) -> Column:

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable
 
-from nagle_lab.diagnosis.observed.columns import Column, as_column, chosen, chunks, distinct, listed, pick, where
+from nagle_lab.diagnosis.observed.columns import Column, as_column, chunks, distinct, listed, pick, rows_where, select
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
@@ -35,7 +35,7 @@ def mark_seen_again(connections: Table) -> set[int]:
     found = array("q")
     for rows, _ in chunks(connections):
         syns = _syns(rows["syn", 0], rows["syn", 1])
-        found.extend(listed(pick(syns, where(syns >= 0))))
+        found.extend(listed(pick(syns, rows_where(syns >= 0))))
     seen_again: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
         return seen_again
@@ -52,4 +52,4 @@ def mark_seen_again(connections: Table) -> set[int]:
 
 def _syns(one: Column, two: Column) -> Column:
     """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
-    return chosen((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
+    return select((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import ClockState, Interface, PcapFraming
-from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.engine import Engine
 
@@ -20,7 +20,7 @@ class RecordSink(Protocol):
     ) -> None:
         """Take complete packet blocks of interfaces that were described."""
 
-    def waiting(self, answers: Sequence[KernelAnswer]) -> None:
+    def kernel_answers(self, answers: Sequence[KernelAnswer]) -> None:
         """Take what the kernel said meanwhile of data that waits in sockets."""
 
 

@@ -82,7 +82,7 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         first_frame=row[_AT["first_frame"]],
         packets=row[_AT["packets", 0]] + row[_AT["packets", 1]],
         handshake=bool(row[_AT["syns"]]),
-        mss=row[_AT["full_size"]],
+        mss=row[_AT["least_full_segment"]],
         exchanges=row[_AT["exchanges"]],
         repeat_exchanges=row[_AT["repeat_exchanges"]],
         stalled_exchanges=row[_AT["stalled_exchanges"]],

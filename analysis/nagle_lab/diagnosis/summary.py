@@ -34,12 +34,12 @@ from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.packet.kinds import link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import IDLE, MS
 from nagle_lab.tcp.tables import Table
 
 
-def summarize(capture: CaptureSoFar, totals: Counted, findings: Findings, exchanges: Table | None) -> Result:
+def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
     damage, idle_gaps = _damage(capture), _idle_gaps(findings)
@@ -85,7 +85,7 @@ def _damage(capture: CaptureSoFar) -> list[str]:
     return texts
 
 
-def _source(capture: CaptureSoFar, totals: Counted) -> Source:
+def _source(capture: CaptureSoFar, totals: EngineTotals) -> Source:
     first = totals.first_ts
     return Source(
         file=" ".join(Path(name).name for name in capture.names),
@@ -99,7 +99,7 @@ def _source(capture: CaptureSoFar, totals: Counted) -> Source:
     )
 
 
-def _quality(capture: CaptureSoFar, totals: Counted, findings: Findings) -> Quality:
+def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) -> Quality:
     copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
     for kind, count in totals.not_decoded.items():
@@ -111,12 +111,12 @@ def _quality(capture: CaptureSoFar, totals: Counted, findings: Findings) -> Qual
         handshakes=findings.sums.whole["syns"],
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
-        clock_step_us=totals.step / 1e3,
+        clock_resolution_us=totals.resolution / 1e3,
         astray_share=round(findings.astray_share, 4),
     )
 
 
-def _summary(totals: Counted, findings: Findings) -> Summary:
+def _summary(totals: EngineTotals, findings: Findings) -> Summary:
     whole, by_role = findings.sums.whole, findings.sums.by_role
     wait, total = _spread(findings.wait), whole["exchanges"]
     held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))

@@ -1,7 +1,7 @@
 """Sums over the connections of a capture."""
 
 from nagle_lab.diagnosis.ends import ROLES
-from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chosen, chunks, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chunks, pick, rows_where, select, total
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Table
@@ -37,7 +37,7 @@ class Sums:
                 for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
                     self.by_role[name][role] += total(column)
             for role, fastest_ack in zip(ROLES, by_client(rows, "fastest_ack", client), strict=True):
-                seen = where((rows["syns"] > 0) & (fastest_ack > 0))
+                seen = rows_where((rows["syns"] > 0) & (fastest_ack > 0))
                 add_all(self.round_trip[role], pick(fastest_ack, seen))
 
 
@@ -48,8 +48,8 @@ def _counted(number: Column, is_counted: Column, left_out: Column) -> Column:
 def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
     """What a column says of the clients (n,), and of the servers."""
     zero, one = rows[name, 0], rows[name, 1]
-    of_clients = chosen(client, one, zero)
-    of_servers = chosen(client, zero, one)
+    of_clients = select(client, one, zero)
+    of_servers = select(client, zero, one)
     return of_clients, of_servers
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
-from nagle_lab.experiments.software.guarded import Selection, judge_recording, lost
+from nagle_lab.experiments.software.guarded import Selection, judge_recording, recording_gap
 from nagle_lab.guard.recording.record_running import record_running
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
@@ -26,10 +26,10 @@ FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and 
 class OfProgram(Selection):
     """The connections of a program: those to its listeners, and those that it had open at some time."""
 
-    listening: frozenset[End] = frozenset()  # "" for any address
-    open: frozenset[End] = frozenset()  # local ends
+    listening: frozenset[SocketAddress] = frozenset()  # "" for any address
+    open: frozenset[SocketAddress] = frozenset()  # local ends
 
-    def wants(self, client: End, server: End) -> bool:
+    def wants(self, client: SocketAddress, server: SocketAddress) -> bool:
         """Whether one end of a connection is the program's."""
         return (
             server in self.listening
@@ -48,7 +48,7 @@ def selection(sockets: Iterable[HostSocket]) -> OfProgram:
     )
 
 
-def _any_address(end: End) -> End:
+def _any_address(end: SocketAddress) -> SocketAddress:
     return ("", end[1]) if end[0] in ("0.0.0.0", "::") else end
 
 
@@ -80,9 +80,9 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     if guarded.outcome.took_s < ENDED_EARLY * seconds:
         raise KeyboardInterrupt
     those = selection([*at_first, *sockets(program)])
-    result = judge_recording(guarded.capture, lost(guarded.outcome), those)
+    result = judge_recording(guarded.capture, recording_gap(guarded.outcome), those)
     if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
-        result = judge_recording(guarded.capture, lost(guarded.outcome), Selection())
+        result = judge_recording(guarded.capture, recording_gap(guarded.outcome), Selection())
     result = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, file=folder.name))
     option = f"on for {len(at_first) - len(without(at_first))} of {len(at_first)} sockets"
     return ProgramRecording(folder.name, result, those.of(result), option)

@@ -15,7 +15,7 @@ from nagle_lab.fleet.judge import JudgedSeries, judge_series, judged_name, skipp
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series
 from nagle_lab.fleet.store import forget_others, partition, store_failed
-from nagle_lab.fleet.stretch import Stretch, StretchDone, follow, is_done, stretches
+from nagle_lab.fleet.stretch import Stretch, StretchDone, is_done, read_stretch, stretches
 from nagle_lab.fleet.workers import Workers
 
 MOST_TRIES = 3
@@ -52,7 +52,7 @@ class Chain:
         """Submit the next stretch, or the judging; where the executor takes nothing, a future that says so."""
         try:
             if self.at < len(self.stretches):
-                return executor.submit(follow, self.stretches[self.at], out)
+                return executor.submit(read_stretch, self.stretches[self.at], out)
             return executor.submit(judge_series, self.series, self.stretches, out)
         except Exception as error:  # it broke, or its cluster has gone
             refused: Future[Any] = Future()

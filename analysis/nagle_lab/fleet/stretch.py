@@ -17,8 +17,8 @@ import numpy as np
 import zstandard
 
 from nagle_lab.capture.capture import Capture, CaptureSoFar, Part
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import Facts, Position, Trouble, TroubleKind
-from nagle_lab.capture.waiting import KernelAnswer
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.exchanges import Counts, counted
@@ -125,7 +125,7 @@ def is_done(stretch: Stretch, work: Collection[str]) -> bool:
     return checkpoint_name(stretch.key).partition("/")[2] in work
 
 
-def follow(stretch: Stretch, out: Folder) -> StretchDone:
+def read_stretch(stretch: Stretch, out: Folder) -> StretchDone:
     """Read a stretch; its packets stay here, in a worker.
 
     Raises NagleLabError where what it goes on from is of another build, or damaged.
@@ -162,8 +162,8 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
         raise NagleLabError(f"{name}: damaged ({error}): remove it and go on with --resume") from error
     restore(engine, checkpoint.engine, name)
     trouble = [Trouble(TroubleKind(kind), text) for kind, text in checkpoint.facts["trouble"]]
-    waiting = msgspec.convert(checkpoint.facts["waiting"], list[KernelAnswer])
-    facts = Facts(**checkpoint.facts | {"trouble": trouble, "waiting": waiting})
+    answers = msgspec.convert(checkpoint.facts["kernel_answers"], list[KernelAnswer])
+    facts = Facts(**checkpoint.facts | {"trouble": trouble, "kernel_answers": answers})
     return CaptureSoFar(checkpoint.names, facts), checkpoint.position
 
 

@@ -22,7 +22,7 @@ from nagle_lab.fleet.stretch import (
     resumed,
 )
 from nagle_lab.tcp import make_engine
-from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.tables import Tables
 
 
@@ -32,7 +32,7 @@ class SeriesResult:
 
     result: Result
     findings: Findings
-    counted: Counted
+    counted: EngineTotals
     closing: Counts
     reads: list[FileRead]
 
@@ -56,7 +56,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
-    findings = Findings(tables, totals.step, answers=known.facts.waiting)
+    findings = Findings(tables, totals.resolution, answers=known.facts.kernel_answers)
     result = _said(summarize(known, totals, findings, None), known)
     return SeriesResult(result, findings, totals, closing, joined(reads))
 

@@ -11,7 +11,7 @@ from struct import Struct, pack
 
 import msgspec
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.errors import NagleLabError
 
 STATES = {
@@ -52,8 +52,8 @@ class ListedSocket(msgspec.Struct, frozen=True):
     """A socket as the kernel lists it."""
 
     state: str  # of RFC 9293
-    local: End
-    remote: End
+    local: SocketAddress
+    remote: SocketAddress
     uid: int
     inode: int  # 0: no process has it
     cookie: int  # of no other socket until the next boot

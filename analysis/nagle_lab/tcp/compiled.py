@@ -17,7 +17,7 @@ from zlib import crc32
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.layout import LAYOUTS, TABLES
 from nagle_lab.tcp.tables import Tables
 
@@ -218,17 +218,17 @@ class CompiledEngine:
         """How many connections there were so far."""
         return self.counter("connections")
 
-    def totals(self) -> Counted:
+    def totals(self) -> EngineTotals:
         """What was counted so far."""
         durations = {
             name: Durations(counts=self._counts(which), total=self._counters[_COUNTERS["total", which]])
             for which, name in enumerate(DURATIONS)
         }
         segments = self.counter("segments")
-        return Counted(
+        return EngineTotals(
             self.counter("connections"), segments, self.counter("copies"),
-            self.counter("first_ts") if segments else None, self.counter("last_ts"), self.counter("step"), durations,
-            self._counts(NOT_DECODED),
+            self.counter("first_ts") if segments else None, self.counter("last_ts"), self.counter("resolution"),
+            durations, self._counts(NOT_DECODED),
         )  # fmt: skip
 
     def _counts(self, which: int) -> dict[int, int]:

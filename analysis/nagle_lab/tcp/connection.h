@@ -87,9 +87,9 @@ typedef struct { /* Half */
     int32_t swapped;
     int32_t full_waits;
     int32_t beside;
-    int32_t full_size;
+    int32_t full_segment;
     int32_t last_unpushed;
-    int32_t learned_full_size;
+    int32_t learned_full_segment;
     sent control; /* the latest SYN or FIN without data: with `data`, Half.latest_sent */
     int64_t syn;
     int64_t syn_window;
@@ -123,7 +123,7 @@ typedef struct { /* Connection */
     int64_t request[2]; /* times of first and last segment */
     int64_t response[2];
     int64_t request_acked;
-    int32_t full_size;
+    int32_t least_full_segment;
     int32_t exchange;
     int32_t exchanges;
     int32_t repeat_exchanges;
@@ -173,7 +173,7 @@ static inline int64_t round_trip_to(const flow *f, const half *x)
     return least(f->handshake < 0 ? fastest_ack : f->handshake, TIME_WAIT) * 9 / 8;
 }
 
-static inline int32_t full_size_of(const half *x) { return x->learned_full_size ? x->learned_full_size : x->full_size; }
+static inline int32_t full_size_of(const half *x) { return x->learned_full_segment ? x->learned_full_segment : x->full_segment; }
 
 static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
 
@@ -232,11 +232,11 @@ static inline void learn_full_size_by_mss(flow *f)
     int64_t lesser = least(one->mss, two->mss), mss = lesser ? lesser : most(one->mss, two->mss);
     int64_t options = one->timestamps && two->timestamps ? TIMESTAMPS_OPTION : 0;
     int64_t surely_full = mss ? most(mss - options, 1) : LEAST_MSS;
-    f->full_size = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
+    f->least_full_segment = (int32_t)(mss ? surely_full : USUAL_FULL_SIZE);
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
         const half *y = &f->halves[1 - side];
-        x->full_size = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
+        x->full_segment = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
         int64_t window = y->syn_window;
         int64_t half_window = window > LEAST_MSS ? window / 2 : window;
         x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
@@ -255,14 +255,14 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
         x->pushes = 1;
         return;
     }
-    if (length < LEAST_LEARNED || length <= x->learned_full_size || (x->full_size && length > x->full_size))
+    if (length < LEAST_LEARNED || length <= x->learned_full_segment || (x->full_segment && length > x->full_segment))
         return;
     if (is_half_of_window(y, length))
         return;
     if (!x->pushes && x->snd_una >= x->data.end)
         return;
     if (length == x->last_unpushed)
-        x->learned_full_size = length;
+        x->learned_full_segment = length;
     x->last_unpushed = length;
 }
 

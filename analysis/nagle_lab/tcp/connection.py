@@ -87,8 +87,8 @@ class Half:
 
     __slots__ = (
         "ahead", "beside", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack", "fin_acks",
-        "full_size", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent",
-        "learned_full_size", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer",
+        "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent",
+        "learned_full_segment", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer",
         "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side",
         "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_window", "timestamp_step", "timestamps",
         "tsval", "wire",
@@ -122,9 +122,9 @@ class Half:
         self.mss, self.scale, self.timestamps, self.kernel = 0, -1, False, 0
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
-        self.full_size = 0  # payload of a full segment by its peer's MSS; 0 not known
+        self.full_segment = 0  # payload of a full segment by its peer's MSS; 0 not known
         self.last_unpushed = 0  # payload of its latest segment without PSH, of those that teach
-        self.learned_full_size = 0  # payload of a full segment by its data: the largest that was sent twice so
+        self.learned_full_segment = 0  # payload of a full segment by its data: the largest that was sent twice so
         self.closed = False
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted
@@ -155,8 +155,8 @@ class Connection:
     """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
-        "asking", "client", "exchange", "exchanges", "first_frame", "first_ts", "full_size", "halves",
-        "handshake", "is_copied", "key", "last_ts", "latest_data", "needs_programs", "number", "opener",
+        "asking", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves", "handshake",
+        "is_copied", "key", "last_ts", "latest_data", "least_full_segment", "needs_programs", "number", "opener",
         "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
         "response_ended", "sender", "server_first", "syn", "syn_ts",
     )  # fmt: skip
@@ -174,7 +174,7 @@ class Connection:
         self.syn = -1  # sequence number of the latest SYN without ACK
         self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
         self.handshake = -1  # ns, from a SYN sent once to its sender's first ACK
-        self.full_size = USUAL_FULL_SIZE
+        self.least_full_segment = USUAL_FULL_SIZE
         self.latest_data: Half | None = None  # who sent data last
         self.opener = -1  # side that sent the first data
         # The exchange that is open. A new one begins with the first data the asking side sends after the answering

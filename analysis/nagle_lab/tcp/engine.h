@@ -112,7 +112,7 @@ typedef struct {
     int32_t full_waits[2];   /* full segments that waited for an ACK: the congestion window was full */
     int32_t beside[2];       /* data segments sent while another was unacknowledged: that window holds more than one */
     int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
-    int32_t full_size;       /* payload of a full segment of both */
+    int32_t least_full_segment; /* payload of a full segment of both */
     int32_t exchanges;       /* exchanges with request and answer */
     int32_t repeat_exchanges; /* those of them that follow another */
     int32_t open_exchange;   /* number of an exchange without an answer; -1 none */
@@ -145,7 +145,7 @@ typedef struct {
     int64_t connections;
     int64_t first_ts;
     int64_t last_ts;
-    int64_t step;            /* of the clock that stamped the segments */
+    int64_t resolution;      /* of the clock that stamped the segments */
     int64_t total[3];        /* of the durations to_ack, to_response, total */
 } counters;
 

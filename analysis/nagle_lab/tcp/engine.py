@@ -8,7 +8,7 @@ from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Tables
 
 
-class Counted(NamedTuple):
+class EngineTotals(NamedTuple):
     """What an engine has counted so far."""
 
     connections: int
@@ -16,7 +16,7 @@ class Counted(NamedTuple):
     copies: int  # left out: the same packet, captured on another interface
     first_ts: int | None  # of the first segment, ns; None before there is one
     last_ts: int
-    step: int  # of the clock that stamped the segments, ns
+    resolution: int  # of the clock that stamped the segments, ns
     durations: Mapping[str, Durations]  # of answered exchanges, by the names of the fields of ``exchange``
     not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
 
@@ -43,7 +43,7 @@ class Engine(records.RecordTaker, Protocol):
     def connections(self) -> int:
         """How many connections there were so far."""
 
-    def totals(self) -> Counted:
+    def totals(self) -> EngineTotals:
         """What was counted so far."""
 
     @property

@@ -114,7 +114,7 @@ static int close_connection(machine *m, flow *f)
         .swapped = {one->swapped, two->swapped},
         .full_waits = {one->full_waits, two->full_waits}, .beside = {one->beside, two->beside},
         .full_segment = {full_size_of(one), full_size_of(two)},
-        .full_size = f->full_size,
+        .least_full_segment = f->least_full_segment,
         .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_full ? -1 : number,
         .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
@@ -156,7 +156,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
     f->request[0] = f->response[0] = NEVER;
     f->request[1] = f->response[1] = -1;
-    f->full_size = USUAL_FULL_SIZE;
+    f->least_full_segment = USUAL_FULL_SIZE;
     f->exchange = -1;
     f->latest_data = f->opener = f->sender = -1;
     for (int side = 0; side < 2; side++) {
@@ -240,7 +240,7 @@ static int echoes_older(const half *y, const segment *s, const sent *answered)
 
 static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 {
-    int64_t full = most(y->full_size, y->learned_full_size);
+    int64_t full = most(y->full_segment, y->learned_full_segment);
     if (!full && y->data.length >= LEAST_USUAL && y->data.start > y->snd_una)
         full = y->data.length;
     return full && x->rcv_nxt >= 0 && x->kernel != BSD ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
@@ -272,8 +272,8 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
 
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
 {
-    int is_unknown = !x->full_size && x->pushes && s->flags & PSH;
-    int64_t limit = is_unknown ? LEAST_USUAL : x->is_small_below, full_size = f->full_size;
+    int is_unknown = !x->full_segment && x->pushes && s->flags & PSH;
+    int64_t limit = is_unknown ? LEAST_USUAL : x->is_small_below, full_size = f->least_full_segment;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
     int is_whole = before->flags & PSH || !x->pushes;
     return is_whole && s->length < limit && 0 < tail && tail < limit;
@@ -326,30 +326,29 @@ static uint8_t is_announced(const half *x, const sent *trigger, const segment *s
     return (x->pushes || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
-static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number, int is_owed)
+static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
+{
+    f->needs_programs = 1;
+    candidate row = {
+        .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
+        .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .exchange = number,
+        .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
+        .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
+    };
+    return table_add(&m->tables[CANDIDATE], &row, sizeof row);
+}
+
+static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int is_owed)
 {
     const half *y = &f->halves[1 - side];
-    int echo = UNKNOWN;
     f->needs_programs = 1;
-    if (s->timestamps && y->tsval >= 0) {
-        echo = BEFORE;
-        if (echoes_uncaptured(y, s)) {
-            candidate row = {
-                .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
-                .trigger_to_ack = s->ts - before->ts, .ahead = -1, .arrival = -1, .exchange = number,
-                .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
-                .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
-            };
-            return table_add(&m->tables[CANDIDATE], &row, sizeof row);
-        }
-    }
     if (s->ts - before->ts >= PROBE || is_half_of_window(y, most(before->length, s->length)))
         return 0;
     no_wait row = {
         .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame,
         .trigger_to_release = s->ts - before->ts, .trigger_bytes = before->length, .released_bytes = s->length,
-        .side = (int8_t)side, .echo = (int8_t)echo, .pushed = (before->flags & s->flags & PSH) != 0,
-        .owed = (uint8_t)is_owed,
+        .side = (int8_t)side, .echo = (int8_t)(s->timestamps && y->tsval >= 0 ? BEFORE : UNKNOWN),
+        .pushed = (before->flags & s->flags & PSH) != 0, .owed = (uint8_t)is_owed,
     };
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
@@ -410,7 +409,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
             x->not_held_end = before->end + s->length;
         }
     }
-    int32_t usual = x->full_size ? x->full_size : y->full_size;
+    int32_t usual = x->full_segment ? x->full_segment : y->full_segment;
     if (usual && s->length > usual) /* segmentation offload */
         x->beside += (s->length - 1) / usual;
     if ((before->flags | s->flags) & CONTROL)
@@ -421,12 +420,14 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
             keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
         return 0;
     }
-    if (x->full_size && s->length >= x->full_size) {
+    if (x->full_segment && s->length >= x->full_segment) {
         x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
+    if (x->snd_una < before->end && echoes_uncaptured(y, s))
+        return add_candidate_without_ack(m, f, side, s, before, number);
     if (x->snd_una < before->end)
-        return add_no_wait(m, f, side, s, before, number, is_owed);
+        return add_no_wait(m, f, side, s, before, is_owed);
     if (is_acked && is_owed && is_sooner_than_reactions(x, s, &y->pure_ack))
         return 0;
     if (is_acked)
@@ -519,7 +520,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     idle_gap gap = {.ended_by = ACKNOWLEDGEMENT};
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
         gap = (idle_gap){idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack, idle),
-                         length % f->full_size != 0, f->sender != side};
+                         length % f->least_full_segment != 0, f->sender != side};
         if (table_add(&m->tables[IDLE_GAP], &gap, sizeof gap))
             return -1;
     }
@@ -545,7 +546,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     }
     x->packets++;
     x->last_ts = s->ts;
-    x->segments += length > f->full_size ? (length + f->full_size - 1) / f->full_size : 1;
+    x->segments += length > f->least_full_segment ? (length + f->least_full_segment - 1) / f->least_full_segment : 1;
     x->wire += s->wire;
     f->packets++;
     f->last_ts = s->ts;
@@ -577,8 +578,8 @@ int machine_follow(machine *m, const segment *s)
 {
     if (!m->counters.segments++)
         m->counters.first_ts = m->counters.last_ts = s->ts;
-    if (m->counters.step != 1)
-        m->counters.step = common_divisor(m->counters.step, s->ts - m->counters.last_ts);
+    if (m->counters.resolution != 1)
+        m->counters.resolution = common_divisor(m->counters.resolution, s->ts - m->counters.last_ts);
     m->counters.last_ts = s->ts;
     int side = -1;
     flow *f = live_find(&m->live, s, &side);

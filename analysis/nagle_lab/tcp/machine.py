@@ -78,7 +78,7 @@ class Machine:
     segments : how many were followed, copies included
     copies : how many of them were left out: the same packet, captured on another interface
     first_ts, last_ts : times of the first and the last segment, ns; None before there is one
-    step : the step of the clock that stamped the segments, ns: the greatest common divisor of their distances
+    resolution : of the clock that stamped the segments, ns: the greatest common divisor of their distances
     durations : of all answered exchanges, by the names of the fields of ``exchange``
     """
 
@@ -86,7 +86,7 @@ class Machine:
         self.tables = Tables(in_place=in_place)
         self.connections = self.segments = self.copies = 0
         self.first_ts: int | None = None
-        self.last_ts = self.step = 0
+        self.last_ts = self.resolution = 0
         self.durations = {name: Durations() for name in ("to_ack", "to_response", "total")}
         self._list_exchanges = exchanges
         # Of live connections, by the addresses they send from and to.
@@ -105,10 +105,10 @@ class Machine:
         if self.first_ts is None:
             self.first_ts = self.last_ts = segments[0].ts
         self.segments += len(segments)
-        halves, latest, step, last_ts = self._halves, self._latest, self.step, self.last_ts
+        halves, latest, resolution, last_ts = self._halves, self._latest, self.resolution, self.last_ts
         for s in segments:
-            if step != 1:
-                step, last_ts = gcd(step, s.ts - last_ts), s.ts
+            if resolution != 1:
+                resolution, last_ts = gcd(resolution, s.ts - last_ts), s.ts
             x = halves.get((s.src, s.sport, s.dst, s.dport))
             if x is None or ((s.flags & SYN or x.closed) and self._begins_anew(x.connection, s)):
                 x = self._open(s, x)
@@ -125,7 +125,7 @@ class Machine:
             self._until_sweep -= 1
             if not self._until_sweep:
                 self._sweep(s.ts)
-        self.step, self.last_ts = step, segments[-1].ts
+        self.resolution, self.last_ts = resolution, segments[-1].ts
 
     def finish(self) -> None:
         """The capture is over: add the row of every connection that is not."""
@@ -154,7 +154,7 @@ class Machine:
         idle = s.ts - connection.last_ts
         gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
-            is_small, is_reply = length % connection.full_size != 0, connection.sender is not x
+            is_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
             gap = ended_by(x, s, start, ack, idle), is_small, is_reply
             self.tables.idle_gap.add(idle, connection.number, x.side, *gap)
         exchange = -1
@@ -227,8 +227,8 @@ class Machine:
         if length:
             x.data = sent
             x.payload += length
-            if length > connection.full_size:
-                x.offloaded += (length - 1) // connection.full_size
+            if length > connection.least_full_segment:
+                x.offloaded += (length - 1) // connection.least_full_segment
             connection.latest_data = x
             if connection.opener < 0:
                 connection.opens(x)
@@ -275,7 +275,7 @@ class Machine:
             return
         if x.snd_una < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             note_beside(x, s, before, is_owed=is_owed)
-        usual = x.full_size or y.full_size
+        usual = x.full_segment or y.full_segment
         if usual and s.length > usual:  # segmentation offload
             x.beside += (s.length - 1) // usual
         if (before.flags | s.flags) & CONTROL:
@@ -284,11 +284,11 @@ class Machine:
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)
-        elif x.full_size and s.length >= x.full_size:
+        elif x.full_segment and s.length >= x.full_segment:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
         elif x.snd_una < before.end:
-            self._add_no_wait(x, s, before, exchange, is_owed=is_owed)
+            self._before_the_ack(x, s, before, exchange, is_owed=is_owed)
         elif is_acked:
             if not (is_owed and is_sooner_than_reactions(x, s, y.pure_ack)):
                 self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
@@ -303,34 +303,39 @@ class Machine:
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, FREE, s.ts - y.data.ts)
 
-    def _add_no_wait(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
+    def _before_the_ack(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
+        """Add a row for new data behind data that is not acknowledged, or whose ACK the capture lacks."""
+        if echoes_uncaptured(x.peer, s):
+            self._add_candidate_without_ack(x, s, before, exchange)
+        else:
+            self._add_no_wait(x, s, before, is_owed=is_owed)
+
+    def _add_candidate_without_ack(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+        """Add a candidate whose ACK the capture lacks, or has only later: the new data's timestamp echoes that."""
+        x.connection.needs_programs = True
+        self.tables.candidate.add_named(
+            connection=x.connection.number,
+            trigger_frame=before.frame,
+            release_frame=s.frame,
+            at=s.ts,
+            trigger_to_ack=s.ts - before.ts,
+            ahead=NO_TIMESTAMPS,
+            arrival=-1,
+            exchange=exchange,
+            trigger_bytes=before.length,
+            released_bytes=s.length,
+            side=x.side,
+            pure=True,
+            echo=ECHO_AFTER,
+            announced=is_announced(x, before, s),
+        )
+
+    def _add_no_wait(self, x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
         """Add a ``no_wait`` row: the data before it is not acknowledged.
 
-        But a candidate without its ACK if the timestamp echoes a segment that the capture lacks, or has only later.
         Nothing if it may be a loss probe, or one of the two may be full for the window.
         """
-        y, echo = x.peer, ECHO_UNKNOWN
         x.connection.needs_programs = True
-        if s.timestamps and y.tsval >= 0:
-            echo = ECHO_BEFORE
-            if echoes_uncaptured(y, s):
-                self.tables.candidate.add_named(
-                    connection=x.connection.number,
-                    trigger_frame=before.frame,
-                    release_frame=s.frame,
-                    at=s.ts,
-                    trigger_to_ack=s.ts - before.ts,
-                    ahead=-1,
-                    arrival=-1,
-                    exchange=exchange,
-                    trigger_bytes=before.length,
-                    released_bytes=s.length,
-                    side=x.side,
-                    pure=True,
-                    echo=ECHO_AFTER,
-                    announced=is_announced(x, before, s),
-                )
-                return
         if s.ts - before.ts >= PROBE or is_half_of_window(x, max(before.length, s.length)):
             return
         self.tables.no_wait.add_named(
@@ -341,7 +346,7 @@ class Machine:
             trigger_bytes=before.length,
             released_bytes=s.length,
             side=x.side,
-            echo=echo,
+            echo=ECHO_BEFORE if s.timestamps and x.peer.tsval >= 0 else ECHO_UNKNOWN,
             pushed=bool(before.flags & s.flags & PSH),
             owed=is_owed,
         )
@@ -558,7 +563,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         full_waits=(one.full_waits, two.full_waits),
         beside=(one.beside, two.beside),
         full_segment=(full_size_of(one), full_size_of(two)),
-        full_size=connection.full_size,
+        least_full_segment=connection.least_full_segment,
         exchanges=connection.exchanges,
         repeat_exchanges=connection.repeat_exchanges,
         open_exchange=unanswered,

@@ -19,7 +19,7 @@ from nagle_lab.packet.segment import Kernel, Segment, decode
 from nagle_lab.tcp import connection, durations, events, learned, machine, waited
 from nagle_lab.tcp.connection import Acknowledgement, Connection, Half, Samples, Sent
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.engine import Counted
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import EndedBy
 from nagle_lab.tcp.layout import HEADERS
 from nagle_lab.tcp.machine import Machine
@@ -85,11 +85,11 @@ class PlainEngine(Taker):
         """How many connections there were so far."""
         return self.machine.connections
 
-    def totals(self) -> Counted:
+    def totals(self) -> EngineTotals:
         """What was counted so far."""
         m = self.machine
-        return Counted(
-            m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.step, m.durations, self._not_decoded
+        return EngineTotals(
+            m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.resolution, m.durations, self._not_decoded
         )
 
     @property

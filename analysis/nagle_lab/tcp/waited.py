@@ -25,7 +25,7 @@ def beyond_full(x: Half, ack: int) -> int:
     several full segments, too.
     """
     y = x.peer
-    full = max(y.full_size, y.learned_full_size)
+    full = max(y.full_segment, y.learned_full_segment)
     if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
         full = y.data.length
     return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 and x.kernel != BSD else 0
@@ -78,11 +78,11 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     """
     if x.pushes and not before.flags & PSH:
         return False
-    least, full_size = x.is_small_below, x.connection.full_size
-    if not x.full_size and x.pushes and s.flags & PSH:
+    least, full = x.is_small_below, x.connection.least_full_segment
+    if not x.full_segment and x.pushes and s.flags & PSH:
         least = LEAST_USUAL
     # With segmentation offload one packet can be several full segments and a small one.
-    tail = before.length % full_size if least == full_size else before.length
+    tail = before.length % full if least == full else before.length
     return s.length < least and 0 < tail < least
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from nagle_lab.capture.stored import STDIN
-from nagle_lab.cli.captures.asked import Asked
+from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.cli.shared.ctrl_c import CtrlC
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze
@@ -43,7 +43,7 @@ def command(
         _show_pair(paths, as_json)
     with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
         names = distinct_names([path for capture in captures for path in capture])
-        asked = Asked(expected, as_json, strace, exports, ctrl_c)
+        asked = AnalyzeOptions(expected, as_json, strace, exports, ctrl_c)
         return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])
 
 
@@ -74,7 +74,7 @@ def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
         show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
 
 
-def _analyze_or_tell(paths: Sequence[Path], name: str, asked: Asked) -> Exit:
+def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
     """Diagnose one of several captures; one that is unusable is reported, and the others go on."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
@@ -94,7 +94,7 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: Asked) -> Exit:
     return error.exit_code
 
 
-def _analyze(paths: Sequence[Path], name: str, asked: Asked) -> Exit:
+def _analyze(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
     """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
     sha256 = asked.as_json or bool(asked.exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nagle_lab.cli.captures.asked import Asked
+from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import exit_code
 from nagle_lab.errors import Exit, tell
@@ -17,7 +17,7 @@ from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends
 
 
-def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: Asked) -> Exit:
+def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: AnalyzeOptions) -> Exit:
     """Print the ``result`` of a capture, and hand it to the files that are to be written; see ``_analyze``."""
     exports = asked.exports
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nagle_lab.cli.pytest_plugin.judge import Judge, SoFar  # noqa: F401 - in quotes below
 
 # Where this pytest is recorded; empty where it is not. Not for what a test starts: that may be another pytest.
-FOLDER = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.recording.cuts.FOLDER, without importing it
+PARTS = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.recording.cuts.PARTS, without importing it
 # Which test this pytest is to run, traced: again.py. Only for itself, too.
 AGAIN = os.environ.pop("NAGLE_LAB_AGAIN", "")
 JUDGE = pytest.StashKey["Judge"]()
@@ -94,10 +94,10 @@ def pytest_configure(config: pytest.Config) -> None:
         'nagle(expect=, one_write=, port=, ports=, allow=): with --nagle, what is expected of the test ("clean", '
         '"stall" or "any"), and of which of its connections. See docs/pytest.md of nagle-lab.',
     )
-    if FOLDER and config.option.nagle:
+    if PARTS and config.option.nagle:
         from nagle_lab.cli.pytest_plugin.judge import register  # noqa: PLC0415 - only with --nagle
 
-        register(config, FOLDER)
+        register(config, PARTS)
 
 
 @pytest.fixture
@@ -112,4 +112,4 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
 def _wanted(options: object) -> bool:
     """Whether a namespace has yet to be made."""
     not_run = any(getattr(options, name, False) for name in ("help", "version", "collectonly"))
-    return bool(getattr(options, "nagle", False)) and not FOLDER and not not_run
+    return bool(getattr(options, "nagle", False)) and not PARTS and not not_run

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.experiments.software.guarded import lost
-from nagle_lab.guard.recording.cuts import Cuts
+from nagle_lab.experiments.software.guarded import recording_gap
+from nagle_lab.guard.recording.cuts import CutClient
 from nagle_lab.guard.recording.job import JOB, Outcome, read_job
 from nagle_lab.host.namespace import segments_sent
 
@@ -40,7 +40,7 @@ class Recording:
     def __init__(self, folder: Path) -> None:
         self.way = read_job(folder / JOB).way
         self.file = folder / "session.pcapng"
-        self._cuts = Cuts(folder)
+        self._cuts = CutClient(folder)
         self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))
         self._now, self._problem = Moment(), ""
         self._one_at_a_time = threading.Lock()  # a test may ask in another thread
@@ -66,7 +66,7 @@ class Recording:
 
     def loss(self, begin: Moment, end: Moment) -> str:
         """What is missing between two moments; empty where nothing is."""
-        return lost(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
+        return recording_gap(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
 
     def end(self) -> tuple[Moment, str]:
         """End the recording; its last moment, and what is missing in all, by the kernel's count of segments sent."""
@@ -78,7 +78,9 @@ class Recording:
             end = self.take()
         self._cuts.close()
         self._to.close()
-        return end, lost(Outcome(problem=self._problem, captured=end.segments, dropped=end.dropped, sent=sent))
+        return end, recording_gap(
+            Outcome(problem=self._problem, captured=end.segments, dropped=end.dropped, sent=sent)
+        )
 
 
 def read(path: Path, at: int = 0, size: int = -1) -> bytes:

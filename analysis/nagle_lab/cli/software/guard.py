@@ -15,7 +15,7 @@ from nagle_lab.cli.software.guard_options import GuardOptions
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, lost
+from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, recording_gap
 from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.recording.run_command import working_folder
@@ -74,7 +74,9 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
     ports = sorted(selection.ports) if asked.interface else []
     what: Any = asked.attached
     guarded = record_running(folder, ports=ports, seconds=asked.seconds, trace=asked.trace, **what)
-    run = JudgedCommand(guarded, judge_recording(guarded.capture, lost(guarded.outcome), selection), selection)
+    run = JudgedCommand(
+        guarded, judge_recording(guarded.capture, recording_gap(guarded.outcome), selection), selection
+    )
     return with_writes_beside(run, elsewhere=asked.pid is None) if asked.trace else run
 
 

@@ -8,17 +8,17 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     among,
     are_all,
-    chosen,
     counts,
     distinct,
     groups,
     in_order,
-    most,
+    maximum,
     only_in,
     percentile,
     pick,
     replaced,
-    where,
+    rows_where,
+    select,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.programs import Programs
@@ -78,7 +78,7 @@ class Candidates:
 
     def only(self, condition: Column) -> "Candidates":
         """Those for which the condition (n,) is true."""
-        return self if are_all(condition) else self.picked(where(condition))
+        return self if are_all(condition) else self.picked(rows_where(condition))
 
     def among(self, column: Column, values: Column) -> "Candidates":
         """Those whose number in this column (n,) is one of the ``values``."""
@@ -108,11 +108,11 @@ class Candidates:
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
         """
-        return self.trigger_to_ack - most(self._soonest, fastest)
+        return self.trigger_to_ack - maximum(self._soonest, fastest)
 
     @cached_property
     def _soonest(self) -> Column:
-        return most(self.peer_fastest_ack, self.under_way)
+        return maximum(self.peer_fastest_ack, self.under_way)
 
 
 class _Joined(dict[str, Column]):
@@ -147,7 +147,7 @@ class _Joined(dict[str, Column]):
         if without_echoes := programs.without_echoes:
             says_nothing = among(self["program"], without_echoes)
             for name in ("echo", "tsval_delay"):
-                self[name] = chosen(says_nothing, -1, self[name])
+                self[name] = select(says_nothing, -1, self[name])
 
     def __missing__(self, name: str) -> Column:
         self[name] = self._joined[name]() if name in self._joined else self._rows[name]
@@ -162,7 +162,7 @@ def by_program(
     The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
     """
     columns = _Joined(rows, involved, programs)
-    counting = where(columns["left_out"] == 0)
+    counting = rows_where(columns["left_out"] == 0)
     program = pick(columns["program"], counting)
     for group in groups(program):
         yield int(program[group[0]]), Candidates(columns, pick(counting, group))
@@ -171,7 +171,7 @@ def by_program(
 def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> Column:
     """See ``peer_fastest_ack``; the peers are these sides (n,)."""
     fastest_ack, syns = involved.fastest_ack(sides), involved.rows("syns")
-    without = where(syns == 0)
+    without = rows_where(syns == 0)
     if not len(without):
         return fastest_ack
     its_peers = pick(involved.of_side("program", sides), without)
@@ -190,7 +190,7 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     own = involved.fastest_ack(rows["side"])
     late = rows["ack_to_release"] - own >= LATER
     keys = 2 * involved.of + rows["side"]
-    by_itself = where(late & (rows["pure"] > 0) & (rows["ack_frame"] > 0))
+    by_itself = rows_where(late & (rows["pure"] > 0) & (rows["ack_frame"] > 0))
     counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
     return pick(counted, 2 * involved.of + sides)
 
@@ -198,4 +198,4 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
 def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
     """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
     is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
-    return chosen(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)
+    return select(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)

@@ -112,7 +112,7 @@ def is_array(column: Column) -> bool:
     return not isinstance(column, list | tuple | range)
 
 
-def where(condition: Column) -> Column:
+def rows_where(condition: Column) -> Column:
     """The numbers of the rows for which the condition (n,) is true, ascending."""
     return condition.nonzero()[0] if is_array(condition) else Numbers(row for row, met in enumerate(condition) if met)
 
@@ -137,14 +137,14 @@ def total(column: Column) -> int:
     return int(column.sum()) if is_array(column) else sum(column)
 
 
-def most(column: Column, other: Any) -> Column:
+def maximum(column: Column, other: Any) -> Column:
     """Row by row the greater of a number of the column and of another column's, or one number."""
     if is_array(column):
         return numpy().maximum(column, other)
     return _by_row(max)(column, other)
 
 
-def chosen(condition: Column, this: Any, that: Any) -> Column:
+def select(condition: Column, this: Any, that: Any) -> Column:
     """``this`` in the rows where the condition is true, else ``that``; each a column, or one number."""
     if is_array(condition):
         return numpy().where(condition, this, that)

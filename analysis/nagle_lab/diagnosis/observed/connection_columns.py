@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import Any
 
-from nagle_lab.diagnosis.observed.columns import Column, Numbers, chosen, distinct, is_array, most, pick, ranks
+from nagle_lab.diagnosis.observed.columns import Column, Numbers, distinct, is_array, maximum, pick, ranks, select
 from nagle_lab.tcp.arrays import numpy
 from nagle_lab.tcp.tables import Table
 
@@ -53,11 +53,11 @@ class Involved:
         """For each row, what its side, 0 or 1 in ``sides`` (n,), has in a field that each side has for itself."""
         if is_array(sides):
             return self.column(name).reshape(-1).take(2 * self.of + sides)
-        return chosen(sides, self.rows((name, 1)), self.rows((name, 0)))
+        return select(sides, self.rows((name, 1)), self.rows((name, 0)))
 
     def fastest_ack(self, sides: Column) -> Column:
         """For each row, how soon its side acknowledged at its fastest (n,), ns; 0 not known."""
-        return most(self.of_side("fastest_ack", sides), 0)
+        return maximum(self.of_side("fastest_ack", sides), 0)
 
     def _array(self, name: Any) -> Any:
         np = numpy()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from nagle_lab.capture.waiting import SLOWEST_NS, End, KernelAnswer
+from nagle_lab.capture.kernel_answers import SLOWEST_NS, KernelAnswer, SocketAddress
 from nagle_lab.diagnosis.observed.columns import Columns
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
@@ -34,7 +34,7 @@ class AnswersBySocket:
     """Whether data waited in sockets, and when, by the connections of a capture."""
 
     def __init__(self, answers: Iterable[KernelAnswer], connections: Table) -> None:
-        by_ends: dict[tuple[End, End], list[KernelAnswer]] = {}
+        by_ends: dict[tuple[SocketAddress, SocketAddress], list[KernelAnswer]] = {}
         for waiting in sorted(answers, key=attrgetter("at")):
             by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
         self._by_side: dict[tuple[int, int], list[KernelAnswer]] = {}  # by connection

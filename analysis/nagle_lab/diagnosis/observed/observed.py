@@ -37,7 +37,7 @@ SLACK = 300 * US  # how much a path varies, at least
 class Setting:
     """What holds for all candidates that are judged together: the whole capture's, or a chunk of them."""
 
-    step: int  # of the clock that stamped it, ns
+    resolution: int  # of the clock that stamped it, ns
     astray_share: float  # of the data segments: missing in it, or captured after their ACKs
     swapped_share: float = 0.0  # of the data segments: the latter
     chunk_share: float = 1.0  # of its candidates: those that are judged at once

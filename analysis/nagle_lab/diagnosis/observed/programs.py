@@ -8,7 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nagle_lab.diagnosis.observed.columns import Column, Columns, chosen, chunks, groups, listed, pick, total, where
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    Columns,
+    chunks,
+    groups,
+    listed,
+    pick,
+    rows_where,
+    select,
+    total,
+)
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
@@ -177,10 +187,10 @@ class Programs(dict[int, Program]):
     def _add_not_held(self, connections: Columns) -> None:
         server = 1 - connections["client"]
         program, count = (
-            chosen(server, connections[name, 1], connections[name, 0]) for name in ("program", "not_held")
+            select(server, connections[name, 1], connections[name, 0]) for name in ("program", "not_held")
         )
-        client = chosen(server, connections["program", 0], connections["program", 1])
-        some = where((program >= 0) & (count > 0))
+        client = select(server, connections["program", 0], connections["program", 1])
+        some = rows_where((program >= 0) & (count > 0))
         keys = pick(program << 32 | client, some)
         count, connection, began = (
             pick(column, some) for column in (count, connections["number"], connections["first_ts"])
@@ -208,14 +218,14 @@ class Programs(dict[int, Program]):
     def _add_stale_echoes(self, connections: Columns) -> None:
         for side in (0, 1):
             program, stale = connections["program", side], connections["stale_echoes", side]
-            some = where((program >= 0) & (stale > 0))
+            some = rows_where((program >= 0) & (stale > 0))
             for number, count in zip(pick(program, some), pick(stale, some), strict=True):
                 self[int(number)].stale_echoes += int(count)
 
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["trigger_to_release"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
-        small = where(_is_small(rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
+        small = rows_where(_is_small(rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
         peer = involved.of_side("program", 1 - side)
         program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
         shown = (rows["connection"], echo, since, rows["release_frame"], rows["owed"])
@@ -233,7 +243,7 @@ class Programs(dict[int, Program]):
         self._add_not_held_behind_full(rows, involved.of_side("program", side), full)
 
     def _add_not_held_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
-        behind = where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
+        behind = rows_where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
         shown = (pick(column, behind) for column in (program, rows["connection"], rows["echo"]))
         for number, connection, echo in zip(*shown, strict=True):
             if not self[int(number)].echoes or int(echo) != Echo.AFTER:
@@ -255,13 +265,13 @@ def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -
     and below LEAST_USUAL if it ends a write (PSH).
     """
     is_known = full > 0
-    least = chosen(is_known, full, chosen(pushed > 0, LEAST_USUAL, LEAST_MSS))
-    return (released < least) & (trigger % chosen(is_known, full, trigger + 1) > 0)
+    least = select(is_known, full, select(pushed > 0, LEAST_USUAL, LEAST_MSS))
+    return (released < least) & (trigger % select(is_known, full, trigger + 1) > 0)
 
 
 def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
     """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
-    return (full > 0) & (released < full) & (trigger % chosen(full > 0, full, 1) == 0) & (owed == 0)
+    return (full > 0) & (released < full) & (trigger % select(full > 0, full, 1) == 0) & (owed == 0)
 
 
 def _with_connections(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:

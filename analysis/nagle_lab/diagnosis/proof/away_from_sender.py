@@ -202,7 +202,7 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
     # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
     soonest = percentile(prompt.ack_to_release, 10) - percentile(answers, 25)
-    slower = max(SLOWER, 2 * observed.setting.step)
+    slower = max(SLOWER, 2 * observed.setting.resolution)
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * CONCLUSIVE and soonest > slower)
 
 
@@ -226,7 +226,7 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     by_size = _without_their_length(prompt, observed)
     longer = percentile(by_size, 50) - percentile(quick, 50)
     varies = middle_half(quick) * 3 / sqrt(min(len(quick), len(prompt)))
-    return longer > max(SLOWER, 2 * observed.setting.step, varies)
+    return longer > max(SLOWER, 2 * observed.setting.resolution, varies)
 
 
 def _without_their_length(c: Candidates, observed: Observed) -> Column:
@@ -238,7 +238,7 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
     quick, answers = [*own.handshake, *own.ack], own.data
     if len(answers) < CONCLUSIVE or not quick:
         return c.ack_to_release - c.released_bytes * SLOW_LINK
-    longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.step
+    longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.resolution
     return c.ack_to_release - c.released_bytes * min(longer / max(least, 1), SLOW_LINK)
 
 

@@ -11,14 +11,14 @@ from enum import IntEnum, StrEnum
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
-    chosen,
     counts,
     distinct,
     pick,
     ranks,
+    rows_where,
+    select,
     tally,
     total,
-    where,
 )
 from nagle_lab.diagnosis.observed.observed import NEAR
 from nagle_lab.diagnosis.proof.late_acks import LONGEST_TIMER
@@ -138,7 +138,7 @@ def _numbers(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: 
     longer = gap - fastest_ack
     slow = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
-    corked = chosen(all_corked, ALL_CORKED, corked * 1)
+    corked = select(all_corked, ALL_CORKED, corked * 1)
     is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == client) * 1
     return _in_one_number(gaps["ended_by"], slow, is_far, gaps["reply"], corked, by_client)
 
@@ -152,7 +152,9 @@ def _all_corked(gaps: Columns) -> Column:
     timed = answers & (gaps["gap"] >= CORKED_LEAST) & (gaps["gap"] <= CORKED_MOST) & (gaps["small"] > 0)
     mostly = timed & (gaps["gap"] >= CORKED_MOSTLY)
     many = 2 * len(connections)
-    late, as_late, later = (pick(counts(pick(keys, where(some)), many), keys) for some in (answers, timed, mostly))
+    late, as_late, later = (
+        pick(counts(pick(keys, rows_where(some)), many), keys) for some in (answers, timed, mostly)
+    )
     return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 

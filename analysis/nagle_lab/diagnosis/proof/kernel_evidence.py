@@ -6,7 +6,7 @@ answered, no timing is needed. docs/proof.md, "What the kernel said".
 
 from typing import NamedTuple
 
-from nagle_lab.capture.waiting import SLOWEST_NS
+from nagle_lab.capture.kernel_answers import SLOWEST_NS
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     distinct,

@@ -1,7 +1,7 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, most, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, maximum, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
@@ -94,7 +94,7 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidate
     soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late
-    after_capture = most(late.ack_to_release - own, 0)
+    after_capture = maximum(late.ack_to_release - own, 0)
     way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
     is_known = (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
     return late.only((late.late_by(observed.peer) - way >= margin) | (is_known == 0))

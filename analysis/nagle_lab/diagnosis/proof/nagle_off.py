@@ -8,7 +8,7 @@ from collections import Counter
 from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, chosen, distinct, groups, in_order, pick, total, where
+from nagle_lab.diagnosis.observed.columns import Column, distinct, groups, in_order, pick, rows_where, select, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Rejected
@@ -102,7 +102,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         first, last = frames[number]
         triggers, releases = (pick(column, group) for column in (c.trigger_frame, c.release_frame))
         held = total(pick(seems_held, group))
-        parts = (pick(group, where(releases < first)), pick(group, where(triggers > last)))
+        parts = (pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last)))
         kept += [
             part for part in parts if _chance_of_run(total(pick(seems_held, part)), held, beside[number]) < chance
         ]
@@ -148,7 +148,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 
 def without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
-    is_behind = (late.full > 0) & (late.trigger_bytes % chosen(late.full > 0, late.full, 1) == 0)
+    is_behind = (late.full > 0) & (late.trigger_bytes % select(late.full > 0, late.full, 1) == 0)
     behind, times = late.only(is_behind), observed.program.not_held_behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)

@@ -14,8 +14,8 @@ from nagle_lab.diagnosis.observed.columns import (
     listed,
     percentile,
     pick,
+    rows_where,
     total,
-    where,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed
@@ -71,18 +71,18 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if not len(near):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return near
-    middle = usual_release(near, observed.setting.step)
+    middle = usual_release(near, observed.setting.resolution)
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     if len(behind_arrivals) >= max(2, len(near) / 2):
         _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
-    is_split = middle <= limit and observed.setting.step <= FINE
+    is_split = middle <= limit and observed.setting.resolution <= FINE
     slow = _slow_connections(near, limit) if is_split else near.picked([])
     if len(slow):
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
-        middle = usual_release(near, observed.setting.step)
+        middle = usual_release(near, observed.setting.resolution)
     if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
         return _released_by_kernel(pure, near, observed, judged, middle)
     return _held_among_others(pure, near, observed, judged, limit)
@@ -124,8 +124,8 @@ def _released_by_kernel(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, middle: float
 ) -> Candidates:
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
-    step = observed.setting.step
-    bound = max(3 * middle, 100 * US, 2 * step if step > COARSE else 0)
+    resolution = observed.setting.resolution
+    bound = max(3 * middle, 100 * US, 2 * resolution if resolution > COARSE else 0)
     prompt = near.only(near.ack_to_release <= bound)
     pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
     nothing = near.picked([])
@@ -274,11 +274,11 @@ def _held_among_others(
         releases = pick(of_all, group)
         if (
             COMPARABLE < len(group) < len(near)
-            and observed.setting.step <= COARSE
+            and observed.setting.resolution <= COARSE
             and percentile(releases, 50) <= limit / 2
             and percentile(releases, 80) <= limit
         ):
-            held.append(pick(group, where(releases <= 2 * limit)))
+            held.append(pick(group, rows_where(releases <= 2 * limit)))
     some = near.picked(in_order(held))
     rest = near - some
     middle = percentile(near.ack_to_release, 50)
@@ -286,7 +286,7 @@ def _held_among_others(
         while_on = may_be_while_on(rest, observed)
         judged.leave_open(while_on, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
-    elif observed.setting.step > COARSE and middle <= limit + observed.setting.step:
+    elif observed.setting.resolution > COARSE and middle <= limit + observed.setting.resolution:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, observed.early, observed.own or 0):
         judged.reject(len(rest), Rejected.NAGLE_OFF)

@@ -62,7 +62,7 @@ def judge_piggybacked(
     piggybacked = piggybacked.only(piggybacked.not_held == 0)
     if len(piggybacked) < COMPARABLE or _times_not_held(observed) > SOME_OF * len(piggybacked):
         return
-    if observed.setting.step > FINE:
+    if observed.setting.resolution > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
         return
     if observed.is_far:
@@ -76,7 +76,7 @@ def _leave_open_by_coarse_clock(
 ) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
     low, high = around(observed.own or 0) if observed.is_far else (0.0, PAUSE)
-    low, high = low - observed.setting.step, high + observed.setting.step
+    low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
@@ -95,27 +95,47 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.leave_open(near, Obstacle.ACK_ON_DATA)
         return
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
-    merged, speaks = _merged_writes(prompt, observed), len(_of_own_accord(c, observed, prompt)) >= REPEATED
-    has_second_sign = (
-        speaks
+    is_kernel = _is_kernel(middle, prompt, held, observed)
+    grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
+    if (middle <= 2 * HELD_ALIKE and _are_merged(prompt, observed)) or (is_kernel and grows):
+        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
+    elif is_kernel and _is_no_mere_answer(middle, prompt, held, c, observed):
+        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
+    elif is_kernel or _may_be_held(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _are_merged(prompt: Candidates, observed: Observed) -> bool:
+    """Whether writes were merged while they waited, nearly all of them, or those of an end that writes by a clock."""
+    merged = _merged_writes(prompt, observed)
+    are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
+    return (are_nearly_all and _ever_released_early(observed)) or _are_by_a_clock(merged, prompt, observed)
+
+
+def _is_no_mere_answer(
+    middle: float, prompt: Candidates, held: Candidates, c: Candidates, observed: Observed
+) -> bool:  # fmt: skip
+    """The second sign, where a kernel sent ``prompt``, ``middle`` ns after the peer's data."""
+    return (
+        _speaks_unasked(prompt, c, observed)
         or _speaks_between(observed)
         or (len(held) >= REPEATED and observed.nearer_end == "sender")
-        or _held_early(observed)
+        or _early_acks_release(observed)
+        or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
     )
-    are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
-    are_merged = (are_nearly_all and _holds(observed)) or _are_by_a_clock(merged, prompt, observed)
-    is_kernel = _is_kernel(middle, prompt, held, observed)
-    # A few of many on a busy machine are as quick by chance.
-    are_most = CONCLUSIVE <= len(prompt) > len(c) / 2
-    may_be_kernel = (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed)
-    grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
-    is_silent_beside = (speaks and _never_beside(prompt, c, observed)) or _are_two_talkers(prompt, observed)
-    if (are_merged and middle <= 2 * HELD_ALIKE) or (is_kernel and grows):
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
-    elif is_kernel and (has_second_sign or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
-    elif is_kernel or may_be_kernel or (middle <= AT_PEER and (grows or is_silent_beside)):
-        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _may_be_held(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
+    are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
+    if (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed):
+        return True
+    is_silent = _speaks_unasked(prompt, c, observed) and _never_beside(prompt, c, observed)
+    return middle <= AT_PEER and (is_silent or _are_two_talkers(prompt, observed))
+
+
+def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+    return len(_of_own_accord(c, observed, prompt)) >= REPEATED
 
 
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
@@ -130,7 +150,9 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
         return
     merged = _merged_writes(prompt, observed)
     both_speak = _both_speak(prompt, c, observed)
-    if both_speak and (len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _held_early(observed))):
+    if both_speak and (
+        len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(observed))
+    ):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(merged, prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
@@ -140,7 +162,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
 
 def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
-    if len(held) or not _held_early(observed):
+    if len(held) or not _early_acks_release(observed):
         return
     low, high = around(observed.own or 0)
     acks = [ns for ns in observed.program.own.ack if ns < high + LATE_FAR / 2]
@@ -152,7 +174,7 @@ def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: O
 
 def _both_speak(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, on the connections of these candidates."""
-    return len(_of_own_accord(c, observed, prompt)) >= REPEATED and times_peer_spoke(prompt) >= REPEATED
+    return _speaks_unasked(prompt, c, observed) and times_peer_spoke(prompt) >= REPEATED
 
 
 def _may_have_waited(
@@ -166,7 +188,7 @@ def _may_have_waited(
         or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
-        or (not len(held) and _held_early(observed))
+        or (not len(held) and _early_acks_release(observed))
     )
 
 
@@ -210,13 +232,13 @@ def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     return observed.nearer_end == "sender" and bool(answers) and middle <= SURELY_KERNEL * percentile(answers, 50)
 
 
-def _holds(observed: Observed) -> bool:
+def _ever_released_early(observed: Observed) -> bool:
     """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
     releases = [*observed.program.own.release, *map(int, observed.early.ack_to_release[:MOST_LOOKED_AT])]
     return any(release <= HELD_ALIKE for release in releases)
 
 
-def _held_early(observed: Observed) -> bool:
+def _early_acks_release(observed: Observed) -> bool:
     """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
     if observed.is_far:
         low, high = around(observed.own or 0)

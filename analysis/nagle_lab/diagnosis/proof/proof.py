@@ -20,7 +20,6 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
-    chosen,
     counts,
     distinct,
     highest,
@@ -28,8 +27,9 @@ from nagle_lab.diagnosis.observed.columns import (
     percentile,
     pick,
     ranks,
+    rows_where,
+    select,
     total,
-    where,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, MOST_LOOKED_AT, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
@@ -46,7 +46,7 @@ from nagle_lab.diagnosis.proof.release_times import COARSE
 from nagle_lab.diagnosis.proof.window_of_one import without_window_of_one
 from nagle_lab.tcp.events import MS, Echo
 
-BLIND = 100 * US  # step of a clock by which distances say nothing
+BLIND = 100 * US  # resolution of a clock by which distances say nothing
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 # Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
 MOST_SWAPPED = 0.1
@@ -128,7 +128,7 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
     Not a full one (``full`` bytes; 0 not observed), nor one behind a full one where the congestion window is seen to
     hold full ones (``full_waits``).
     """
-    divisor = chosen(full > 0, full, 1 << 40)
+    divisor = select(full > 0, full, 1 << 40)
     is_small = (released < divisor) & (released % divisor > 0)
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
 
@@ -155,7 +155,7 @@ def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
     early, base = observed.early, observed.own if observed.is_far and observed.own else 0
     soonest, latest = around(base)
-    prompt = where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
+    prompt = rows_where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
     if len(early) >= CONCLUSIVE and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
@@ -209,7 +209,7 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
     numbers = distinct(pure.connection)
     of_all = counts(ranks(pure.connection, numbers), len(numbers))
     of_held = counts(ranks(held.connection, numbers), len(numbers))
-    mostly_not = where((of_held < of_all / 2) & (of_all - of_held >= REPEATED) & (of_held > 0))
+    mostly_not = rows_where((of_held < of_all / 2) & (of_all - of_held >= REPEATED) & (of_held > 0))
     dropped: set[int] = set()
     for number in pick(numbers, mostly_not):
         its_own = pure.only(pure.connection == number)
@@ -234,9 +234,9 @@ def _without_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
         return held
     numbers = distinct(held.connection)
     of_all = ranks(held.connection, numbers)
-    of_not_held = pick(of_all, where(held.trigger_not_held > 0))
+    of_not_held = pick(of_all, rows_where(held.trigger_not_held > 0))
     mostly = 2 * counts(of_not_held, len(numbers)) > counts(of_all, len(numbers))
-    unsure = held.among(held.connection, pick(numbers, where(mostly)))
+    unsure = held.among(held.connection, pick(numbers, rows_where(mostly)))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
 
@@ -262,16 +262,16 @@ def _judge_without_ack(
 
 def _is_blind(pure: Candidates, observed: Observed) -> bool:
     """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
-    step, own = observed.setting.step, observed.own
+    resolution, own = observed.setting.resolution, observed.own
     if observed.is_far:
-        return step > BLIND and not (own is not None and step <= own / 8)
-    return step > BLIND or (step > COARSE and len(pure) < 30)
+        return resolution > BLIND and not (own is not None and resolution <= own / 8)
+    return resolution > BLIND or (resolution > COARSE and len(pure) < 30)
 
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     delays = pure.only(pure.tsval_delay >= 0).tsval_delay
-    limit = (observed.own or 0) + 2 * observed.setting.step + MS
+    limit = (observed.own or 0) + 2 * observed.setting.resolution + MS
     soon = pure.only(pure.ack_to_release <= limit)
     if len(delays) >= COMPARABLE and len(delays) > len(pure) / 2:
         at_once = pure.only((pure.tsval_delay >= 0) & (pure.tsval_delay < 2))

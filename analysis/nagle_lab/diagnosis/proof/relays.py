@@ -31,15 +31,15 @@ class _Route(NamedTuple):
     server: tuple[bytes, int]
 
 
-def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, step: int) -> None:
+def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, resolution: int) -> None:
     """Reject the stalls, and the unresolved candidates, of programs that pass on what other stalls released.
 
-    The capture's clock has that ``step``, ns.
+    The capture's clock has that ``resolution``, ns.
     """
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
     if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
         return  # it is held in one place, and passed on in another
-    brought = _Brought(candidates, involved, judged.accepted, SOONEST if step <= FINE else 0)
+    brought = _Brought(candidates, involved, judged.accepted, SOONEST if resolution <= FINE else 0)
     for one in tuple(judged.accepted):
         if sources := brought.mostly(one.rows):
             judged.take_back(one, sources)

@@ -1,7 +1,7 @@
 """How soon after the ACK a kernel sends what it held, near the sender, alone or in a queue; docs/proof.md, rule 2."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import highest, percentile, pick, total, where
+from nagle_lab.diagnosis.observed.columns import highest, percentile, pick, rows_where, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
@@ -13,16 +13,16 @@ from nagle_lab.tcp.events import OPTIONS_CUT
 HELD, HELD_ALIKE = 45 * US, 68 * US
 AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
-# On a slow machine they take longer, alike or not: so many of that end's answers to a SYN, at most; or of its quick
-# ACKs, where no SYN is in the capture.
-HANDSHAKES, HANDSHAKES_AT_PEER, HANDSHAKES_ALIKE, SLOWEST_AT_PEER = 2, 4, 7, 100 * US
+# On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
+SYN_ANSWERS, SYN_ANSWERS_AT_PEER, SYN_ANSWERS_AT_PEER_ALIKE = 2, 4, 7
+SLOWEST_AT_PEER = 100 * US  # but no longer than this, unless they are alike
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
-SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_HANDSHAKES = 30 * US, 10 * US, 4
+SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_SYN_ANSWERS = 30 * US, 10 * US, 4
 
 SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
 
-COARSE = 20 * US  # step of a clock by which single distances are uncertain
+COARSE = 20 * US  # resolution of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
 
 SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
@@ -34,29 +34,29 @@ STARTED = 0.75  # of the latest release: so late is the first of a queue, at mos
 def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
     near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
-    step = observed.setting.step
-    cannot_tell = len(near) < SOME_ALIKE or step > FINE
-    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * step
+    resolution = observed.setting.resolution
+    cannot_tell = len(near) < SOME_ALIKE or resolution > FINE
+    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
     own = observed.program.own
     answers = nearby(own.handshake or own.ack)
     usual = percentile(answers, 50) if answers else 0
     if own.handshake and usual >= SLOW_STACK and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
-        return max(HELD_ALIKE, SLOW_STACK_HANDSHAKES * usual)
+        return max(HELD_ALIKE, SLOW_STACK_SYN_ANSWERS * usual)
     if observed.is_at_sender:
-        return HELD_ALIKE if is_alike else max(HELD, min(HANDSHAKES * usual, HELD_ALIKE))
+        return HELD_ALIKE if is_alike else max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
-        return max(AT_PEER, min(HANDSHAKES_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
-    return max(AT_PEER, min(HANDSHAKES_AT_PEER * slowest, SLOWEST_AT_PEER))
+        return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
+    return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
 
 
-def usual_release(near: Candidates, step: int) -> float:
+def usual_release(near: Candidates, resolution: int) -> float:
     """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
     releases = near.ack_to_release
-    if step <= FINE:
+    if resolution <= FINE:
         return percentile(releases, 50)
     low, high = percentile(releases, 10), percentile(releases, 90)
-    most = pick(releases, where((releases >= low) & (releases <= high)))
+    most = pick(releases, rows_where((releases >= low) & (releases <= high)))
     return total(most) / len(most)
 
 
@@ -67,7 +67,7 @@ def is_often_at_once(near: Candidates, observed: Observed) -> bool:
     Then a kernel released all of them, and a busy machine delayed the rest.
     """
     answers = nearby(observed.program.own.handshake)
-    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.step > FINE:
+    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.resolution > FINE:
         return False
     # One slow answer may be that of a program that just began.
     answered = percentile(answers, 50) if len(answers) >= REPEATED or acknowledges_slowly(observed) else 0
@@ -100,7 +100,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     the kernel must also be seen to hold.
     """
     answers = observed.program.own.handshake
-    if not answers or observed.sent_before or not (_is_held_early(observed) or _starts_at_once(pure, observed)):
+    if not answers or observed.sent_before or not (_is_as_soon_as_syns(observed) or _starts_at_once(pure, observed)):
         return None
     longest = QUEUE * limit
     queued = pure.only((pure.since_host_busy < pure.ack_to_release) & (pure.ack_to_release < longest))
@@ -115,7 +115,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     return pure.only(pure.ack_to_release <= latest)
 
 
-def _is_held_early(observed: Observed) -> bool:
+def _is_as_soon_as_syns(observed: Observed) -> bool:
     """Whether data follows early ACKs as soon as SYNs are answered."""
     answers, early = observed.program.own.handshake, observed.program.own.release
     return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
@@ -78,7 +78,7 @@ class Quality(msgspec.Struct, frozen=True):
     handshakes: Count  # connections whose handshake is in the capture
     rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
     unresolved: dict[Obstacle, Count]  # those of which it cannot be told, and why
-    clock_step_us: Number  # of the stamps: what is shorter cannot be told
+    clock_resolution_us: Number  # of the stamps: what is shorter cannot be told
     astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
 
 
@@ -228,7 +228,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
 
     @property
-    def ends(self) -> tuple[End, End]:
+    def ends(self) -> tuple[SocketAddress, SocketAddress]:
         """Address and port of its client, and of its server."""
         return (self.client.ip, self.client.port), (self.server.ip, self.server.port)
 

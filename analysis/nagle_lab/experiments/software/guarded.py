@@ -9,7 +9,7 @@ from typing import Unpack
 
 import msgspec
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result
@@ -31,11 +31,11 @@ class Selection:
     """
 
     ports: frozenset[int] = frozenset()
-    allowed: frozenset[End] = frozenset()  # address and port of a server; "" for any address
-    only: frozenset[tuple[End, End]] | None = None  # None: any
-    without: frozenset[tuple[End, End]] = frozenset()
+    allowed: frozenset[SocketAddress] = frozenset()  # address and port of a server; "" for any address
+    only: frozenset[tuple[SocketAddress, SocketAddress]] | None = None  # None: any
+    without: frozenset[tuple[SocketAddress, SocketAddress]] = frozenset()
 
-    def wants(self, client: End, server: End) -> bool:
+    def wants(self, client: SocketAddress, server: SocketAddress) -> bool:
         """Whether a connection is judged, by address and port of its ends."""
         ends = client, server
         if ends in self.without or (self.only is not None and ends not in self.only):
@@ -67,7 +67,7 @@ def allowed_end(text: str) -> tuple[str, int]:
     return str(ip), int(port)
 
 
-def lost(outcome: Outcome) -> str:
+def recording_gap(outcome: Outcome) -> str:
     """What the recording lacks; empty where it is whole, by the count of the kernel that sent the segments."""
     if outcome.problem:
         return outcome.problem
@@ -168,13 +168,13 @@ def guard(
     if both_sides and not without_nodelay.is_possible():
         raise NagleLabError("--both-sides works on x86-64 and arm64 only: leave it out on this processor")
     first = run(command, folder, limit_s=limit_s, network=network, **surroundings)
-    result = _of_failed(first.outcome, judge_recording(first.capture, lost(first.outcome), selection))
+    result = _of_failed(first.outcome, judge_recording(first.capture, recording_gap(first.outcome), selection))
     if not both_sides or first.outcome.status or result.verdict in (Verdict.STALL, Verdict.INVALID):
         return JudgedCommand(first, result, selection)
     (folder / WITHOUT).mkdir()
     announce("running it again with TCP_NODELAY taken away")
     second = run(command, folder / WITHOUT, limit_s=limit_s, network=network, without_nodelay=True, **surroundings)
-    other = judge_recording(second.capture, lost(second.outcome), selection)
+    other = judge_recording(second.capture, recording_gap(second.outcome), selection)
     sides = _compared(result, second, other, selection)
     return JudgedCommand(first, _concluded(result, sides), selection, sides)
 

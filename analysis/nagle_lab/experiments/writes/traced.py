@@ -17,7 +17,7 @@ from nagle_lab.experiments.software.guarded import (
     JudgedCommand,
     TracedCommand,
     judge_recording,
-    lost,
+    recording_gap,
     unannounced,
 )
 from nagle_lab.experiments.writes import stall_writes
@@ -90,7 +90,7 @@ def with_writes(
     again = _Again(first, command, limit_s, network, announce, surroundings)
     try:
         guarded, trace = again.run(TRACED, stacks=False)
-        result = judge_recording(guarded.capture, lost(guarded.outcome), first.selection, sha256=False)
+        result = judge_recording(guarded.capture, recording_gap(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
     writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)

@@ -13,11 +13,11 @@ from pathlib import Path
 from nagle_lab.guard.recording.job import CAPTURE
 from nagle_lab.guard.recording.recorder import Recorder
 
-FOLDER = "NAGLE_LAB_PARTS"  # the environment variable that tells the command the job's folder
+PARTS_VARIABLE = "NAGLE_LAB_PARTS"  # the environment variable that tells the command the job's folder
 REQUESTS, ANSWERS = "requests", "answers"
 
 
-class Parts(threading.Thread):
+class CutServer(threading.Thread):
     """Cuts the capture when asked to, until it is closed."""
 
     def __init__(self, recorder: Recorder, folder: Path) -> None:
@@ -56,7 +56,7 @@ class RecordedPart:
     problem: str  # why nothing more is recorded; empty where something is
 
 
-class Cuts:
+class CutClient:
     """Has the capture cut, from inside the namespace, by one thread at a time. Raises OSError.
 
     Both pipes are opened once: a test may put its own in place of what opens files.

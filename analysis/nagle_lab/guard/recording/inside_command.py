@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording import without_nodelay
-from nagle_lab.guard.recording.cuts import Parts
+from nagle_lab.guard.recording.cuts import CutServer
 from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.host import children, namespace
@@ -31,9 +31,9 @@ def main(folder: str) -> None:
     except _NoNamespaceError as error:
         outcome = Outcome(problem=str(error))
     except OSError as error:
-        outcome = Outcome(problem=f"{folder}: {error.strerror}", wants_namespace=False)
+        outcome = Outcome(problem=f"{folder}: {error.strerror}", try_another_way=False)
     except RuntimeError as error:  # a thread more than ulimit -u or the container allows
-        outcome = Outcome(problem=f"the recorder could not start: {error}; see ulimit -u", wants_namespace=False)
+        outcome = Outcome(problem=f"the recorder could not start: {error}; see ulimit -u", try_another_way=False)
     with suppress(OSError):  # whoever waits for it sees that there is none
         (path / RESERVE).unlink()
         jobs.write(outcome, path / OUTCOME)
@@ -54,12 +54,12 @@ def _run(job: Job, folder: Path) -> Outcome:
     children.end_with_parent(signal.SIGTERM)
     sent_before = namespace.segments_sent()
     recorder.start()
-    parts = Parts(recorder, folder) if job.parts else None
+    parts = CutServer(recorder, folder) if job.parts else None
     try:
         child.start()
     except children.NotStartedError as error:
         recorder.stop()
-        return Outcome(status=error.status, problem=str(error), wants_namespace=False)
+        return Outcome(status=error.status, problem=str(error), try_another_way=False)
     ended = child.wait(job.limit_s)
     took_s = time.monotonic() - started
     left = children.end_the_rest()
@@ -72,7 +72,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         timed_out=ended.timed_out,
         started=True,
         problem=recorder.problem,
-        wants_namespace=False,
+        try_another_way=False,
         captured=recorder.captured,
         dropped=recorder.dropped,
         sent=None if sent is None or sent_before is None else sent - sent_before,

@@ -64,7 +64,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     there = interfaces()
     if request.interface and request.interface not in there:
         return Outcome(
-            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", wants_namespace=False
+            problem=f"there is no interface {request.interface}; there are {', '.join(there)}", try_another_way=False
         )
     started = time.monotonic()
     seconds = 10**9 if request.seconds is None else request.seconds
@@ -85,7 +85,7 @@ def _record(request: Request, folder: Path) -> Outcome:
     return Outcome(
         status=0,
         problem=recorder.problem,
-        wants_namespace=False,
+        try_another_way=False,
         captured=recorder.captured,
         dropped=recorder.dropped,
         took_s=round(time.monotonic() - started, 3),

@@ -58,7 +58,7 @@ def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) ->
     ended = None
     while ended is None:
         is_more = streamed.pass_on()
-        streamed.tell_waiting()
+        streamed.tell_answers()
         wait_s = EVERY_S * uniform(0.5, 1)  # the kernel is to be asked in any part of a wait
         ended = signal.sigtimedwait(ENDING, 0 if is_more else wait_s)
         if time.monotonic() >= look_at:
@@ -84,7 +84,7 @@ class _Streamed:
 
     def __init__(self, ring: Ring, out: BinaryIO, ports: Sequence[int]) -> None:
         self._ring, self._out = ring, out
-        self._asked, self._quiet_at = SocketPoller(ports), 0.0
+        self._poller, self._quiet_at = SocketPoller(ports), 0.0
         self._numbers: dict[int, int] = {}  # in the section, by the kernel's index
         self._dropped = self._dropped_written = 0  # in the section
         self._writer = Pcapng(out)
@@ -102,13 +102,13 @@ class _Streamed:
             self._quiet_at = time.monotonic() + QUIET_S
         return len(frames) == FULL
 
-    def tell_waiting(self) -> None:
+    def tell_answers(self) -> None:
         """Write what the kernel says of data that waits in sockets, while packets come."""
         if time.monotonic() >= self._quiet_at:
             return
-        if waiting := self._asked.waiting():
-            for one in waiting:
-                self._writer.add_waiting(one)
+        if answers := self._poller.answers():
+            for one in answers:
+                self._writer.add_answer(one)
             self._out.flush()
 
     def tell_dropped(self) -> None:

@@ -33,7 +33,7 @@ class Job(msgspec.Struct, frozen=True):
     way: str = ""  # how that was come by, as a screen says it
     without_nodelay: bool = False  # whether the option is taken away from the command
     output: str = ""  # a file for what the command prints
-    parts: bool = False  # whether the capture is cut into parts on request (see cuts.Cuts)
+    parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True):
     timed_out: bool = False
     started: bool = False  # whether the command began
     problem: str = ""  # why it never ran, or why the recording is not whole
-    wants_namespace: bool = True  # whether that was for want of a namespace: another way may work
+    try_another_way: bool = True  # whether that was for want of a namespace: another way may work
     captured: int = 0  # TCP segments
     dropped: int = 0  # that the kernel could not hand over
     sent: int | None = None  # TCP segments that the kernel of the namespace sent, by its own count; None: not known

@@ -30,7 +30,7 @@ BLOCK_BYTES = 1 << 16
 RING_BYTES = 64 << 20  # 262,144 packets
 AT_ONCE = 1 << 14  # packets
 FULL = AT_ONCE * FRAME_BYTES
-MOST_WAITING = 1 << 30  # bytes of frames that wait to be written
+MOST_ANSWERS = 1 << 30  # bytes of frames that wait to be written
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
 _TPACKET_V2 = 1
@@ -180,8 +180,8 @@ class Recorder(threading.Thread):
         self._numbers: dict[int, int] = {}  # of the interfaces in the file, by their indices
         self._ending, self._wake = threading.Event(), threading.Event()
         self._cuts: list[tuple[Path, threading.Event]] = []
-        self._waiting: deque[list[bytes]] = deque()  # frames of each ring
-        self._asked = SocketPoller(ports)
+        self._unwritten: deque[list[bytes]] = deque()  # frames of each ring
+        self._poller = SocketPoller(ports)
         try:
             for number, interface in enumerate(interfaces):
                 self._rings.append(Ring(interface, ports))
@@ -195,13 +195,13 @@ class Recorder(threading.Thread):
         """Empty the rings now and then, and once more at the end."""
         try:
             while not self._ending.is_set():
-                if not self._waiting:
+                if not self._unwritten:
                     self._wake.wait(EVERY_S * uniform(0.5, 1))  # the kernel is to be asked in any part of a wait
                     self._wake.clear()
                 self._empty()
                 self._write_some()
-                for waiting in self._asked.waiting():
-                    self._writer.add_waiting(waiting)
+                for answer in self._poller.answers():
+                    self._writer.add_answer(answer)
                 while self._cuts:
                     path, done = self._cuts.pop(0)
                     self._write_all()  # what came before this one was asked for
@@ -236,19 +236,19 @@ class Recorder(threading.Thread):
 
         What comes meanwhile is left for the next time, or where packets never cease nothing would be written.
         """
-        while sum(map(len, (frames for taken in self._waiting for frames in taken))) < MOST_WAITING:
+        while sum(map(len, (frames for taken in self._unwritten for frames in taken))) < MOST_ANSWERS:
             taken = [ring.take() for ring in self._rings]
             if any(taken):
-                self._waiting.append(taken)
+                self._unwritten.append(taken)
             if not any(len(frames) == FULL for frames in taken):
                 return False
         return True
 
     def _write_some(self) -> None:
         """Write what was taken first."""
-        if not self._waiting:
+        if not self._unwritten:
             return
-        taken = self._waiting.popleft()
+        taken = self._unwritten.popleft()
         of_each = [ring.packets(frames) for ring, frames in zip(self._rings, taken, strict=True)]
         for ts, index, length, kept in of_each[0] if len(of_each) == 1 else sorted(chain(*of_each)):
             self._writer.add(ts, self._numbers[index], length, kept)
@@ -260,7 +260,7 @@ class Recorder(threading.Thread):
         is_more = True
         while is_more:
             is_more = self._empty()
-            while self._waiting:
+            while self._unwritten:
                 self._write_some()
 
     def _cut(self, path: Path) -> None:

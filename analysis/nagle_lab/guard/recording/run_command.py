@@ -12,7 +12,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import job as jobs
-from nagle_lab.guard.recording.cuts import FOLDER as PARTS
+from nagle_lab.guard.recording.cuts import PARTS_VARIABLE
 from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
 from nagle_lab.guard.recording.launchers import Way, program, ways, why_not
 from nagle_lab.host import children
@@ -54,7 +54,7 @@ class HowToRun(Surroundings, total=False):
 
     limit_s: float | None  # after which the command is ended
     without_nodelay: bool  # whether TCP_NODELAY is taken away from it
-    parts: bool  # whether what runs there may have the capture cut (cuts.Cuts)
+    parts: bool  # whether what runs there may have the capture cut (cuts.CutClient)
 
 
 def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:
@@ -65,7 +65,7 @@ def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> J
         command=list(command),
         folder=str(folder),
         cwd=str(how.get("cwd") or working_folder()),
-        environment=environment | ({PARTS: str(folder)} if parts else {}),
+        environment=environment | ({PARTS_VARIABLE: str(folder)} if parts else {}),
         uid=os.geteuid(),
         gid=os.getegid(),
         groups=os.getgroups(),
@@ -93,7 +93,7 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
     refused = ""
     for way in these:
         outcome = _run(way, job, folder)
-        if not outcome.problem or not outcome.wants_namespace:
+        if not outcome.problem or not outcome.try_another_way:
             return Guarded(folder, way.name, outcome)
         refused = refused or outcome.problem
     raise NagleLabError(f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_not()}")
@@ -129,7 +129,7 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
         raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
     if not folder.exists():
         raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
-    return Outcome(problem=f"{way.name} ended with {status}", wants_namespace=not (folder / CAPTURE).exists())
+    return Outcome(problem=f"{way.name} ended with {status}", try_another_way=not (folder / CAPTURE).exists())
 
 
 def _pasta() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ one that is kept waiting, however busy the machine.
 import time
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.capture.waiting import SLOWEST_NS, KernelAnswer
+from nagle_lab.capture.kernel_answers import SLOWEST_NS, KernelAnswer
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.sock_diag import ListedSocket, busy_sockets
 
@@ -29,7 +29,7 @@ class SocketPoller:
         self._next = 0.0
         self._left, self._counted_at = float(AT_FIRST), time.monotonic()
 
-    def waiting(self) -> list[KernelAnswer]:
+    def answers(self) -> list[KernelAnswer]:
         """Ask the kernel what waits in sockets whose last segment is small and not acknowledged; answers for a few.
 
         Those in which something waits come first. Nothing where it was asked just before, or does not say; of very

@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 
-Direction = tuple[End, End]  # of the bytes: from, to
+Direction = tuple[SocketAddress, SocketAddress]  # of the bytes: from, to
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.guard.tracing.calls import Direction
 
 MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a million calls
@@ -154,7 +154,7 @@ def bound_way(name: str, arguments: str) -> Direction | None:
     return here, there
 
 
-def _end(text: str) -> End | None:
+def _end(text: str) -> SocketAddress | None:
     found = _ADDRESS.fullmatch(text)
     if not found:
         return None

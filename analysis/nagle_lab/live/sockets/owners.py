@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 import msgspec
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.host.namespace import inside, namespace_of
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket, tcp_sockets
 from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes
@@ -55,7 +55,7 @@ class Owners(msgspec.Struct, frozen=True):
         namespace that is not this one, so that nothing of it passes here
     """
 
-    by_ends: dict[tuple[End, End], Process]
+    by_ends: dict[tuple[SocketAddress, SocketAddress], Process]
     held_elsewhere: list[Process]
 
 

@@ -32,7 +32,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
                     writer.add_interface(f"interface {record.interface}", link_type=record.link_type)
                 writer.add(record.ts, numbers[key], record.original, record.data)
             wanted = {frozenset(one.ends) for one in connections}
-            for waiting in opened.facts.waiting if numbers else ():
-                if frozenset((waiting.sender, waiting.receiver)) in wanted:
-                    writer.add_waiting(waiting)
+            for answer in opened.facts.kernel_answers if numbers else ():
+                if frozenset((answer.sender, answer.receiver)) in wanted:
+                    writer.add_answer(answer)
     return len(frames)

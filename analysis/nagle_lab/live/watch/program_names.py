@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
-from nagle_lab.capture.waiting import End
+from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.result import Connection, EndProcess
 from nagle_lab.errors import printable
 from nagle_lab.host.namespace import namespace_of
@@ -21,7 +21,7 @@ MOST_SOCKETS = 50_000  # of each namespace and family, that are looked at: liste
 MOST = 2 * MOST_SOCKETS  # ends whose process is remembered, some after their connection has ended
 CONTAINERS_EVERY_S = 30.0
 HELD_AGAIN, MOST_UNSEEN = 2, 20
-_LISTENS: End = ("", 0)
+_LISTENS: SocketAddress = ("", 0)
 _ANY = ("0.0.0.0", "::")
 
 
@@ -43,7 +43,7 @@ class ProgramNames:
         self._looks_elsewhere = looks_elsewhere  # also at what holds data where no packet is seen
         self.unseen: list[str] = []  # which programs hold data where no packet is seen, a sentence each
         self._held: Counter[str] = Counter()  # how often such a one did
-        self._found: OrderedDict[tuple[End, End], ProgramName] = OrderedDict()
+        self._found: OrderedDict[tuple[SocketAddress, SocketAddress], ProgramName] = OrderedDict()
         self._containers: dict[str, str] = {}
         self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
         self._containers_at = 0.0
@@ -131,7 +131,7 @@ class ProgramNames:
         there = found((server, client)) or found((server, _LISTENS), UNKNOWN)
         return there, found((client, server), UNKNOWN)
 
-    def _remember(self, ends: tuple[End, End], named: ProgramName) -> None:
+    def _remember(self, ends: tuple[SocketAddress, SocketAddress], named: ProgramName) -> None:
         self._found[ends] = named
         self._found.move_to_end(ends)
 

@@ -11,6 +11,7 @@ from struct import pack
 from typing import IO, Self
 
 from nagle_lab.capture import pcap
+from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
     IF_TSOFFSET,
@@ -20,8 +21,7 @@ from nagle_lab.capture.pcapng import (
     ticks,
 )
 from nagle_lab.capture.records import Interface, PcapFraming
-from nagle_lab.capture.waiting import KernelAnswer
-from nagle_lab.capture.writer import block, option, waiting_block
+from nagle_lab.capture.writer import answer_block, block, option
 
 ROOM = 64 << 20  # bytes of records
 PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
@@ -62,9 +62,9 @@ class _Section:
         body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
         return block(self.order, SECTION, body) + b"".join(map(self._described, self.interfaces))
 
-    def said(self, waiting: KernelAnswer) -> bytes:
-        """The block that Pcapng.add_waiting writes, in this section's byte order."""
-        return waiting_block(self.order, ticks(waiting.at, self.interfaces[0]), waiting)
+    def said(self, answer: KernelAnswer) -> bytes:
+        """The block that Pcapng.add_answer writes, in this section's byte order."""
+        return answer_block(self.order, ticks(answer.at, self.interfaces[0]), answer)
 
     def _described(self, interface: Interface) -> bytes:
         order, (_, link_type, resolution, offset_ns) = self.order, interface
@@ -102,7 +102,7 @@ class PacketRing:
         is_same = isinstance(last, _Section) and last.interfaces is interfaces
         self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
 
-    def waiting(self, answers: Sequence[KernelAnswer]) -> None:
+    def kernel_answers(self, answers: Sequence[KernelAnswer]) -> None:
         """Keep what the kernel said with the last records, and as long."""
         if self._pieces and isinstance(self._pieces[-1].head, _Section):
             piece, head = self._pieces[-1], self._pieces[-1].head

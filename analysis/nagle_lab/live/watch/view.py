@@ -20,7 +20,7 @@ from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramName
 from nagle_lab.live.watch.ring import Snapshot
 
 MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
-_ROLES: tuple[Role, Role] = ("server", "client")
+_SERVER_FIRST: tuple[Role, Role] = ("server", "client")
 MOST_ROWS = 1_000  # with stalls, and as many without
 MOST_CONNECTIONS = 100_000  # of more, only the last ones are judged
 MOST_PIDS = 9  # of an end of a row
@@ -84,7 +84,7 @@ class Row:
 
     def add(self, connection: Connection, ends: tuple[ProgramName, ProgramName]) -> None:
         """Count a connection, with the processes at its server and its client."""
-        for role, end in zip(_ROLES, ends, strict=True):
+        for role, end in zip(_SERVER_FIRST, ends, strict=True):
             known = self.pids.setdefault(role, set())
             if end is not UNKNOWN and len(known) < MOST_PIDS:
                 known.add(end.pid)

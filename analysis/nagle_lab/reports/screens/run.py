@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
 from nagle_lab.reports.words.numbers import NONE
-from nagle_lab.runs.observed import observed, services
+from nagle_lab.runs.namespace_traffic import namespace_traffic, services
 from nagle_lab.runs.run import Run
 from nagle_lab.runs.under_test import RunCapture, Totals
 
@@ -82,7 +82,7 @@ def _evidence(run: Run) -> RenderableType:
 
 def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
     """Rows of a name, a value for each capture, and the kernel's, where it counts the same thing."""
-    captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(observed(run))
+    captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(namespace_traffic(run))
     lossless = [run.witnesses.captures[name] for name in run.captures]
     yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
     for of in namespaces:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.waiting import End, KernelAnswer, comment, read
+from nagle_lab.capture.kernel_answers import KernelAnswer, SocketAddress, comment, read
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
@@ -216,12 +216,12 @@ def test_losses_that_were_told_stand_where_a_comment_tells_of_none(tmp_path):
         writer = Pcapng(file)
         writer.add_interface("lo")
         writer.add_dropped(0, 3)
-        writer.add_waiting(KernelAnswer(17, CLIENT, SERVER, 57))
+        writer.add_answer(KernelAnswer(17, CLIENT, SERVER, 57))
     with open_capture(path) as capture, make_engine() as engine:
         for _ in capture.read(RecordTap(engine, None)):
             pass
         assert capture.dropped == 3
-        assert capture.facts.waiting == [KernelAnswer(17, CLIENT, SERVER, 57)]
+        assert capture.facts.kernel_answers == [KernelAnswer(17, CLIENT, SERVER, 57)]
 
 
 # ------------------------------------------------------------------------------------- asking the kernel
@@ -265,16 +265,16 @@ def clock(monkeypatch):
 def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, clock, changed, queued, unsent):
     info = msgspec.structs.replace(SMALL, **changed)
     monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[listed(info, queued)]]))
-    assert [one.unsent for one in recording.SocketPoller().waiting()] == unsent
+    assert [one.unsent for one in recording.SocketPoller().answers()] == unsent
 
 
 def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch, clock):
     held, empty = listed(SMALL), listed(msgspec.structs.replace(SMALL, unsent=0), 100)
     monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[empty] * recording.AT_ONCE, [held]]))
-    told = recording.SocketPoller().waiting()
+    told = recording.SocketPoller().answers()
     assert [one.unsent for one in told] == [57] + [0] * (recording.AT_ONCE - 1)
-    assert [one.unsent for one in recording.SocketPoller([80]).waiting()] == [one.unsent for one in told]
-    assert recording.SocketPoller([443]).waiting() == []
+    assert [one.unsent for one in recording.SocketPoller([80]).answers()] == [one.unsent for one in told]
+    assert recording.SocketPoller([443]).answers() == []
 
 
 def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
@@ -286,7 +286,7 @@ def test_a_kernel_that_cannot_be_asked_is_asked_no_more(monkeypatch):
 
     monkeypatch.setattr(recording, "busy_sockets", refuse)
     kernel = recording.SocketPoller()
-    assert kernel.waiting() == kernel.waiting() == []
+    assert kernel.answers() == kernel.answers() == []
     assert len(asked) == 1
 
 
@@ -296,11 +296,11 @@ def test_it_is_told_for_ever_but_no_more_than_so_much_a_second(monkeypatch, cloc
     monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[listed(SMALL)] * 5]))
     kernel, told = recording.SocketPoller(), []
     for _ in range(10):
-        told.append(len(kernel.waiting()))
+        told.append(len(kernel.answers()))
         clock[0] += 0.5
     assert told == [3, *[1] * 9]
     clock[0] += 1_000
-    assert len(kernel.waiting()) == 3, "it saves no more than it had at first"
+    assert len(kernel.answers()) == 3, "it saves no more than it had at first"
 
 
 def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_left_out(monkeypatch, clock):
@@ -317,7 +317,7 @@ def test_a_long_answer_is_taken_bit_by_bit_and_what_the_kernel_said_long_ago_is_
     monkeypatch.setattr(recording, "busy_sockets", slowly)
     kernel, told = recording.SocketPoller(), []
     for _ in range(6):
-        told.append([one.receiver[1] for one in kernel.waiting()])
+        told.append([one.receiver[1] for one in kernel.answers()])
         clock[0] += recording.LEAST_S
     assert told == [[0, 1], [3], [5], [7], [], [0, 1]]
     assert len(asked) == 2
@@ -330,7 +330,7 @@ def test_an_answer_that_took_too_long_is_not_believed(monkeypatch, clock):
 
     monkeypatch.setattr(recording, "LONGEST_S", 0.005)
     monkeypatch.setattr(recording, "busy_sockets", late)
-    assert recording.SocketPoller().waiting() == []
+    assert recording.SocketPoller().answers() == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -341,7 +341,7 @@ def test_the_kernel_lists_who_has_data_under_way_and_nobody_else(address):
         peer, _ = listener.accept()
     ours = s.getsockname()[:2], s.getpeername()[:2]
 
-    def busy() -> list[tuple[End, End]]:
+    def busy() -> list[tuple[SocketAddress, SocketAddress]]:
         found = [(one.local, one.remote) for part in busy_sockets() for one in part]
         return [ends for ends in found if ends in (ours, ours[::-1])]
 

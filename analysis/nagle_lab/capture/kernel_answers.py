@@ -13,7 +13,7 @@ MOST = 200_000  # of a capture: of more than that the memory would be felt
 _TEXT = "nagle-lab: {unsent} bytes wait in {sender} for {receiver}, behind a small segment that is not acknowledged"
 _COMMENT = re.compile(r"nagle-lab: (\d{1,9}) bytes wait in (\S+:\d{1,5}) for (\S+:\d{1,5}), ", re.ASCII)
 
-End = tuple[str, int]  # IP address, as ipaddress writes it, IPv4 not mapped into IPv6; port
+SocketAddress = tuple[str, int]  # IP address, as ipaddress writes it, IPv4 not mapped into IPv6; port
 
 
 class KernelAnswer(NamedTuple):
@@ -23,15 +23,15 @@ class KernelAnswer(NamedTuple):
     """
 
     at: int  # ns since 1970, when the kernel had said so
-    sender: End
-    receiver: End
+    sender: SocketAddress
+    receiver: SocketAddress
     unsent: int  # bytes; 0: nothing waited, so what came later was not written yet
 
 
-def comment(waiting: KernelAnswer) -> str:
+def comment(answer: KernelAnswer) -> str:
     """The text of the comment that is written into a capture: :func:`read` takes it back."""
-    sender, receiver = (f"{address}:{port}" for address, port in (waiting.sender, waiting.receiver))
-    return _TEXT.format(unsent=waiting.unsent, sender=sender, receiver=receiver)
+    sender, receiver = (f"{address}:{port}" for address, port in (answer.sender, answer.receiver))
+    return _TEXT.format(unsent=answer.unsent, sender=sender, receiver=receiver)
 
 
 def read(text: str, at: int) -> KernelAnswer | None:
@@ -43,7 +43,7 @@ def read(text: str, at: int) -> KernelAnswer | None:
 
 
 @lru_cache(1 << 14)
-def _end(text: str) -> End:
+def _end(text: str) -> SocketAddress:
     """An end, the same object for the same text: they are kept by the hundred thousand."""
     address, _, port = text.rpartition(":")
     return address, int(port)

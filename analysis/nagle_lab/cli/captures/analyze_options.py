@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnalyzeOptions:
     """What the options ask of every capture, and the files to write."""
 
     expected: Verdict | None

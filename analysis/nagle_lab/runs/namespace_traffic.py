@@ -8,7 +8,7 @@ from nagle_lab.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Observed:
+class NamespaceTraffic:
     """A network namespace in every capture of a run, None where a capture has nothing of it, and in its kernel."""
 
     name: str
@@ -17,12 +17,12 @@ class Observed:
     kernel_delayed_acks: int
 
 
-def observed(run: Run) -> Iterator[Observed]:
+def namespace_traffic(run: Run) -> Iterator[NamespaceTraffic]:
     """What is known of every network namespace whose kernel was asked."""
     for name, counters in run.witnesses.counters.items():
         traffic = [run.traffic(name, capture) for capture in run.captures]
         seen = [of if of.segments_sent or of.packets_received else None for of in traffic]
-        yield Observed(name, seen, counters.segments_sent, counters.grown("TcpExt.DelayedACKs"))
+        yield NamespaceTraffic(name, seen, counters.segments_sent, counters.grown("TcpExt.DelayedACKs"))
 
 
 def services(run: Run) -> dict[str, str]:
