@@ -25,6 +25,8 @@ from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import comes_early_too, is_chance, is_paced, middle_half, pauses_anyway
 from nagle_lab.tcp.events import MS, Echo
 
+SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
+CHANCE_SPAN = 4  # times the width in which releases may pass: so long behind it pauses show how many come by chance
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
@@ -88,13 +90,13 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = pure.only(pure.ack_to_release < 2 * base + 10 * MS)
+    soon_enough = pure.only(pure.ack_to_release < 2 * base + SURELY_PAUSE)
     soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
     if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
-    by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, 4)
+    by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, CHANCE_SPAN)
     if by_chance or (len(prompt) < REPEATED and not _is_a_listing(pure, observed)):
         close = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= 2 * latest))
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
@@ -295,7 +297,11 @@ def _both_speak(pure: Candidates, observed: Observed) -> bool:
 
 
 def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
-    """How long after the ACK a release may pass, ns: as late as that end's own answers do."""
+    """How long after the ACK a release may pass, ns: as late as that end's own answers do.
+
+    But for the slowest of them, which may be of its program: no later than two medians, or three where the
+    candidates show one behaviour only.
+    """
     latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)

@@ -23,6 +23,7 @@ SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the
 PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timestamps do not tell which
+ASTRAY_TIMES = 3  # and so many times more than the share of those makes seem not to wait
 
 
 def without_nagle_off(
@@ -173,6 +174,7 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
     astray, count = observed.setting.astray_share, found.total()
     if not astray:
         return found
+    expected = astray * (len(late) + count)
     if observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
-        return found if count > astray * (len(late) + count) else Counter()
-    return found if count > max(WHERE_ASTRAY * len(late), 3 * astray * (len(late) + count) + 1) else Counter()
+        return found if count > expected else Counter()
+    return found if count > max(WHERE_ASTRAY * len(late), ASTRAY_TIMES * expected + 1) else Counter()

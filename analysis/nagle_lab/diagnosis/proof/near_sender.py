@@ -47,6 +47,8 @@ from nagle_lab.tcp.events import MS, Echo
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
+# Beside a median that is a kernel's, the others are if they take no longer than so many medians, or so long.
+SPREAD, SPREAD_NS = 3, 100 * US
 AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
@@ -125,7 +127,7 @@ def _released_by_kernel(
 ) -> Candidates:
     """The releases by a kernel, without those that are too late; none where other evidence speaks against it."""
     resolution = observed.setting.resolution
-    bound = max(3 * middle, 100 * US, 2 * resolution if resolution > COARSE else 0)
+    bound = max(SPREAD * middle, SPREAD_NS, 2 * resolution if resolution > COARSE else 0)
     prompt = near.only(near.ack_to_release <= bound)
     pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
     nothing = near.picked([])
@@ -291,7 +293,7 @@ def _held_among_others(
     elif pauses_anyway(near, observed.early, observed.own or 0):
         judged.reject(len(rest), Rejected.NAGLE_OFF)
     elif (
-        _are_few_by_chance(near, pure, 3 * middle)
+        _are_few_by_chance(near, pure, SPREAD * middle)
         and is_paced(pure)
         and middle_half(near.ack_to_release) > middle / 2
     ):

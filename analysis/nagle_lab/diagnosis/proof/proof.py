@@ -47,6 +47,8 @@ from nagle_lab.diagnosis.proof.window_of_one import without_window_of_one
 from nagle_lab.tcp.events import MS, Echo
 
 BLIND = 100 * US  # resolution of a clock by which distances say nothing
+MEAN_OF = 30  # with a COARSE one the mean of so many still tells
+AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 # Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
 MOST_SWAPPED = 0.1
@@ -250,7 +252,8 @@ def _judge_without_ack(
     after half of the ``usual`` wait, ns, and more are left open.
     """
     if len(held):
-        low, high = 0.8 * lowest(held.trigger_to_release), 1.2 * highest(held.trigger_to_release)
+        least, most = AS_LONG_AS_STALLS
+        low, high = least * lowest(held.trigger_to_release), most * highest(held.trigger_to_release)
         alike = without_ack.only((without_ack.trigger_to_ack >= low) & (without_ack.trigger_to_ack <= high))
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
@@ -265,7 +268,7 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
     resolution, own = observed.setting.resolution, observed.own
     if observed.is_far:
         return resolution > BLIND and not (own is not None and resolution <= own / 8)
-    return resolution > BLIND or (resolution > COARSE and len(pure) < 30)
+    return resolution > BLIND or (resolution > COARSE and len(pure) < MEAN_OF)
 
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
