@@ -54,6 +54,7 @@ class Segment:
     sack: tuple[tuple[int, int], ...] = ()
     vlan: tuple[int, ...] = ()  # VLAN ids, outermost first (two of them: QinQ)
     interface: int = 0  # of a pcapng file
+    ttl: int = 64
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Conversation:
         server_isn: int | None = None,
         vlan: tuple[int, ...] = (),
         server_is_bsd: bool = False,
+        syn_ttl: int = 64,
     ) -> None:
         self.mss = mss
         self.full_segment = mss - 12 if timestamps else mss  # the payload of one
@@ -129,6 +131,7 @@ class Conversation:
         self.timestamps = timestamps
         self.vlan = vlan
         self.server_is_bsd = server_is_bsd
+        self.syn_ttl = syn_ttl
         self.client = _End(*client, next_seq=_isn(client, server) if client_isn is None else client_isn, now_ns=t0_ns)
         self.server = _End(*server, next_seq=_isn(server, client) if server_isn is None else server_isn, now_ns=t0_ns)
         self._flights: list[_Flight] = []
@@ -138,6 +141,7 @@ class Conversation:
     def handshake(self, after_ns: int = 20 * US, wscale: int | None = 7) -> None:
         """SYN at t0, SYN-ACK, ACK."""
         options: dict[str, Any] = {"mss": self.mss, "wscale": wscale, "sack_permitted": True, "window": 64240}
+        options["ttl"] = self.syn_ttl
         self._send(self.client, "S", 0, 0, **options)
         self._send(self.server, "SA", 0, after_ns, scale_first=self.server_is_bsd, **options)
         self._send(self.client, "A", 0, after_ns)
@@ -294,10 +298,10 @@ def ip_bytes(segment: Segment) -> bytes:
     if ":" in segment.src:
         length = len(tcp) if len(tcp) <= 0xFFFF else 0
         addresses = b"".join(socket.inet_pton(socket.AF_INET6, address) for address in (segment.src, segment.dst))
-        return struct.pack(">IHBB", 6 << 28, length, 6, 64) + addresses + tcp
+        return struct.pack(">IHBB", 6 << 28, length, 6, segment.ttl) + addresses + tcp
     length = 20 + len(tcp) if 20 + len(tcp) <= 0xFFFF else 0
     header = struct.pack(
-        ">BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 6, 0,
+        ">BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, segment.ttl, 6, 0,
         socket.inet_aton(segment.src), socket.inet_aton(segment.dst),
     )  # fmt: skip
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + tcp

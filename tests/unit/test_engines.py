@@ -125,6 +125,7 @@ def frames_of(rows) -> list[Frame]:
         segment = Segment(
             ts, *ends, seq, ack, flags, length, window, mss=1460 if is_syn and number % 3 else None,
             wscale=number % 17 if is_syn and number % 2 else None, timestamps=(1, 1) if number % 5 else None,
+            ttl=63 + number % 7 // 5,
         )  # fmt: skip
         data = bytearray(ip_bytes(segment))
         if ":" not in segment.src:

@@ -1769,6 +1769,23 @@ def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose, rtt_ms, thinks, ve
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(("timer", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 40)])
+def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
+    """The SYN came with another TTL than the data: how soon it was answered says nothing of the client, which is a
+    round trip of 40 ms away, and acknowledges before each request. That is no timer, unless it takes longer still."""
+    c = Conversation(syn_ttl=57)
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=(40 + number % 7 * 5) * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=timer + 40 * MS + number * 13 % 40 * 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=40 * MS + number * 17 % 40 * 10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert (result.summary.round_trips.count > 0) is not bool(stalls)
+
+
 @pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
 def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
     """On loopback the late ACKs of eight come at once, and a kernel handles one after the other; so does a relay, but

@@ -357,12 +357,13 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
     s->length = (int32_t)length;
     s->wire = (uint32_t)original;
     s->ip_id = p->ip_id;
+    s->ttl = p->ttl;
     s->mss = 0, s->tsval = s->tsecr = 0, s->timestamps = 0, s->kernel = 0, s->wscale = -1;
     int64_t header_end = p->at + header, options_end = header_end < p->captured_end ? header_end : p->captured_end;
     p->at += TCP_HEADER;
     uint32_t order = options_end > p->at ? read_options(p, options_end - p->at, s) : 0;
     if (s->flags & 2 && options_end == header_end)
-        s->kernel = (uint16_t)kernel_of(order, p->ttl, s->window, s->mss);
+        s->kernel = (uint8_t)kernel_of(order, p->ttl, s->window, s->mss);
     if (s->wscale < 0 && options_end < header_end)
         s->wscale = -2;
     return -1;

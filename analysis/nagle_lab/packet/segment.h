@@ -24,7 +24,8 @@ typedef struct {
     uint16_t window;
     uint16_t mss;
     uint16_t ip_id;
-    uint16_t kernel;
+    uint8_t kernel;
+    uint8_t ttl;
     int8_t wscale;
     uint8_t timestamps;
 } segment;

@@ -16,8 +16,8 @@ FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 HEADER = Struct(">HHIIHH4x")
 # Most packets by far are Ethernet, IPv4 and TCP, without options or with timestamps alone, and decoded at once:
-# EtherType; version and header length, length, identification, fragment, protocol, addresses; then as HEADER.
-USUAL, USUAL_HEADERS = Struct(">12xH BxHHHxB2x4s4s HHIIHH4x").unpack_from, 54
+# EtherType; version and header length, length, identification, fragment, TTL, protocol, addresses; then as HEADER.
+USUAL, USUAL_HEADERS = Struct(">12xH BxHHHBB2x4s4s HHIIHH4x").unpack_from, 54
 TIMESTAMPS_ALONE, USUAL_HEADERS_AND_TIMESTAMPS = Struct(">III").unpack_from, 66
 ETHERNET, VERSION_4_IHL_5, IPV4_HEADER, FRAGMENT_OFFSET, PROTOCOL_TCP = 1, 0x45, 20, 0x1FFF, 6
 WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # the former are 32-bit words of a header
@@ -61,6 +61,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     mss: int  # 0 without the option
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
     kernel: int = 0  # Kernel, of a SYN; else 0
+    ttl: int = 0  # time to live, or hop limit
     wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut
     timestamps: int = 0  # whether it has the option
 
@@ -83,7 +84,7 @@ def decode(
     """
     if link_type == ETHERNET and captured >= USUAL_HEADERS:
         (
-            ethertype, version_ihl, ip_length, ip_id, fragment, protocol, src, dst,
+            ethertype, version_ihl, ip_length, ip_id, fragment, ttl, protocol, src, dst,
             sport, dport, seq, ack, offset_flags, window,
         ) = USUAL(buffer, at)  # fmt: skip
         words = offset_flags >> 12
@@ -94,14 +95,14 @@ def decode(
             if words == WITHOUT_OPTIONS:
                 return Segment(
                     frame, ts, src, dst, seq, ack, length, original, 0, 0, epoch,
-                    interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id,
+                    interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, 0, ttl,
                 )  # fmt: skip
             if words == WITH_TIMESTAMPS and captured >= USUAL_HEADERS_AND_TIMESTAMPS:
                 nop_nop_timestamps, tsval, tsecr = TIMESTAMPS_ALONE(buffer, at + USUAL_HEADERS)
                 if nop_nop_timestamps == NOP_NOP_TIMESTAMPS:
                     return Segment(
                         frame, ts, src, dst, seq, ack, length, original, tsval, tsecr, epoch,
-                        interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, 0, -1, 1,
+                        interface, sport, dport, offset_flags & FLAGS, window, 0, ip_id, 0, ttl, -1, 1,
                     )  # fmt: skip
     packet = Packet(buffer, at, captured, original, link_type)
     peel(packet)
@@ -126,7 +127,8 @@ def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, 
     kernel = kernel_of(order, packet.ttl, window, mss) if offset_flags & SYN and is_whole else 0
     return Segment(
         frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch,
-        interface, sport, dport, offset_flags & FLAGS, window, mss, packet.ip_id, kernel, wscale, timestamps,
+        interface, sport, dport, offset_flags & FLAGS, window, mss, packet.ip_id, kernel, packet.ttl, wscale,
+        timestamps,
     )  # fmt: skip
 
 

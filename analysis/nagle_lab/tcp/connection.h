@@ -104,6 +104,7 @@ typedef struct { /* Half */
     uint8_t closed;
     uint8_t pushes;
     uint8_t kernel;
+    uint8_t syn_ttl;
 } half;
 
 typedef struct { /* Connection */
@@ -276,6 +277,14 @@ static inline void learn_timestamps(half *x, const segment *s)
         x->ahead = ahead;
 }
 
+static inline void forget_syn_proxy(half *x, const segment *s)
+{
+    if (!x->data_segments && x->syn_ttl && s->ttl != x->syn_ttl) {
+        x->fastest_ack = NEVER;
+        x->reacted[HANDSHAKE] = 0;
+    }
+}
+
 static inline void keep_sample(half *x, int kind, int64_t ns)
 {
     int64_t count = x->reacted[kind]++;
@@ -295,7 +304,8 @@ static inline void learn_syn(flow *f, int side, const segment *s)
     x->mss = s->mss;
     x->scale = s->wscale;
     x->timestamps = s->timestamps;
-    x->kernel = (uint8_t)s->kernel;
+    x->kernel = s->kernel;
+    x->syn_ttl = s->ttl;
     for (int i = 0; i < 2; i++)
         f->halves[i].shift = (uint8_t)window_shift(f, i);
     learn_full_size_by_mss(f);

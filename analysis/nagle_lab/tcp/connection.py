@@ -90,8 +90,8 @@ class Half:
         "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent",
         "learned_full_segment", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer",
         "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side",
-        "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_window", "timestamp_step", "timestamps",
-        "tsval", "wire",
+        "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window", "timestamp_step",
+        "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -119,7 +119,7 @@ class Half:
         self.timestamp_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
-        self.mss, self.scale, self.timestamps, self.kernel = 0, -1, False, 0
+        self.mss, self.scale, self.timestamps, self.kernel, self.syn_ttl = 0, -1, False, 0, 0
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
         self.full_segment = 0  # payload of a full segment by its peer's MSS; 0 not known

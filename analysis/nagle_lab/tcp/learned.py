@@ -11,6 +11,7 @@ from nagle_lab.tcp.connection import (
     LARGEST_SCALE,
     LEAST_MSS,
     LONGEST,
+    NEVER,
     USUAL_FULL_SIZE,
     Connection,
     Half,
@@ -87,7 +88,7 @@ def learn_syn(x: Half, s: Segment) -> None:
             connection.syn_ts = -1  # sent again: the handshake takes a retransmission timeout
         connection.syn = s.seq
     x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
-    x.kernel = s.kernel
+    x.kernel, x.syn_ttl = s.kernel, s.ttl
     connection.learn_client()
     one, two = connection.halves
     scales = (one.scale, two.scale)
@@ -196,6 +197,18 @@ def learn_timestamps(x: Half, s: Segment) -> None:
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
         x.ahead = ahead
+
+
+def forget_syn_proxy(x: Half, s: Segment) -> None:
+    """Forget how soon ``x`` answered in the handshake if its first data ``s`` has another TTL than its SYN had.
+
+    Then a SYN proxy answered, which is nearer than ``x``, or further away (a middlebox that protects from SYN floods:
+    RFC 4987 §3.7). TTLs may be forged, but two that differ are of two senders, or of two paths.
+    """
+    if not x.data_segments and x.syn_ttl and s.ttl != x.syn_ttl:
+        x.fastest_ack = NEVER
+        if x.reactions is not None:
+            x.reactions[Reaction.HANDSHAKE] = Samples()
 
 
 def keep_sample(x: Half, kind: Reaction, ns: int) -> None:

@@ -22,6 +22,7 @@ from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS,
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
     acknowledged,
+    forget_syn_proxy,
     full_size_of,
     is_copy,
     is_half_of_window,
@@ -267,6 +268,7 @@ class Machine:
         sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).
         """
         y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
+        forget_syn_proxy(x, s)
         x.data_segments += 1
         if start + s.length <= x.snd_una:
             x.swapped += 1
