@@ -1769,6 +1769,54 @@ def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose, rtt_ms, thinks, ve
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(("asks", "verdict"), [(True, "INCONCLUSIVE"), (False, "STALL")])
+def test_what_another_connection_asked_for_was_not_held(diagnose, asks, verdict):
+    """At the client, which reads late, acknowledges then, and asks for the next piece on another connection."""
+    c, control = Conversation(), Conversation(client=("10.0.0.1", 40_001), server=("10.0.0.2", 81))
+    for talk_ in (c, control):
+        talk_.handshake(after_ns=2 * MS)
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_acks(after_ns=2 * MS + number * 7 % 40 * US)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        if asks:
+            control.client_sends(4, at_ns=c.client.now_ns + 150 * US)
+            control.server_acks(after_ns=2 * MS)
+        c.server_sends(60, after_ns=2 * MS + number % 5 * 20 * US)
+        c.client_acks(after_ns=30 * US)
+    assert diagnose(merge(c.segments, control.segments)).verdict == verdict
+
+
+@pytest.mark.parametrize(("holds", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_a_program_that_pauses_on_some_connections_may_hold_on_others(diagnose, holds, verdict):
+    """Its pauses end with its peer's delayed-ACK timer; elsewhere it writes at once, on a machine that is busy."""
+    talks = [Conversation(client=("10.0.0.1", 40_000 + at)) for at in range(4)]
+    for at, c in enumerate(talks):
+        pauses = at < 2 or not holds
+        c.handshake()
+        for number in range(25):
+            c.client_sends(REQUEST, after_ns=10 * MS)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=43 * MS + number % 7 * 100 * US if number else 20 * US)
+            spread = (160 if pauses else 40) + number * 7 % 25 * (8 if pauses else 4)
+            c.server_sends(BODY, after_ns=spread * US if number else 43 * MS + at * MS if pauses else 30 * US)
+    assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict
+
+
+@pytest.mark.parametrize(("early_ms", "verdict"), [(43, "INCONCLUSIVE"), (1, "STALL")])
+def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, early_ms, verdict):
+    """A program that waits for a jiffy timer of 40 ms, as its peer's kernel does, and then works for 30 µs."""
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=43 * MS + 600 * US if number else 20 * US)
+        c.server_sends(BODY, after_ns=(75 + number % 7) * US if number else early_ms * MS)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(("timer", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 40)])
 def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
     """The SYN came with another TTL than the data: how soon it was answered says nothing of the client, which is a

@@ -40,7 +40,7 @@ from nagle_lab.diagnosis.proof import idle_gaps
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.proof import prove
-from nagle_lab.diagnosis.proof.relays import reject_relayed
+from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.sums import Sums, astray_shares
 from nagle_lab.packet.segment import address_text
@@ -165,6 +165,7 @@ class Findings:
             programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             prove(of_one, programs[program], setting, judged)
         reject_relayed(candidates, involved, judged, setting.resolution)
+        leave_open_asked(candidates, involved, judged)
         return judged
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:

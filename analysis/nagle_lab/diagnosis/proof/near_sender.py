@@ -12,6 +12,7 @@ from nagle_lab.diagnosis.observed.columns import (
     highest,
     in_order,
     listed,
+    lowest,
     percentile,
     pick,
     rows_where,
@@ -49,6 +50,8 @@ TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
 # Beside a median that is a kernel's, the others are if they take no longer than so many medians, or so long.
 SPREAD, SPREAD_NS = 3, 100 * US
+ABOUT = 0.06  # share: by so much a pause of 40 ms differs from a delayed-ACK timer of 40 ms at HZ=250
+SAME_PAUSE = MS // 2  # by so much pauses of one program differ, at most, if they are all as long
 AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
@@ -149,10 +152,27 @@ def _released_by_kernel(
         judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
         return nothing
     judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
-    if _is_often_late_without_pauses(prompt, pure, bound, observed) or _goes_piece_by_piece(prompt, observed):
+    if (
+        _is_often_late_without_pauses(prompt, pure, bound, observed)
+        or _goes_piece_by_piece(prompt, observed)
+        or (middle > HELD_ALIKE and _paused_when_early(prompt, observed))
+    ):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
     return prompt
+
+
+def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
+    """Whether the few early ACKs there are show nothing but pauses, about as long as the waits.
+
+    Away from the sender's network interface that is no proof of a pause: a program may begin slowly.
+    """
+    early = observed.early.among(observed.early.connection, distinct(prompt.connection))
+    if not len(early) or observed.program.own.release or observed.nearer_end == "sender":
+        return False
+    usual = percentile(prompt.trigger_to_release, 50)
+    shortest, longest = lowest(early.trigger_to_release), highest(early.trigger_to_release)
+    return usual * (1 - ABOUT) <= shortest and longest <= usual * (1 + ABOUT)
 
 
 def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
@@ -291,7 +311,9 @@ def _held_among_others(
     elif observed.setting.resolution > COARSE and middle <= limit + observed.setting.resolution:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, observed.early, observed.own or 0):
-        judged.reject(len(rest), Rejected.NAGLE_OFF)
+        unsure = _not_seen_to_pause(rest, observed, limit)
+        judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
+        judged.reject(len(rest) - len(unsure), Rejected.NAGLE_OFF)
     elif (
         _are_few_by_chance(near, pure, SPREAD * middle)
         and is_paced(pure)
@@ -301,6 +323,30 @@ def _held_among_others(
     else:
         judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
     return some
+
+
+def _are_as_long(quick: Candidates, early: Candidates) -> bool:
+    """Whether data came as long after the trigger as behind early ACKs, which is always as long."""
+    pauses = early.trigger_to_release
+    is_constant = highest(pauses) - lowest(pauses) < SAME_PAUSE
+    return is_constant and lowest(pauses) - SAME_PAUSE < percentile(quick.trigger_to_release, 50)
+
+
+def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Candidates:
+    """Those of a program that pauses which may be its second behaviour, for a kernel may have held them.
+
+    Either more than a few clearly are a kernel's, and are no pauses that end there by chance. Or those on connections
+    on which it was not seen to pause are sooner, and an early ACK did release data at once.
+    """
+    pausing = rest.among(rest.connection, distinct(observed.early.connection))
+    quick, elsewhere, nothing = pausing.only(pausing.ack_to_release <= limit / 2), rest - pausing, rest.picked([])
+    are_pauses = len(quick) and _are_as_long(quick, observed.early)
+    if are_pauses or len(quick) < REPEATED or len(quick) <= A_FEW * len(pausing):
+        quick = nothing
+    at_once = min(observed.program.own.release, default=PAUSE)
+    if not len(elsewhere) or at_once > limit or percentile(elsewhere.ack_to_release, 50) > 2 * limit:
+        elsewhere = nothing
+    return elsewhere | quick
 
 
 def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:

@@ -129,6 +129,11 @@ class Judged:
         self.reject(len(rows), Rejected.RELAYED)
         self.relays += sources
 
+    def take_back_as_open(self, one: Accepted, obstacle: Obstacle) -> None:
+        """Count stalls as unresolved after all, for the reason ``obstacle``."""
+        self.accepted = [other for other in self.accepted if other is not one]
+        self.unresolved.append((obstacle, one.rows))
+
     def leave_open(self, unsure: Candidates, obstacle: Obstacle) -> None:
         """Count these as unresolved, for the reason ``obstacle``."""
         if len(unsure):

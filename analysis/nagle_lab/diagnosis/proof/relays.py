@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import Column, Columns, pick
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT
+from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL
 from nagle_lab.diagnosis.observed.observed import US
-from nagle_lab.diagnosis.proof.outcomes import Accepted, Judged, Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
 from nagle_lab.diagnosis.proof.release_times import FINE
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
+ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
 
 
@@ -46,6 +47,24 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
     for rows in open_ones:
         if sources := brought.mostly(rows):
             judged.resolve_as_relayed(rows, sources)
+
+
+def leave_open_asked(candidates: Columns, involved: Involved, judged: Judged) -> None:
+    """Leave stalls open away from the sender whose data another connection may have asked for, not the ACK.
+
+    So it is where something of that connection went to the sender's host behind nearly every late ACK, and hardly
+    anything else passed there: a control connection, say. Connections that stall themselves are in step by chance.
+    """
+    segments = involved.table.layout.columns["data_segments", 0]
+    for one in tuple(judged.accepted):
+        rows = one.rows[:MOST_LOOKED_AT]
+        own = {int(number) for number in pick(candidates["connection"], rows)}
+        arrivals = [int(number) for number in pick(candidates["arrival"], rows)]
+        behind = [number for number in arrivals if number >= 0 and number not in own]
+        passed = sum(max(involved.table.row(number)[segments : segments + 2]) for number in set(behind))
+        is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= ONE_EACH * len(one.rows)
+        if one.ground is Ground.REPETITION_ON_PATH and is_asked:
+            judged.take_back_as_open(one, Obstacle.OWN_PACE)
 
 
 class _Brought:
