@@ -58,13 +58,20 @@ def leave_open_asked(candidates: Columns, involved: Involved, judged: Judged) ->
     segments = involved.table.layout.columns["data_segments", 0]
     for one in tuple(judged.accepted):
         rows = one.rows[:MOST_LOOKED_AT]
-        own = {int(number) for number in pick(candidates["connection"], rows)}
+        own = _connections(rows, candidates)
         arrivals = [int(number) for number in pick(candidates["arrival"], rows)]
         behind = [number for number in arrivals if number >= 0 and number not in own]
         passed = sum(max(involved.table.row(number)[segments : segments + 2]) for number in set(behind))
         is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= ONE_EACH * len(one.rows)
         if one.ground is Ground.REPETITION_ON_PATH and is_asked:
             judged.take_back_as_open(one, Obstacle.OWN_PACE)
+            for other in tuple(judged.accepted):  # by their ACKs' timestamps: proved by being alike
+                if other.ground is Ground.TIMESTAMPS and own.issuperset(_connections(other.rows, candidates)):
+                    judged.take_back_as_open(other, Obstacle.OWN_PACE)
+
+
+def _connections(rows: Column, candidates: Columns) -> set[int]:
+    return {int(number) for number in pick(candidates["connection"], rows)}
 
 
 class _Brought:
