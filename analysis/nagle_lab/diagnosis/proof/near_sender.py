@@ -50,7 +50,7 @@ TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
 # Beside a median that is a kernel's, the others are if they take no longer than so many medians, or so long.
 SPREAD, SPREAD_NS = 3, 100 * US
-ABOUT = 0.06  # share: by so much a pause of 40 ms differs from a delayed-ACK timer of 40 ms at HZ=250
+ABOUT = 0.06  # share: by so much a pause of 40 ms may differ from a delayed-ACK timer of 40 ms (HZ=250)
 SAME_PAUSE = MS // 2  # by so much pauses of one program differ, at most, if they are all as long
 AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
@@ -163,9 +163,9 @@ def _released_by_kernel(
 
 
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
-    """Whether the few early ACKs there are show nothing but pauses, about as long as the waits.
+    """Whether all early ACKs there are, perhaps one, show a pause about as long as the waits.
 
-    Away from the sender's network interface that is no proof of a pause: a program may begin slowly.
+    Only where the capture is not at the sender: there the releases themselves tell a kernel's from a program's.
     """
     early = observed.early.among(observed.early.connection, distinct(prompt.connection))
     if not len(early) or observed.program.own.release or observed.nearer_end == "sender":
@@ -326,7 +326,7 @@ def _held_among_others(
 
 
 def _are_as_long(quick: Candidates, early: Candidates) -> bool:
-    """Whether data came as long after the trigger as behind early ACKs, which is always as long."""
+    """Whether the program's pauses are all as long, by its early ACKs, and these candidates come no sooner."""
     pauses = early.trigger_to_release
     is_constant = highest(pauses) - lowest(pauses) < SAME_PAUSE
     return is_constant and lowest(pauses) - SAME_PAUSE < percentile(quick.trigger_to_release, 50)
