@@ -1804,6 +1804,23 @@ def test_a_program_that_pauses_on_some_connections_may_hold_on_others(diagnose, 
     assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict
 
 
+@pytest.mark.parametrize(("varies", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_what_leaves_at_once_beside_pauses_may_be_held(diagnose, varies, verdict):
+    """On one connection three in ten follow the late ACK as soon as from a kernel; early ACKs show pauses.
+
+    Where these are all as long as the waits, the quick ones are pauses that ended there by chance.
+    """
+    c = Conversation()
+    c.handshake()
+    for number in range(42):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=43 * MS + number % 7 * 100 * US if number > 1 else 20 * US)
+        wait = (15 if number % 10 < 3 else 150 + number * 7 % 80) * US
+        c.server_sends(BODY, after_ns=wait if number > 1 else 43 * MS + (number * 3 * MS if varies else 0))
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(("early_ms", "verdict"), [(43, "INCONCLUSIVE"), (1, "STALL")])
 def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, early_ms, verdict):
     """A program that waits for a jiffy timer of 40 ms, as its peer's kernel does, and then works for 30 µs."""
