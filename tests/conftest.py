@@ -14,9 +14,12 @@ from xdist.remote import Producer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from nagle_lab.cli import main as cli
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.result import Result
 from support.command import Ended
 from support.engines import ENGINES
 from support.site import built
+from support.synthetic import Segment, pcap_bytes
 from support.turns import unit_of
 
 pytest.register_assert_rewrite("lab.recording")  # its assertions say what they compared, as those of tests do
@@ -83,6 +86,18 @@ def built_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def engine(request):
     """The class of each engine there is."""
     return request.param
+
+
+@pytest.fixture
+def diagnose(tmp_path):
+    """Analyze segments (:class:`support.synthetic.Segment`), written to a file as :func:`pcap_bytes` does."""
+
+    def of(segments: list[Segment], **format_) -> Result:
+        path = tmp_path / "some.pcap"
+        path.write_bytes(pcap_bytes(segments, **format_))
+        return analyze(path)
+
+    return of
 
 
 @pytest.fixture

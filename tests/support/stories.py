@@ -8,9 +8,11 @@ REQUEST, HEADER, BODY = 84, 238, 615  # bytes, as in the nginx incident
 LATE = 40 * MS + 300 * US  # a delayed-ACK timer of 40 ms, seen with a little noise
 RELEASE = 15 * US
 
+Story = Callable[[Conversation, int], None]  # what one exchange looks like, given its number
+
 
 def talk(
-    exchange: Callable[[Conversation, int], None],
+    exchange: Story,
     exchanges: int = 20,
     **settings: object,
 ) -> Conversation:
@@ -40,6 +42,19 @@ def server_held(c: Conversation, number: int) -> None:
     c.client_acks(after_ns=LATE + (number % 5) * MS)
     c.server_sends(BODY, after_ns=RELEASE)
     c.client_acks(after_ns=10 * US)
+
+
+def reply_in_two(wait: int, after: Callable[[int], int], first: int = HEADER) -> Story:
+    """A reply whose second part leaves ``after`` the ACK, which comes ``wait`` after the first part; ns."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(first, after_ns=200 * US)
+        c.client_acks(after_ns=wait + number % 5 * MS)
+        c.server_sends(BODY, after_ns=after(number))
+        c.client_acks(after_ns=10 * US)
+
+    return exchange
 
 
 def client_held(c: Conversation, number: int) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
@@ -15,6 +14,7 @@ from support.stories import (
     RELEASE,
     REQUEST,
     STALLED,
+    client_held,
     message_queue,
     nodelay,
     server_held,
@@ -22,16 +22,6 @@ from support.stories import (
     three_writes,
 )
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
-
-
-@pytest.fixture
-def diagnose(tmp_path):
-    def of(segments, **format_) -> Result:
-        path = tmp_path / "some.pcap"
-        path.write_bytes(pcap_bytes(segments, **format_))
-        return analyze(path)
-
-    return of
 
 
 @pytest.mark.parametrize("story", STALLED, ids=lambda s: s.__name__)
@@ -580,3 +570,10 @@ def test_a_loss_probe_is_not_taken_for_nagle_off(diagnose):
     assert (gone[-2].length, gone[-2].src) == (238, release.src)
     result = diagnose(gone)
     assert (result.verdict, result.summary.stalls) == ("STALL", 18)
+
+
+def test_both_kinds_of_ends_are_named(diagnose):
+    other = talk(client_held, client=("10.0.0.7", 5), server=("10.0.0.4", 99)).segments
+    result = diagnose(merge(talk(server_held).segments, other))
+    assert result.summary.held_by == "both"
+    assert "the server 10.0.0.2:80 (19 times) and the client 10.0.0.7:5 (19 times)" in result.reason

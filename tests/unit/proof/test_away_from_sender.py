@@ -1,0 +1,293 @@
+"""Captured away from the sender: what was released a round trip behind the ACK, and what came then by itself."""
+
+import pytest
+
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, reply_in_two, server_held, talk
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
+
+
+@pytest.mark.parametrize(("slower", "verdict"), [(1100 * US, "INCONCLUSIVE"), (3 * MS, "CLEAN")])
+def test_a_slow_link_is_no_pause(diagnose, slower, verdict):
+    """A body of 615 bytes passes 5 Mbit/s in a millisecond: away from its sender, too late, but no acquittal."""
+
+    def exchange(number: int) -> list[Segment]:
+        c = Conversation(("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND, rtt_ns=4 * MS)
+        c.handshake()
+        reply_in_two(LATE, lambda _: slower)(c, number)
+        c.close()
+        return c.seen_at("client")
+
+    result = diagnose(merge(*map(exchange, range(15))))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+
+
+def test_clients_far_and_near_are_told_apart_at_the_server(diagnose):
+    """A round trip of 40 ms is no delayed ACK beside a client that answers within microseconds."""
+    far = talk(prompt, rtt_ns=40 * MS, client=("10.0.0.8", 999)).seen_at("server")
+    near = talk(server_held, client=("10.0.0.9", 999)).segments
+    result = diagnose(merge(far, near))
+    assert result.summary.stalls == 19
+    assert {str(end) for end in result.summary.delayed_ends} == {"10.0.0.9:999"}
+
+
+@pytest.mark.parametrize("rtt_us", [200, 400, 600, 900])
+def test_within_a_data_centre_the_client_s_capture_tells_as_well(diagnose, rtt_us):
+    """A round trip of less than a millisecond is a path, too: releases come one of it after the ACK."""
+    c = talk(server_held, exchanges=40, rtt_ns=rtt_us * US)
+    at_client, at_server = (diagnose(c.seen_at(position)) for position in ("client", "server"))
+    assert at_server.summary.stalls == at_client.summary.stalls == 39
+    assert at_client.summary.grounds == {"repetition_on_path": 39}
+
+
+def test_away_from_a_program_paced_by_something_else_its_data_is_no_release(diagnose):
+    """Where the ACK comes early, the body comes no sooner: the round trip after the late ACK is a coincidence."""
+
+    def paced(c: Conversation, number: int) -> None:
+        early = number % 4 == 1
+        reply_in_two(10 * US if early else LATE, lambda _: LATE if early else RELEASE)(c, 0)
+
+    result = diagnose(talk(paced, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"own_pace": 29}
+
+
+@pytest.mark.parametrize(("sizes", "verdict"), [((500, 500, 500), "INCONCLUSIVE"), ((84, 500), "STALL")])
+def test_away_from_a_program_that_has_one_piece_in_flight_nothing_is_proved(diagnose, sizes, verdict):
+    """What is held is merged while it waits; pieces as large as the first, each behind an ACK, were written then."""
+
+    def pieces(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for piece, size in enumerate(sizes):
+            c.server_sends(size, after_ns=100 * US)
+            c.client_acks(after_ns=LATE + number % 5 * MS if piece % 2 == 0 else 10 * US)
+
+    result = diagnose(talk(pieces, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
+    assert result.verdict == verdict
+
+
+def test_loss_probes_of_held_data_take_no_stall_away(diagnose):
+    """Some late ACKs are lost behind the capture: a probe sends what is held, and still echoes what came before."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 6 == 1:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=LATE, lost=True)
+            c.server_sends(BODY, after_ns=205 * MS)
+            c.client_acks(after_ns=10 * US)
+        else:
+            server_held(c, number)
+
+    result = diagnose(talk(exchange, exchanges=40, rtt_ns=6 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 32)
+
+
+def test_what_comes_later_than_acks_and_sooner_than_answers_keeps_to_its_own_clock(diagnose):
+    """Away from an end that answers after 30 ms, and goes on some ms after four late ACKs: no release, no answer."""
+
+    def speak(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=30 * MS)
+        if number % 4 == 1:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, after_ns=(5 + number % 7) * MS)
+
+    result = diagnose(talk(speak, exchanges=16, rtt_ns=10 * MS).seen_at("client"))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"own_pace": 4})
+
+
+def test_who_asks_a_database_meanwhile_is_slower_than_its_fastest_answers(diagnose):
+    """Some bodies come as soon as slow answers do, but none as soon as the fast ones."""
+
+    def flush_and_ask(c: Conversation, number: int) -> None:
+        share = number * 37 % 60 / 60
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=int((0.2 + 3 * share) * MS))
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=int((2 + 10 * (number * 29 % 60 / 60) ** 2) * MS))
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(flush_and_ask, exchanges=120, rtt_ns=4 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+def test_three_pieces_of_other_sizes_each_are_no_pieces_of_a_message(diagnose):
+    """Few replies, no two alike, each in two segments behind ACKs, the second one always late."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(500 + 31 * number, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(20 + number, after_ns=RELEASE)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(3 + number % 4, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=5, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 4)
+
+
+def test_what_seems_held_beside_connections_that_wait_for_nothing_is_left_open(diagnose):
+    """Away from the sender: on two of its connections it sends when it likes, on the third all comes behind ACKs."""
+
+    def likes(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        if number == 1:
+            c.server_sends(BODY, at_ns=header.ts_ns + 50 * MS)
+            c.client_acks(after_ns=LATE)
+        else:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, at_ns=header.ts_ns + 150 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    clients = [("10.0.0.1", port) for port in (1, 2)]
+    others = [talk(likes, exchanges=4, rtt_ns=20 * MS, client=client).seen_at("client") for client in clients]
+    held = talk(server_held, exchanges=4, rtt_ns=20 * MS, client=("10.0.0.1", 3)).seen_at("client")
+    result = diagnose(merge(held, *others))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 3})
+
+
+@pytest.mark.parametrize(("later", "verdict"), [(0, "STALL"), (900 * US, "INCONCLUSIVE")])
+def test_away_from_the_sender_a_kernel_releases_as_soon_as_it_acknowledges(diagnose, later, verdict):
+    """A program that asks every millisecond whether all is acknowledged is later than that end's quick ACKs."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(HEADER, after_ns=30 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(60, after_ns=20 * US + number * 37 % 60 * later // 60 + later // 2)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(exchange, exchanges=40, rtt_ns=10 * MS).seen_at("client")).verdict == verdict
+
+
+@pytest.mark.parametrize(("position", "flushed"), [("client", True), ("server", True), ("client", False)])
+def test_behind_what_did_not_wait_itself_nothing_is_held_by_nagle(diagnose, position, flushed):
+    """A send buffer has room for five small pieces, with TCP_NODELAY: the sixth waits for the ACK of these.
+
+    Of two pieces, the second has waited: there it is Nagle's algorithm, though the kernel is as quick in both.
+    """
+
+    def pieces(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        for number in range(5 if flushed else 1):
+            c.server_sends((80, 120)[number % 2], after_ns=5 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(120, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(pieces, exchanges=30, rtt_ns=5 * MS).seen_at(position))
+    assert result.verdict == ("INCONCLUSIVE" if flushed else "STALL")
+    assert result.quality.unresolved == ({"own_pace": 29} if flushed else {})
+
+
+@pytest.mark.parametrize(("slow_answers", "verdict"), [(0, "INCONCLUSIVE"), (2, "STALL")])
+def test_away_from_a_program_that_polls_and_is_interrupted_its_answers_are_not_late(diagnose, slow_answers, verdict):
+    """Two of five releases come up to 8 ms late, though it writes at once behind early ACKs: no kernel does that.
+
+    Where as many answers come late, the path is why, and the others count.
+    """
+
+    def polls(c: Conversation, number: int) -> None:
+        early = number % 8 == 1
+        late = number % 5 in (2, 4) and not early
+        c.client_sends(REQUEST, after_ns=MS)
+        c.server_sends(HEADER, after_ns=200 * US + (number % 5 < slow_answers) * 7 * MS)
+        c.client_acks(after_ns=10 * US if early else LATE + number % 3 * MS)
+        c.server_sends(BODY, after_ns=RELEASE + late * (4 + number % 4) * MS)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(polls, exchanges=60, rtt_ns=5 * MS).seen_at("client")).verdict == verdict
+
+
+def test_sums_of_pieces_behind_late_acks_only_were_merged(diagnose):
+    """A stream of two writes in turn: behind early ACKs one by one, behind late ones together."""
+
+    def stream(c: Conversation, number: int) -> None:
+        early = number % 4 == 1
+        for _ in range(2):
+            c.server_sends(50, after_ns=20 * MS)
+            c.client_acks(after_ns=10 * US if early else LATE)
+            c.server_sends(100, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US if early else LATE)
+            if not early:
+                c.server_sends(150, after_ns=RELEASE)
+                c.client_acks(after_ns=LATE)
+                c.server_sends(150, after_ns=RELEASE)
+                c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(stream, exchanges=24, rtt_ns=5 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls > 60) == ("STALL", True)
+
+
+@pytest.mark.parametrize(
+    ("tail", "jitter", "release", "verdict"),
+    [
+        (BODY, 100 * US, RELEASE, "STALL"),
+        (BODY, 100 * US, 1100 * US, "INCONCLUSIVE"),
+        (8, 1600 * US, RELEASE, "STALL"),
+        (8, 1600 * US, 350 * US, "INCONCLUSIVE"),
+    ],
+    ids=["held", "polled", "held, jitter", "polled, jitter"],
+)
+def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, jitter, release, verdict):
+    """Answers show that the link is not slow, and many exchanges how much slower, in spite of jitter."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        varies = number * 13 % 40 * jitter // 40
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US + varies)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US + number % 4 * 800 * US + varies)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(tail, after_ns=release + varies)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+def test_a_connection_that_keeps_to_a_clock_does_not_count_with_others(diagnose):
+    """Away from the sender: on one its data is held, on the other it follows the trigger after 50 ms each time.
+
+    It takes up to 9 ms for an answer, so other data may be as late.
+    """
+
+    def thinks_and_stalls(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US + number % 10 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=RELEASE + number % 7 * 10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    def every_50_ms(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, at_ns=header.ts_ns + 50 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [
+        talk(story, exchanges=40, rtt_ns=1 * MS, client=("10.0.0.1", port))
+        for port, story in [(50_000, thinks_and_stalls), (50_001, thinks_and_stalls), (50_002, every_50_ms)]
+    ]
+    result = diagnose(merge(*(each.seen_at("client") for each in talks)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 78)
+
+
+def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
+    """It polls for the ACK; that its answers take long does not mean that the bytes of a release do."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=2 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=2100 * US + number * 13 % 40 * 3 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"

@@ -1,0 +1,246 @@
+"""What is held behind full segments, by RFC 896 as written, and what shows that a segment is full."""
+
+from dataclasses import replace
+
+import pytest
+
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    nodelay,
+    prompt,
+    reply_in_two,
+    server_held,
+    talk,
+)
+from support.synthetic import MS, US, Conversation
+
+
+def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
+    """Where a full segment was unacknowledged, what is sent in one write waits, too, and the remedy says so."""
+    result = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1448)).segments)
+    assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
+    assert "set TCP_NODELAY; one write does not help" in result.summary.remedy
+    two_writes = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1447)).segments)
+    assert (two_writes.summary.stalls, two_writes.summary.behind_full) == (19, 0)
+    assert "send header and body in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
+
+
+def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):
+    def one_at_a_time(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for size in (c.full_segment, c.full_segment, 600):
+            c.server_sends(size, after_ns=RELEASE)
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+
+    result = diagnose(talk(one_at_a_time).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_a_full_segment_that_answers_did_not_wait_for_the_ack(diagnose):
+    """The next question comes with the ACK of the answer before it, and so does the next answer's full segment."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda _: RELEASE, first=c.full_segment)(c, number)
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=10 * MS).segments)
+    assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
+
+
+@pytest.mark.parametrize(("is_bsd", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 19)])
+def test_what_bsd_sends_with_an_ack_that_it_owes_may_have_been_held(diagnose, is_bsd, verdict, stalls):
+    """It acknowledges every second segment at once, and whatever waits leaves with that (tcp_output, TF_ACKNOW)."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        server_held(c, number)
+        c.pause(100 * MS)
+        header = c.server_sends(HEADER)
+        for before in (2, 1):  # these leave just before the header arrives
+            c.client_sends(REQUEST, at_ns=header.ts_ns + c.one_way_ns - before * US)
+        c.server_sends(BODY, after_ns=5 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=60 * MS, server_is_bsd=is_bsd).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert (result.quality.rejected["nagle_off"] > 0) is not is_bsd
+
+
+@pytest.mark.parametrize(("is_bsd", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 15)])
+def test_what_left_with_bsd_s_own_late_ack_does_not_clear_its_program(diagnose, is_bsd, verdict, stalls):
+    """Captured at the client: there it passes half a round trip after the client's late ACK."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 4:
+            server_held(c, number)
+            return
+        header = c.server_sends(HEADER)
+        c.client_sends(REQUEST, at_ns=header.ts_ns + US)  # also under way when the header is
+        timer = header.ts_ns + c.one_way_ns + LATE  # both ends have one that begins then
+        c.client_acks(at_ns=timer)
+        c.server_sends(BODY, at_ns=timer + US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=10 * MS, server_is_bsd=is_bsd).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("story", "verdict", "stalls"), [(server_held, "STALL", 19), (nodelay, "CLEAN", 0)])
+def test_what_is_never_pushed_is_no_full_segment_for_that(diagnose, story, verdict, stalls):
+    """ns-3 never sets PSH: two segments of one size that went out one by one are not as large as they can be."""
+    segments = [replace(s, flags=s.flags.replace("P", "")) for s in talk(story).segments]
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_what_may_be_a_full_segment_does_not_show_that_nagle_is_off(diagnose):
+    """Without MSS and PSH nothing tells that 700 bytes are full; but they are more than surely is small."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        server_held(c, number)
+        if number % 2:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(700 + number, after_ns=30 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    bare = [replace(s, flags=s.flags.replace("P", ""), mss=None, timestamps=None) for s in talk(exchange).segments]
+    result = diagnose(bare)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [("A", "CLEAN"), ("PA", "STALL")])
+def test_what_was_sent_with_msg_more_was_not_held_by_nagle(diagnose, flags, verdict):
+    """Linux sends what a program has announced to go on with the next ACK, as promptly; but without PSH."""
+
+    def announced(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(300, after_ns=RELEASE, flags=flags)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(announced).segments)
+    assert result.verdict == verdict
+    assert result.quality.rejected["corked"] == (19 if flags == "A" else 0)
+
+
+def test_full_segments_shorter_than_the_mss_do_not_show_that_nagle_is_off(diagnose):
+    """MD5 leaves 1440 B of them: four in flight, none with PSH but the last; then header and body are held."""
+
+    def bulk(c: Conversation) -> None:
+        c.client_sends(REQUEST)
+        for size, flags in ((1440, "A"), (1440, "A"), (1440, "A"), (700, "PA")):
+            c.server_sends(size, flags=flags, after_ns=5 * US)
+        c.client_acks(after_ns=10 * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        bulk(c)
+        server_held(c, number)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.connections[0].sent["server"].not_held == 0
+
+
+def test_without_a_handshake_what_went_beside_other_data_is_full(diagnose):
+    """Nagle's algorithm let it go behind a small segment, so the late ACK is of more than a full one: not read."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(HEADER)
+        c.client_sends(2 * c.full_segment, after_ns=5 * US)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(BODY, after_ns=RELEASE)
+        c.server_sends(REQUEST, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose([s for s in talk(exchange).segments if "S" not in s.flags])
+    assert (result.verdict, result.quality.rejected["not_read"]) == ("CLEAN", 19)
+
+
+def test_what_an_end_takes_does_not_tell_what_its_peer_takes(diagnose):
+    """The client's SYN is missing, and the server takes 536 bytes: what it sends itself may be larger, and held."""
+    segments = [
+        replace(s, mss=s.mss and 536)
+        for s in talk(reply_in_two(LATE, lambda _: RELEASE)).segments
+        if s.flags != "S"
+    ]  # fmt: skip
+    assert BODY > 536
+    assert diagnose(segments).summary.stalls == 19
+
+
+def test_what_was_announced_behind_full_segments_was_not_held_by_nagle(diagnose):
+    """A write with MSG_MORE of one full segment and a rest: neither has PSH, and the rest leaves with the ACK."""
+
+    def announced(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US, flags="A")
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(300, after_ns=RELEASE, flags="A")
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(announced).segments)
+    assert (result.verdict, result.quality.rejected["corked"]) == ("CLEAN", 19)
+
+
+@pytest.mark.parametrize(
+    ("waits", "verdict", "stalls"), [(lambda _: False, "STALL", 19), (lambda n: n % 6 > 0, "CLEAN", 0)]
+)
+def test_who_does_not_wait_behind_full_segments_holds_nothing_behind_them(diagnose, waits, verdict, stalls):
+    """Linux (Minshall): on a busy machine a tail that is written 5 ms later follows the ACK of 10 ms a few times."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(c.full_segment, after_ns=200 * US)
+        if waits(number):
+            c.server_sends(BODY, after_ns=5 * MS)
+            c.client_acks(after_ns=20 * US)
+        else:
+            c.client_acks(after_ns=11 * MS + number % 3 * MS)
+            c.server_sends(BODY, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("length", "verdict", "stalls"), [(32_800, "STALL", 5), (20_000, "CLEAN", 0)])
+def test_half_of_the_window_is_full(diagnose, length, verdict, stalls):
+    """On loopback, where the MSS is larger than that: Linux sends so much at once, whatever is unacknowledged."""
+    c = Conversation(mss=65_495)
+    c.handshake()
+    for number in range(20):
+        prompt(c, number)
+        if number % 4 == 0:
+            server_held(c, number)
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(length - number, after_ns=25 * MS, flags="A")
+            c.client_acks(after_ns=10 * US, window=65_536 >> 7)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_a_window_that_opened_meanwhile_did_not_hold_the_data(diagnose):
+    """The trigger filled the window; the ACK of what came before it opened it again, and the tail waited on."""
+    c = Conversation()
+    c.handshake(wscale=None)
+    for _ in range(20):
+        c.client_sends(REQUEST, window=2_800)
+        full = c.server_sends(1_448, after_ns=200 * US, flags="A")
+        c.server_sends(1_352, after_ns=5 * US)
+        c.client_acks(after_ns=1 * MS, ack=full.seq + full.length, window=2_800)
+        c.client_acks(after_ns=LATE, window=2_800)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US, window=2_800)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).summary.stalls == 20

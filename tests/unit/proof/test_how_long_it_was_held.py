@@ -1,0 +1,78 @@
+"""How long data was held: from when it was written, as far as that is known."""
+
+import pytest
+
+from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
+from support.synthetic import MS, US, Conversation
+
+
+def test_what_the_program_wrote_late_was_not_held_so_long(diagnose):
+    """A pause of 20 ms shows where the ACK comes early; of a wait of 42 ms it was held the other 22."""
+
+    def paused(c: Conversation, number: int) -> None:
+        if number % 3 == 0:
+            reply_in_two(10 * US, lambda _: 20 * MS)(c, 0)
+        else:
+            server_held(c, number)
+
+    result = diagnose(talk(paused, exchanges=30).segments)
+    assert result.verdict == "STALL"
+    hold, wait = result.summary.hold_ms, result.summary.wait_ms
+    assert hold is not None and wait is not None
+    assert hold.high == pytest.approx(wait.p50 - 20, abs=0.5)
+    assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
+
+
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_the_hold_is_the_same_wherever_it_was_captured(diagnose, position):
+    """At the client the trigger arrives later and the ACK leaves earlier: the wait there lacks the round trip."""
+    result = diagnose(talk(server_held, rtt_ns=20 * MS).seen_at(position))
+    held = (LATE + 2 * MS + 20 * MS) / MS  # the median
+    assert result.summary.hold_ms.high == pytest.approx(held, abs=0.1)
+    assert f"leaves up to {held:.1f} ms sooner" in result.summary.remedy
+
+
+def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):
+    """Where the ACK comes early, that program writes 60 ms later: so what was held for 42 ms is not of that kind."""
+
+    def mixed(c: Conversation, number: int) -> None:
+        (server_held if number % 3 else reply_in_two(10 * US, lambda _: 60 * MS))(c, number)
+
+    result = diagnose(talk(mixed, exchanges=30).segments)
+    assert result.verdict == "STALL"
+    assert result.summary.hold_ms.high == pytest.approx(result.summary.wait_ms.p50, abs=0.1)
+
+
+def test_how_late_it_writes_elsewhere_in_a_reply_says_nothing_of_the_hold(diagnose):
+    """Header and first token are written at once, and held; the next token comes 25 ms later, behind an early ACK."""
+
+    def tokens(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        for _ in range(3):
+            c.server_sends(30, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+            c.pause(25 * MS)
+
+    hold = diagnose(talk(tokens).segments).summary.hold_ms
+    assert hold.high == pytest.approx(LATE / MS, abs=0.1)
+
+
+def test_where_pauses_vary_only_the_upper_bound_is_known(diagnose):
+    def paused(c: Conversation, number: int) -> None:
+        wait, pause = (10 * US, 20 * MS) if number % 3 == 0 else (LATE, RELEASE if number % 5 else 9 * MS)
+        reply_in_two(wait, lambda _: pause)(c, 0)
+
+    hold = diagnose(talk(paused, exchanges=60).segments).summary.hold_ms
+    assert (hold.low, hold.high) == (0, pytest.approx(LATE / MS, abs=0.1))
+
+
+def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
+    """A timer of 10 to 200 ms by phase (lwIP), and data always at once behind it: written within 20 ms."""
+
+    def by_phase(c: Conversation, number: int) -> None:
+        reply_in_two((10 + 10 * number % 190) * MS, lambda _: RELEASE)(c, 0)
+
+    hold = diagnose(talk(by_phase, exchanges=60).segments).summary.hold_ms
+    assert hold.low > hold.high - 35 > 50

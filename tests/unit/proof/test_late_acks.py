@@ -1,0 +1,293 @@
+"""Which ACKs a delayed-ACK timer made late, and which the path did, or a program that reads late."""
+
+from dataclasses import replace
+
+import pytest
+
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    reply_in_two,
+    server_held,
+    talk,
+)
+from support.synthetic import MS, US, Conversation, merge, pcap_bytes
+
+
+@pytest.mark.parametrize("wait", [10 * MS, 15 * MS, 40 * MS, 100 * MS, 200 * MS])
+def test_any_delayed_ack_timer_counts(diagnose, wait):
+    result = diagnose(talk(reply_in_two(wait, lambda _: RELEASE)).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.summary.grounds == {"repetition_at_sender": 19}
+
+
+def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
+    """The release's timestamp echoes it. Without timestamps the other stalls stand, too."""
+    c = talk(server_held)
+    late = [i for i, s in enumerate(c.segments) if not s.length and s.flags == "A" and s.sport == 40_000]
+    lost = [s for i, s in enumerate(c.segments) if i not in late[11:15:2]]
+    result = diagnose(lost)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert result.summary.grounds == {"repetition_at_sender": 17, "timestamps": 2}
+    assert [stall.ack_frame for stall in result.stalls].count(None) == 2
+    bare = diagnose([replace(s, timestamps=None) for s in lost])
+    assert (bare.verdict, bare.summary.stalls) == ("STALL", 17)
+
+
+def test_timestamps_that_do_not_echo_the_latest_deny_nothing(diagnose):
+    """RFC 7323 §4.3 has a release echo the late ACK. ns-3 may echo the request, but not when it answers that."""
+    stuck, latest, before = [], 1, 1
+    for s in talk(server_held, rtt_ns=10 * MS).segments:
+        assert s.timestamps is not None
+        if s.sport == 80:
+            stuck.append(replace(s, timestamps=(s.timestamps[0], before)))
+        else:
+            stuck.append(s)
+            latest, before = s.timestamps[0], latest
+    result = diagnose(stuck)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+def test_late_acks_of_a_short_timer_are_not_denied(run, tmp_path):
+    path = tmp_path / "short.pcap"
+    path.write_bytes(pcap_bytes(talk(reply_in_two(10 * MS, lambda _: RELEASE)).segments))
+    assert "\ndelayed ACKs  all with data, or sooner than 20 ms" in run("analyze", path)[1]
+
+
+def test_the_slowest_round_trips_of_many_are_no_delayed_acks(diagnose):
+    """Nagle's algorithm waits for 200 clients far away; a few of their ACKs are 10 to 60 ms late on the way."""
+    talks = []
+    for number in range(200):
+        c = Conversation(client=(f"10.0.{number}.1", 40_000), rtt_ns=(20 + number % 60) * MS)
+        c.handshake()
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=(10 + number % 50) * MS if number % 30 == 7 else 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+        c.close()
+        talks.append(c.seen_at("server"))
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert result.quality.unresolved == {"path_varies": 7}
+
+
+@pytest.mark.parametrize(("sooner", "verdict"), [(False, "INCONCLUSIVE"), (True, "STALL")])
+def test_a_queue_that_filled_up_after_the_handshake_is_no_delayed_ack(diagnose, sooner, verdict):
+    """All ACKs take 20 to 40 ms more than the handshake took; with data that does not, it was their senders."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        queued = (20 + number * 7 % 20) * MS
+        c.client_sends(REQUEST, after_ns=100 * US if sooner else queued)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=queued)
+        c.server_sends(BODY, after_ns=RELEASE)
+        if not sooner:
+            c.client_acks(after_ns=queued)
+
+    talks = []
+    for port in (1, 2, 3):
+        c = Conversation(client=("10.0.0.1", port), rtt_ns=4 * MS)
+        c.handshake()
+        for number in range(20):
+            exchange(c, number)
+        talks.append(c.seen_at("server"))
+    assert diagnose(merge(*talks)).verdict == verdict
+
+
+def test_a_slow_program_behind_a_fast_handshake_is_not_so_far_away(diagnose):
+    """A gateway to a serial line: it acknowledges late, and each part of a file takes 320 ms."""
+    c = Conversation(timestamps=False)
+    c.handshake(after_ns=300 * US)
+    for _ in range(6):
+        c.client_sends(31, after_ns=12 * MS)
+        c.server_acks(after_ns=203 * MS)
+        for number in range(4):
+            c.server_sends(292, after_ns=(320 + number) * MS)
+            c.client_acks(after_ns=199 * MS)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+@pytest.mark.parametrize(("late", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 3)])
+def test_how_far_a_peer_is_other_peers_do_not_tell(diagnose, late, verdict, stalls):
+    """A client with a near server and one 94 ms away, whose connection began before the capture."""
+
+    def two_writes(c: Conversation, ack: int) -> None:
+        c.client_sends(27)
+        c.server_acks(after_ns=ack)
+        c.client_sends(60, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    near = talk(lambda c, _: two_writes(c, 2 * MS))
+    far = Conversation(client=("10.0.0.1", 6), server=("10.9.9.9", 443), rtt_ns=94 * MS, timestamps=False)
+    for _ in range(3):
+        two_writes(far, late)
+    result = diagnose(merge(near.segments, far.seen_at("client")))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(
+    ("small", "bsd", "verdict", "stalls"),
+    [(HEADER, False, "CLEAN", 0), (HEADER, True, "STALL", 19), (0, False, "STALL", 19)],
+)
+def test_only_who_does_not_read_acknowledges_more_than_a_full_segment_late(diagnose, small, bsd, verdict, stalls):
+    """The end of a write is held until the ACK; macOS delays that of several full segments, too."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        if small:
+            c.client_sends(small)
+        c.client_sends(c.full_segment, after_ns=5 * US)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(BODY, after_ns=RELEASE)
+        c.server_sends(REQUEST, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, server_is_bsd=bsd).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert result.quality.rejected["not_read"] == (19 if verdict == "CLEAN" else 0)
+    cause = "server_think" if verdict == "CLEAN" else "nagle_delayed_ack"
+    assert result.idle_gaps[cause].count == 19
+
+
+def test_what_is_acknowledged_late_from_afar_may_have_been_late_on_the_path(diagnose):
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_writes(4000, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+
+    idle_gaps = diagnose(talk(exchange, rtt_ns=10 * MS).seen_at("server")).idle_gaps
+    assert {cause: idle_gap.count for cause, idle_gap in idle_gaps.items()} == {"unknown": 19}
+
+
+@pytest.mark.parametrize(("in_two", "verdict", "stalls"), [(True, "CLEAN", 0), (False, "STALL", 19)])
+def test_what_had_not_arrived_when_its_peer_sent_was_under_way_until_then(diagnose, in_two, verdict, stalls):
+    """A busy host or a queue: after 40 ms it acknowledges what came first, and right behind it the rest."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        if in_two:
+            c.server_sends(c.full_segment, after_ns=200 * US)
+        trigger = c.server_sends(HEADER, after_ns=5 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS, **({"ack": trigger.seq} if in_two else {}))
+        if in_two:
+            c.client_acks(after_ns=25 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("every", "verdict", "stalls"), [(2, "INCONCLUSIVE", 0), (10, "STALL", 18), (1, "CLEAN", 0)])
+def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, verdict, stalls):
+    """Half of the late ACKs were sent at once, by their timestamps: the path may have delayed the rest."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        story = reply_in_two(1200 * US, lambda _: RELEASE) if number % 2 else server_held
+        story(c, 0)
+
+    segments, late = talk(exchange, exchanges=41, rtt_ns=1 * MS).segments, 0
+    for at, (before, ack, release) in enumerate(zip(segments, segments[1:], segments[2:], strict=False), 1):
+        if ack.ts_ns - before.ts_ns > 30 * MS and not ack.length and release.length:
+            late += 1
+            if late % every == 0:
+                sent = ack.timestamps[0] - (ack.ts_ns - before.ts_ns) // MS
+                segments[at] = replace(ack, timestamps=(sent, ack.timestamps[1]))
+                segments[at + 1] = replace(release, timestamps=(release.timestamps[0], sent))
+    assert late == 20
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_a_path_that_varies_is_no_timer(diagnose):
+    """ACKs take 0 to 39 ms more than the three handshakes did: no timer has so many times."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=number * 13 % 40 * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
+    result = diagnose(merge(*talks))
+    assert result.verdict == "INCONCLUSIVE" and "path_varies" in result.quality.unresolved
+
+
+def test_a_pause_behind_an_ack_that_the_path_delayed_is_a_pause(diagnose):
+    """At the sender a kernel lets go at once, whatever made the ACK late: what comes 2 ms later was not held."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=number * 13 % 40 * MS)
+        c.server_sends(BODY, after_ns=2 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.quality.unresolved) == ("CLEAN", {})
+
+
+def test_a_slow_program_does_not_make_a_near_end_a_syn_proxy(diagnose):
+    """Its data comes 10 ms behind all it gets, and 160 to 600 µs behind each late ACK: it asked for that."""
+    c = Conversation()
+    c.handshake()
+    for number in range(20):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(60, after_ns=(160 + number * 67 % 440) * US)
+        c.server_sends(BODY, after_ns=20 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 20})
+
+
+def test_one_ack_a_little_late_does_not_make_a_path_that_varies(diagnose):
+    """Nine ACKs are as late as Linux's timer; of 26 others one is 6 ms late, one 15 and one 20, by the path."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        late = number % 4 == 1
+        wait = LATE if late else {10: 6 * MS, 20: 15 * MS, 30: 20 * MS}.get(number, 20 * US)
+        reply_in_two(wait, lambda _: RELEASE)(c, number if late else 0)
+
+    result = diagnose(talk(exchange, exchanges=36, rtt_ns=20 * MS).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 11)
+
+
+@pytest.mark.parametrize(
+    ("rtt_ms", "thinks", "verdict"),
+    [*((ms, False, "INCONCLUSIVE") for ms in (7, 20, 40, 60)), (40, True, "STALL"), (60, True, "STALL")],
+)
+def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose, rtt_ms, thinks, verdict):
+    """The handshake was answered next to the server, and all that the client sends comes over a path that hardly
+    varies. Where it also asks sooner than it acknowledges, no path delays its ACKs."""
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=(number % 5 * 10 if thinks else rtt_ms) * MS + (50 + number * 7) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=rtt_ms * MS + number * 13 % 40 * 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+    assert diagnose(c.segments).verdict == verdict
+
+
+@pytest.mark.parametrize(("timer", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 40)])
+def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
+    """The SYN came with another TTL than the data: how soon it was answered says nothing of the client, which is a
+    round trip of 40 ms away, and acknowledges before each request. That is no timer, unless it takes longer still."""
+    c = Conversation(syn_ttl=57)
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=(40 + number % 7 * 5) * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=timer + 40 * MS + number * 13 % 40 * 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=40 * MS + number * 17 % 40 * 10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert (result.summary.round_trips.count > 0) is not bool(stalls)

@@ -1,0 +1,222 @@
+"""What shows that TCP_NODELAY is set, on which connection, and since when."""
+
+import pytest
+
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, Story, prompt, server_held, talk
+from support.synthetic import MS, US, Conversation, merge
+
+
+def test_another_connection_with_tcp_nodelay_acquits_nobody(diagnose):
+    """One server, one port: a stream that waits for no ACK beside replies that are held."""
+
+    def push(c: Conversation, number: int) -> None:
+        sent = c.server_sends(100 + number, after_ns=30 * MS)
+        if number % 5 == 4:
+            c.client_acks(after_ns=40 * MS)
+            c.server_sends(77, at_ns=sent.ts_ns + 41 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    def streams(c: Conversation, number: int) -> None:
+        c.client_sends(10)
+        for turn in range(8):
+            push(c, turn + number)
+
+    stream = talk(streams, exchanges=20, client=("10.0.0.5", 50_000)).segments
+    result = diagnose(merge(talk(server_held).segments, stream))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+def test_a_stream_without_answers_is_clean_where_a_stall_would_have_shown(diagnose):
+    """TCP_NODELAY, and ticks as long as the peer's timer: late ACKs, pauses behind them, and data before them."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        if number % 3:
+            c.client_acks(after_ns=40 * MS)
+            c.server_sends(100, after_ns=5 * MS)
+        else:
+            c.server_sends(100, after_ns=45 * MS)
+            c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(ticks, exchanges=60).segments)
+    assert result.summary.exchanges < 10
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert "followed a late ACK" in result.reason
+
+
+@pytest.mark.parametrize("chunk", [16, 1 << 16])
+def test_however_long_it_goes_on_a_share_of_data_without_ack_acquits_nobody(diagnose, monkeypatch, chunk):
+    """TCP_NODELAY for one reply in twelve: candidates are compared with what was sent among them, not with all."""
+    monkeypatch.setattr("nagle_lab.tcp.tables.CHUNK", chunk)
+
+    def flushed(c: Conversation, number: int) -> None:
+        if number % 12 == 5:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.server_sends(300, after_ns=20 * US)
+            c.server_sends(BODY, after_ns=30 * MS)
+            c.client_acks(after_ns=10 * US)
+        else:
+            server_held(c, number)
+
+    result = diagnose(talk(flushed, exchanges=240).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 219)
+
+
+def test_a_probe_for_a_loss_does_not_show_that_nagle_is_off(diagnose):
+    """TCP sends what it holds when the last segment stays unacknowledged for 200 ms and more (RFC 8985 §7.3)."""
+
+    def probed(c: Conversation, number: int) -> None:
+        if number % 2:
+            server_held(c, number)
+            return
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.server_sends(BODY, after_ns=205 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(probed, exchanges=40).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 20)
+
+
+def test_what_was_held_before_tcp_nodelay_was_set_counts(diagnose):
+    """OpenSSH: its key exchange is held twice, and TCP_NODELAY comes with the session."""
+    c = Conversation()
+    c.handshake()
+    for _ in range(2):
+        c.client_sends(16)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(48, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+    for number in range(12):
+        c.client_sends(36, after_ns=20 * MS)
+        c.client_sends(36, after_ns=(60 + number) * MS)
+        c.server_sends(44, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls, result.summary.grounds) == ("STALL", 2, {"promptness": 2})
+
+
+def goes_on(c: Conversation, number: int) -> None:
+    """A server with TCP_NODELAY writes its body 25 ms after its header, before any ACK."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.server_sends(BODY, after_ns=25 * MS + number * 100 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def in_turn(stories: dict[str, Story], parts: str, rtt_ns: int) -> Conversation:
+    """One connection with an exchange for each letter of ``parts``."""
+    c = Conversation(rtt_ns=rtt_ns)
+    c.handshake()
+    prompt(c, 0)
+    for number, part in enumerate(parts):
+        c.pause(2 * MS)
+        stories[part](c, number)
+    c.close()
+    return c
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize(
+    ("parts", "verdict", "stalls"),
+    [
+        ("h" * 20 + "n" * 9, "STALL", 20),
+        ("n" * 9 + "h" * 20, "STALL", 20),
+        ("n" * 5 + "h" * 8, "STALL", 8),
+        ("hnhhnhhnh" * 4, "CLEAN", 0),
+    ],
+    ids=["set", "cleared", "cleared, a few", "by turns"],
+)
+def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, stalls, seen_at):
+    """TCP_NODELAY is set, or cleared, between exchanges; where data waits and does not by turns, that is chance."""
+    c = in_turn({"h": server_held, "n": goes_on}, parts, rtt_ns=10 * MS if seen_at == "client" else 0)
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def passes_on(c: Conversation, number: int) -> None:
+    """A relay with TCP_NODELAY: what comes to it late leaves with the ACK; most follows 3 ms after the header."""
+    if number % 3 == 0:
+        server_held(c, number)
+        return
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.server_sends(BODY, after_ns=3 * MS + number * 10 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize(
+    ("parts", "verdict", "stalls"),
+    [("r" * 30, "CLEAN", 0), ("h" * 10 + "s" * 20, "STALL", 10)],
+    ids=["a relay", "set"],
+)
+def test_what_leaves_soon_beside_unacknowledged_data_did_not_wait(diagnose, parts, verdict, stalls, seen_at):
+    """Data in between that left much sooner than the ACK shows that TCP_NODELAY is set, too."""
+    stories = {"h": server_held, "r": passes_on, "s": lambda c, number: passes_on(c, 3 * number + 1)}
+    c = in_turn(stories, parts, rtt_ns=2 * MS if seen_at == "client" else 0)
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+def test_a_few_before_the_option_changed_are_left_open(diagnose, seen_at):
+    """As slow as a program that was woken, and too few to tell from chance: not acquitted by what came later."""
+    c = Conversation(rtt_ns=2 * MS)
+    c.handshake()
+    prompt(c, 0)
+    for number in range(9):
+        c.pause(2 * MS)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        if number < 6:
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, after_ns=75 * US)
+        else:
+            c.server_sends(BODY, after_ns=(25 if number == 8 else 12) * MS)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+@pytest.mark.parametrize(
+    ("others", "release", "verdict", "stalls"),
+    [(7, RELEASE, "STALL", 7), (4, RELEASE, "INCONCLUSIVE", 0), (7, 40 * US, "CLEAN", 0)],
+)
+def test_tcp_nodelay_on_one_connection_of_a_pool(diagnose, others, release, verdict, stalls):
+    """The others hold once each; sooner than any woken program, or as soon as one that waits for the ACK.
+
+    Four are too few to tell.
+    """
+
+    def held_once(c: Conversation, number: int) -> None:
+        if number != 1:
+            prompt(c, number)
+            return
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=release)
+        c.client_acks(after_ns=10 * US)
+
+    talks = [talk(goes_on, exchanges=4, rtt_ns=2 * MS)]
+    talks += [
+        talk(held_once, exchanges=2, client=("10.0.0.1", 50_000 + number), rtt_ns=2 * MS) for number in range(others)
+    ]
+    result = diagnose(merge(*(each.seen_at("server") for each in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("lost", "verdict", "stalls"), [(False, "CLEAN", 0), (True, "STALL", 8)])
+def test_an_ack_that_the_capture_lost_is_no_sign_of_tcp_nodelay(diagnose, lost, verdict, stalls):
+    """Data that follows data after 3 ms did not wait; but where data is lost, too, the ACK in between may be."""
+    c = Conversation(timestamps=False)
+    c.handshake()
+    for number in range(30):
+        (server_held if number % 3 == 1 else passes_on)(c, 1)
+    segments = c.segments
+    if lost:
+        segments = [segment for at, segment in enumerate(segments) if not (segment.length and at % 40 == 7)]
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)

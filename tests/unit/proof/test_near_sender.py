@@ -1,0 +1,409 @@
+"""Captured at the sender: what its kernel released, and what its program sent when it was woken."""
+
+from dataclasses import replace
+
+import pytest
+
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    prompt,
+    reply_in_two,
+    server_held,
+    talk,
+)
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
+
+
+def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
+    """It takes as long as a woken program does, and nothing ever leaves without the ACK: that cannot be told."""
+    result = diagnose(talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)).segments)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"like_a_program": 19}
+    assert "capture all connections of the sending host" in result.reason
+
+
+@pytest.mark.parametrize(("paused", "verdict"), [(range(1, 24, 4), "CLEAN"), ((1, 2), "INCONCLUSIVE")])
+def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused, verdict):
+    """Two of three say less than that: a busy machine makes a program pause now and then."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        early = number in (*paused, 23)
+        wait, pause = (10 * US, LATE + 2 * MS) if early else (LATE, (130 + number % 7 * 10) * US)
+        reply_in_two(wait, lambda _: 3 * MS if number == 23 else pause)(c, number)
+
+    result = diagnose(talk(exchange, exchanges=24).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert (result.quality.rejected["nagle_off"] >= 10) is (verdict == "CLEAN")
+
+
+def test_releases_that_follow_the_ack_late_are_no_pauses(diagnose):
+    """A hundred connections in step on a busy machine: it releases a few, and then does something else."""
+
+    def busy(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda number: 60 * US if number < 6 else (1275 + number * 4) * US)(c, number)
+
+    result = diagnose(talk(busy, exchanges=101).segments)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved == {"like_a_program": 100}
+
+
+def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):
+    def pauses(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda number: 20 * US if number == 7 else (3 + number) * MS)(c, number)
+
+    result = diagnose(talk(pauses, exchanges=30).segments)
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+    assert result.quality.unresolved == {"coincidence": 1}
+
+
+def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
+    segments = talk(reply_in_two(LATE, lambda _: 120 * US), timestamps=False).segments
+    coarse = [replace(s, ts_ns=s.ts_ns // (10 * MS) * 10 * MS) for s in segments]
+    result = diagnose(coarse)
+    assert (result.verdict, result.quality.clock_resolution_us) == ("INCONCLUSIVE", 10_000)
+    assert "coarse_clock" in result.quality.unresolved
+
+
+@pytest.mark.parametrize("step", [1, 10])
+def test_timestamps_of_coarse_steps_show_no_pauses(diagnose, step):
+    """In a virtual machine FreeBSD's step by 10 ms: so much later may seem what was not."""
+
+    def coarse(s: Segment) -> Segment:
+        sent, echoed = s.timestamps or (0, 0)
+        by_client = s.sport != 80
+        known = (sent // step * step, echoed) if by_client else (sent, echoed // step * step)
+        return replace(s, ts_ns=s.ts_ns // MS * MS, timestamps=known)
+
+    result = diagnose([coarse(s) for s in talk(server_held, exchanges=40).segments])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"coarse_clock": 39})
+
+
+@pytest.mark.parametrize(("every", "verdict"), [(30, "INCONCLUSIVE"), (100, "CLEAN")])
+def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(diagnose, every, verdict):
+    """Of 120 exchanges four, or one, may have stalled, and in no other could one have shown."""
+    rare = reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        (rare if number % every == 7 else prompt)(c, number)
+
+    result = diagnose(talk(exchange, exchanges=120).segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert sum(result.quality.unresolved.values()) < 0.04 * 120
+
+
+@pytest.mark.parametrize("snaplen", [64, 128])
+def test_where_timestamps_were_cut_off_linux_is_no_slow_stack(diagnose, snaplen):
+    """Its own pure ACKs take 15 to 24 us: too long for a kernel only where a stack sends no timestamps."""
+    c = Conversation()
+    c.handshake(after_ns=40 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(15 + number % 10) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number > 5 else 10 * US)
+        c.server_sends(BODY, after_ns=(130 + number % 7 * 10) * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments, snaplen=snaplen)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 34})
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
+def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
+    """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""
+    after = reply_in_two(LATE, lambda number: (50 + number % 11 * spread) * US)
+    result = diagnose(talk(after, exchanges=40).segments)
+    assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(("pauses", "stalls"), [(False, 39), (True, 26)])
+def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, pauses, stalls):
+    """Every fourth comes 4 ms behind the ACK, and others even later where the program pauses."""
+
+    def after(number: int) -> int:
+        if pauses and number % 12 == 5:
+            return 15 * MS
+        return 4 * MS if number % 4 == 3 else 70 * US
+
+    def exchange(c: Conversation, number: int) -> None:
+        (reply_in_two(LATE, after) if number > 3 else prompt)(c, number)
+
+    result = diagnose(talk(exchange, exchanges=43).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", stalls)
+
+
+def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        for size in (HEADER, 300, 315):
+            c.server_sends(size, after_ns=(130 + number % 7 * 10) * US)
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+
+    result = diagnose(talk(exchange).segments)
+    assert result.quality.unresolved == {"like_a_program": 2 * 19}
+    assert (result.summary.exchanges, result.summary.seen_exchanges) == (20, 1)
+
+
+def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diagnose):
+    """On one port: four connections whose data is held, two whose program wakes 130 µs behind the ACK."""
+    talks = [
+        talk(reply_in_two(LATE, lambda n, woken=port > 4: (130 + n * 7 % 40) * US if woken else RELEASE),
+             exchanges=11, client=("10.0.0.1", port), t0_ns=(1_700_000_000 + 3 * port) * SECOND).segments
+        for port in range(1, 7)
+    ]  # fmt: skip
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 40)
+    assert [c.stalls for c in result.connections] == [10, 10, 10, 10, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "verdict"), [([500, 500, 500], "INCONCLUSIVE"), ([500, 1000], "STALL")]
+)  # fmt: skip
+def test_pieces_behind_each_other_were_not_written_at_once(diagnose, pieces, verdict):
+    """Nagle's algorithm would have merged the last two: a program waits for each ACK, without sleeping."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(pieces[0], after_ns=200 * US)
+        for size in pieces[1:]:
+            c.client_acks(after_ns=LATE if number > 2 else 10 * US)
+            c.server_sends(size, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, set(result.quality.unresolved)) == (
+        verdict,
+        {"like_a_program"} if verdict == "INCONCLUSIVE" else set(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("soonest", "verdict"),
+    [(5 * US, "STALL"), (20 * US, "STALL"), (55 * US, "INCONCLUSIVE")],
+)
+def test_where_a_third_comes_sooner_than_a_program_wakes_a_kernel_released_all(diagnose, soonest, verdict):
+    """On a busy machine most releases take as long as those of a woken program."""
+    story = reply_in_two(LATE, lambda number: soonest if number % 2 else 80 * US + number * US)
+    result = diagnose(talk(story, exchanges=40, client=("127.0.0.1", 1), server=("127.0.0.1", 80)).segments)
+    assert result.verdict == verdict
+
+
+def test_a_program_that_waits_on_one_connection_says_nothing_of_another(diagnose):
+    """On one the kernel holds; on the other the program asks again and again whether all is acknowledged."""
+
+    def asks(c: Conversation, after_ns: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=3 * US)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=after_ns)
+        c.client_acks(after_ns=10 * US)
+
+    def waits(c: Conversation, number: int) -> None:
+        asks(c, (100 + number * 377 % 900) * US)
+
+    clients = [("10.0.0.1", port) for port in (1, 2, 3)]
+    held = [talk(lambda c, _: asks(c, RELEASE), exchanges=6, client=client).segments for client in clients]
+    waiting = talk(waits, exchanges=6, client=("10.0.0.1", 4)).segments
+    result = diagnose(merge(waiting, *held))
+    assert {c.client.port: c.stalls for c in result.connections} == {1: 5, 2: 5, 3: 5, 4: 0}
+
+
+def test_a_pause_a_tick_behind_the_ack_is_none_of_those_that_were_held(diagnose):
+    """At the peer: on one connection the kernel holds; on another the program writes 1 to 4 ms behind late ACKs."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        reply_in_two(LATE, lambda _: (1000 + number * 700 % 3000) * US)(c, 0)
+
+    held = talk(server_held, exchanges=30, client=("10.0.0.1", 1)).segments
+    result = diagnose(merge(held, talk(pauses, exchanges=6, client=("10.0.0.1", 2)).segments))
+    assert [(c.client.port, c.stalls) for c in result.connections] == [(1, 29), (2, 0)]
+
+
+def test_what_was_written_before_the_late_ack_came_is_no_pause_as_long(diagnose):
+    """A slow stack: behind early ACKs its data comes 36 ms after the trigger; behind late ones never before 43."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        early = number % 8 == 1
+        wait = 10 * US if early else LATE + 1 * MS
+        reply_in_two(wait, lambda n: 36 * MS if early else (150 + n % 7 * 10) * US)(c, 0 if early else number)
+
+    result = diagnose(talk(exchange, exchanges=40).segments)
+    assert (result.verdict, result.quality.unresolved) == (
+        "INCONCLUSIVE",
+        {"like_a_program": 34},
+    )
+
+
+@pytest.mark.parametrize(("theirs", "verdict"), [(12, "INCONCLUSIVE"), (5, "STALL")])
+def test_every_packet_twice_from_one_end_is_no_bridge(diagnose, theirs, verdict):
+    """A mirror port sends each twice: pure ACKs show at whose end, and there a kernel is sooner than 80 µs.
+
+    On a bridge those of both ends are captured as soon, and the ACK has yet to reach the sender.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(3 + number % 3) * US)
+        c.server_sends(HEADER, after_ns=100 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(70 + number * 7 % 50) * US)
+        c.client_acks(after_ns=(theirs + number % 4) * US)
+
+    once = talk(exchange, exchanges=30).segments
+    again = [replace(segment, ts_ns=segment.ts_ns + 3 * US) for segment in once]
+    assert diagnose(sorted([*once, *again], key=lambda segment: segment.ts_ns)).verdict == verdict
+
+
+@pytest.mark.parametrize(("longer", "verdict", "stalls"), [(0, "CLEAN", 0), (2 * MS, "STALL", 30)])
+def test_a_pause_exactly_as_long_as_the_timer_is_the_program_s(diagnose, longer, verdict, stalls):
+    """Captured at a stack in user space, as promptly as a kernel; where the ACK came early, the same data comes then.
+
+    What comes 2 ms later than that, right behind the late ACK, was held for these 2 ms.
+    """
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        early = number % 4 == 3
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US if early else 40 * MS + longer)
+        c.server_sends(BODY, at_ns=header.ts_ns + 40 * MS + RELEASE + (0 if early else longer))
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize(("ack", "stalls"), [(70 * US, 40), (10 * US, 30)])
+def test_a_stack_in_user_space_may_be_late_to_release(diagnose, ack, stalls):
+    """It does so once its process runs; a kernel, whose ACKs are quick, never waits for that at the sender."""
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=ack)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=2 * MS if number % 4 == 0 else 60 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).summary.stalls == stalls
+
+
+@pytest.mark.parametrize(("holds", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_a_program_that_pauses_on_some_connections_may_hold_on_others(diagnose, holds, verdict):
+    """Its pauses end with its peer's delayed-ACK timer; elsewhere it writes at once, on a machine that is busy."""
+    talks = [Conversation(client=("10.0.0.1", 40_000 + at)) for at in range(4)]
+    for at, c in enumerate(talks):
+        pauses = at < 2 or not holds
+        c.handshake()
+        for number in range(25):
+            c.client_sends(REQUEST, after_ns=10 * MS)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=43 * MS + number % 7 * 100 * US if number else 20 * US)
+            spread = (160 if pauses else 40) + number * 7 % 25 * (8 if pauses else 4)
+            c.server_sends(BODY, after_ns=spread * US if number else 43 * MS + at * MS if pauses else 30 * US)
+    assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict
+
+
+@pytest.mark.parametrize(("varies", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_what_leaves_at_once_beside_pauses_may_be_held(diagnose, varies, verdict):
+    """On one connection three in ten follow the late ACK as soon as from a kernel; early ACKs show pauses.
+
+    Where these are all as long as the waits, the quick ones are pauses that ended there by chance.
+    """
+    c = Conversation()
+    c.handshake()
+    for number in range(42):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=43 * MS + number % 7 * 100 * US if number > 1 else 20 * US)
+        wait = (15 if number % 10 < 3 else 150 + number * 7 % 80) * US
+        c.server_sends(BODY, after_ns=wait if number > 1 else 43 * MS + (number * 3 * MS if varies else 0))
+    assert diagnose(c.segments).verdict == verdict
+
+
+@pytest.mark.parametrize(("early_ms", "verdict"), [(43, "INCONCLUSIVE"), (1, "STALL")])
+def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, early_ms, verdict):
+    """A program that waits for a jiffy timer of 40 ms, as its peer's kernel does, and then works for 30 µs."""
+    c = Conversation()
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=43 * MS + 600 * US if number else 20 * US)
+        c.server_sends(BODY, after_ns=(75 + number % 7) * US if number else early_ms * MS)
+    assert diagnose(c.segments).verdict == verdict
+
+
+@pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
+def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
+    """On loopback the late ACKs of eight come at once, and a kernel handles one after the other; so does a relay, but
+    first it must wake up."""
+    talks = [Conversation(client=("127.0.0.1", 50_000 + at), server=("127.0.0.2", 80)) for at in range(8)]
+    for c in talks:
+        c.handshake()
+    start = talks[0].client.now_ns + 10 * MS
+    for number in range(10):
+        begin = start + number * 100 * MS
+        for at, c in enumerate(talks):
+            c.client_sends(REQUEST, at_ns=begin + at * US)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(at_ns=begin + LATE + (at - 8) * 2 * US)
+            c.server_sends(BODY, at_ns=begin + LATE + wakes + (7 - at) * 10 * US)
+            c.client_acks(after_ns=2 * MS)
+    result = diagnose(merge(*(c.segments for c in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, 80 if verdict == "STALL" else 0)
+
+
+def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):
+    """A relay just started answers its first SYN after 1 ms; the client's ACKs show that nothing is far away."""
+    c = Conversation(client=("127.0.0.1", 50_000), server=("127.0.0.2", 80))
+    c.handshake(after_ns=1 * MS)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=1 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=80 * US + number * 13 % 40 * 10 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).verdict == "INCONCLUSIVE"
+
+
+def test_in_a_simulator_answers_take_no_time(diagnose):
+    """What it holds is released in none either, so that tells nothing of what follows data that carries the ACK."""
+    c = Conversation()
+    c.handshake(after_ns=0)
+    for number in range(30):
+        c.client_sends(REQUEST, after_ns=20 * MS + number)
+        c.server_acks(after_ns=0)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=0)
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_sends(100 + number, after_ns=0)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 30)
+
+
+@pytest.mark.parametrize(("connections", "verdict"), [(1, "INCONCLUSIVE"), (3, "STALL")])
+def test_one_slow_answer_to_a_syn_does_not_make_a_slow_kernel(diagnose, connections, verdict):
+    """A third of the releases come as soon as SYNs are answered, which says something if that is always so slow."""
+    talks = [Conversation(client=("10.0.0.1", 50_000 + at)) for at in range(connections)]
+    for at, c in enumerate(talks):
+        c.pause(at * 10 * SECOND)
+        c.handshake(after_ns=120 * US)
+        for number in range(40):
+            c.client_sends(REQUEST)
+            c.server_acks(after_ns=20 * US)
+            c.server_sends(HEADER, after_ns=5 * MS)
+            c.client_acks(after_ns=LATE)
+            c.server_sends(BODY, after_ns=(60 if number % 3 else 100) * US + number * 2 * US)
+            c.client_acks(after_ns=60 * US)
+            c.pause(5 * MS)
+    assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict

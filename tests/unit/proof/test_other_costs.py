@@ -1,0 +1,64 @@
+"""What Nagle's algorithm, a cork or a loss cost beside stalls."""
+
+import pytest
+
+from support.stories import BODY, HEADER, REQUEST, prompt, server_held, talk
+from support.synthetic import MS, US, Conversation, merge
+
+
+def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
+    result = diagnose(talk(prompt, rtt_ns=10 * MS).segments)
+    assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)
+    assert result.summary.round_trips.total_ms == pytest.approx(200, rel=0.05)
+    assert result.connections[0].round_trips_ms == result.summary.round_trips.total_ms
+    assert result.summary.round_trips_by == {"client": 0, "server": 20}
+
+
+def test_what_each_connection_lost_adds_up(diagnose):
+    other = talk(server_held, exchanges=7, client=("10.0.0.7", 5)).segments
+    result = diagnose(merge(talk(server_held).segments, other))
+    assert result.connections[0].held_ms > result.connections[1].held_ms > 6 * 40
+    assert sum(c.held_ms for c in result.connections) == pytest.approx(result.summary.lost_ms_total, abs=0.01)
+
+
+def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
+    """The trigger is lost beyond the capture, so it stays unacknowledged; the probe sends the next segment."""
+
+    def probed(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.server_sends(BODY, after_ns=204 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    def corked(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=204 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    for story, cause in ((probed, "retransmission"), (corked, "cork")):
+        counts = {name: idle_gap.count for name, idle_gap in diagnose(talk(story).segments).idle_gaps.items()}
+        assert {name: count for name, count in counts.items() if count} == {cause: 19}
+
+
+@pytest.mark.parametrize(
+    ("late", "cause"), [((204, 208), "likely_cork"), ((200.4, 200.4), "server_think"), ((204, 260), "server_think")]
+)
+def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagnose, late, cause):
+    def corked(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=round(late[number % 2] * MS))
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(corked).segments)
+    assert result.verdict == "CLEAN"
+    assert result.idle_gaps[cause].count == 19
+
+
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_what_round_trips_cost_is_the_same_wherever_it_was_captured(diagnose, position):
+    result = diagnose(talk(prompt, exchanges=40, rtt_ns=20 * MS).seen_at(position))
+    assert result.summary.round_trips.count == 40
+    assert result.summary.round_trips.total_ms == pytest.approx(40 * 20, rel=0.01)

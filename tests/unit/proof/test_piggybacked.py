@@ -1,0 +1,312 @@
+"""Both ends speak of their own accord, and data carries the ACKs: what was held, and what only looks so."""
+
+import heapq
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    talk,
+)
+from support.synthetic import MS, SECOND, US, Conversation, Segment
+
+
+def chat(
+    writes: list[int],
+    ticks: list[int],
+    *,
+    rtt_ns: int,
+    nagle: bool = True,
+    answers: tuple[int, ...] = (50,),
+    varies_ns: int = 0,
+) -> Conversation:
+    """A client writes 40 B at these times, ns, and its kernel holds what Nagle's algorithm tells it to.
+
+    The server sends segments of those sizes at its own times, each of which acknowledges what has arrived. The path
+    delays some by up to three times as long as ``varies_ns``.
+    """
+    c = Conversation(rtt_ns=rtt_ns)
+    c.handshake()
+    start, way = c.t0_ns + SECOND, rtt_ns // 2
+    events = [(start + at, "write", 0) for at in writes] + [(start + at, "tick", 0) for at in ticks]
+    heapq.heapify(events)
+    waiting = sent = acked = sent_at = 0
+    while events:
+        now, what, covers = heapq.heappop(events)
+        if what == "tick":
+            for number, size in enumerate(answers):
+                c.server_sends(size, at_ns=now + number * 20 * US)
+            arrives = now + way + RELEASE + len(events) % 4 * varies_ns
+            heapq.heappush(events, (arrives, "ack", sent if sent_at + way <= now else sent - 1))
+        elif what == "ack":
+            acked = max(acked, covers)
+        else:
+            waiting += 40
+        if waiting and (acked == sent or not nagle):
+            c.client_sends(waiting, at_ns=now)
+            waiting, sent, sent_at = 0, sent + 1, now
+    return c
+
+
+PAIRS_OF_WRITES = [at + more for at in range(0, 6 * SECOND, 70 * MS) for more in (0, 2 * MS)]
+SOMETIMES_PAIRS = [
+    at + more for at in range(0, 6 * SECOND, 47 * MS) for more in (0, 2 * MS) if not more or at // (47 * MS) % 4 == 0
+]
+OFTEN = [at + 3 * MS + at // (5 * MS) % 7 * 300 * US for at in range(0, 6 * SECOND, 15 * MS)]
+
+
+@pytest.mark.parametrize(
+    ("nagle", "position", "verdict"),
+    [
+        (True, "client", "STALL"),
+        (True, "server", "INCONCLUSIVE"),
+        (False, "client", "CLEAN"),
+        (False, "server", "CLEAN"),
+    ],
+)
+def test_what_leaves_only_with_the_data_that_acknowledges_it_was_held(diagnose, nagle, position, verdict):
+    """The peer's data comes every 15 ms, and hardly any of it is followed at once; the client's crosses it."""
+    result = diagnose(chat(PAIRS_OF_WRITES, OFTEN, rtt_ns=20 * MS, nagle=nagle).seen_at(position))
+    assert result.verdict == verdict
+    assert result.summary.held_by == ("client" if verdict == "STALL" else None)
+    assert result.quality.unresolved.get("ack_on_data", 0) >= (50 if verdict == "INCONCLUSIVE" else 0)
+
+
+def test_what_comes_at_other_times_too_does_not_hide_what_was_held(diagnose):
+    """At the sender; on a path of 20 ms most of the writes come within that after data which acknowledged all."""
+    result = diagnose(chat(SOMETIMES_PAIRS, OFTEN, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.held_by) == ("STALL", "client")
+    assert 45 <= result.summary.stalls <= 50
+
+
+@pytest.mark.parametrize("answers", [(50,), (50, 60)])
+def test_the_first_of_two_segments_may_have_released_what_follows_both(diagnose, answers):
+    """Away from the sender a round trip lies between; the second one acknowledges nothing that the first did not."""
+    writes, ticks = range(0, 4 * SECOND, 27 * MS), range(0, 4 * SECOND, 33 * MS)
+    c = chat(list(writes), list(ticks), rtt_ns=20 * MS, answers=answers, varies_ns=200 * US)
+    result = diagnose(c.seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved["ack_on_data"] >= 100
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (6, "INCONCLUSIVE")])
+def test_a_program_that_is_woken_is_not_accused_for_being_quick(diagnose, spread, verdict):
+    """A median of 61 µs where SYNs are answered in 40: its times vary, those of a kernel do not."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake(after_ns=40 * US)
+    for number in range(60):
+        c.client_sends(60, after_ns=25 * MS if number % 5 == 4 else (61 + (number % 11 - 5) * spread) * US)
+        c.server_sends(200, after_ns=12 * MS)
+    assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+def test_an_answer_among_what_was_held_is_not_counted(diagnose):
+    """Most of what follows data comes as soon as behind pure ACKs, and some only when the program was woken."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake(after_ns=20 * US)
+    for number in range(60):
+        c.client_sends(60, after_ns=(25 * MS, 21 * US, 100 * US, 22 * US, 20 * US)[number % 5])
+        if number % 10 == 0:
+            c.server_acks(after_ns=40 * MS)
+            c.client_sends(60, after_ns=21 * US)
+        c.server_sends(200, after_ns=12 * MS)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.grounds) == ("STALL", {"repetition_at_sender": 6, "data_acks": 36})
+
+
+@pytest.mark.parametrize("sizes", [(20, 40), (5, 40, 305), (200,)])
+@pytest.mark.parametrize("rtt", [0, 20 * MS])
+def test_question_and_answer_in_one_write_each_are_no_merged_writes(diagnose, sizes, rtt):
+    """The next request carries the ACK of the reply before it, late; what follows it is an answer."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(sizes[number % len(sizes)], after_ns=40 * US)
+        c.pause(20 * MS)
+
+    for position in ("client", "server"):
+        result = diagnose(talk(ask, exchanges=60, rtt_ns=rtt).seen_at(position))
+        assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def speak_at_will(c: Conversation, number: int, *, nagle: bool = True) -> None:
+    """Both ends speak when they like; what the server writes meanwhile leaves with the ACK that data carries."""
+    c.client_sends(20 + 7 * number % 90)
+    c.server_acks(after_ns=LATE + number % 5 * MS)
+    c.client_sends(33 + number % 11, after_ns=9 * MS if number % 3 else RELEASE)
+    c.server_sends(41 + 5 * number % 70, after_ns=18 * MS)
+    if not nagle:
+        c.server_sends(27 + number % 50, after_ns=12 * MS)
+    c.client_sends(25 + number % 60, after_ns=15 * MS)
+    if nagle:
+        c.server_sends(60 + 3 * number % 80, after_ns=RELEASE)
+    c.client_acks(after_ns=LATE + number % 4 * MS)
+    c.server_sends(31 + number % 40, after_ns=7 * MS if number % 4 else RELEASE)
+
+
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+def test_what_data_acks_release_is_held_too_where_both_ends_speak_when_they_like(diagnose, rtt):
+    for position in ("client", "server"):
+        result = diagnose(talk(speak_at_will, exchanges=60, rtt_ns=rtt).seen_at(position))
+        assert result.verdict == "STALL"
+        assert result.summary.grounds["data_acks"] >= 50
+
+
+def test_an_end_that_speaks_beside_unacknowledged_data_holds_nothing(diagnose):
+    free = partial(speak_at_will, nagle=False)
+    result = diagnose(talk(free, exchanges=60).seen_at("server"))
+    assert "data_acks" not in result.summary.grounds
+
+
+def test_always_held_until_data_carries_the_ack_is_never_clean_at_the_sender(diagnose):
+    """As soon behind each request as only a kernel is: it looks like an answer, but no program is so fast."""
+
+    def tick(c: Conversation, number: int) -> None:
+        c.client_sends(50)
+        c.server_sends(30 + 13 * number % 170, after_ns=(20 + number % 5) * US)
+        c.pause(20 * MS)
+
+    c = Conversation()
+    c.handshake(after_ns=20 * US)
+    for number in range(60):
+        tick(c, number)
+    result = diagnose(c.segments)
+    assert (result.verdict, set(result.quality.unresolved)) == ("INCONCLUSIVE", {"ack_on_data"})
+
+
+@pytest.mark.parametrize(("by_a_clock", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_away_from_the_sender_data_between_ticks_of_the_peer_is_an_answer_or_held(diagnose, by_a_clock, verdict):
+    """The server's data carries the ACK; whether it asks for what follows, its clock tells: then it did not wait."""
+
+    def tick(c: Conversation, number: int) -> None:
+        if by_a_clock:
+            c.server_sends(50, at_ns=c.t0_ns + SECOND + number * 33 * MS)
+        else:
+            c.server_sends(50, after_ns=23 * MS)
+        c.client_sends(84, after_ns=(5 + number * 37 % 300) * US)
+
+    segments = talk(tick, exchanges=60, rtt_ns=10 * MS).seen_at("server")
+    for some in (segments, segments[3:]):  # without the handshake its reactions tell how far away it is
+        result = diagnose(some)
+        assert (result.verdict, result.summary.stalls) == (verdict, 0)
+        assert result.quality.unresolved.get("ack_on_data", 0) == (58 if by_a_clock else 0)
+    coarse = [replace(segment, ts_ns=segment.ts_ns // (50 * US) * 50 * US) for segment in segments]
+    assert diagnose(coarse).quality.unresolved == ({"coarse_clock": 58} if by_a_clock else {})
+
+
+@pytest.mark.parametrize(("early", "verdict"), [(True, "STALL"), (False, "INCONCLUSIVE")])
+def test_what_early_acks_are_seen_to_release_is_held_until_data_carries_the_ack(diagnose, early, verdict):
+    """At the sender, as soon as its kernel: an answer takes a program, and early pure ACKs show Nagle's algorithm."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        if early and number % 10 == 1:
+            c.server_acks(after_ns=10 * US)
+            c.client_sends(44, after_ns=25 * US)
+        c.server_sends(50, after_ns=23 * MS)
+        c.client_sends(84, after_ns=25 * US)
+
+    result = diagnose(talk(ticks, exchanges=60, rtt_ns=10 * MS).seen_at("client"))
+    assert result.verdict == verdict
+    assert result.summary.grounds.get("data_acks", 0) >= (50 if early else 0)
+
+
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+def test_writes_that_are_merged_by_the_time_they_waited_were_held(diagnose, rtt):
+    """60 B every 20 ms, sent with the ACK that comes every 28 to 34 ms: no answer grows with the time."""
+
+    def ticks(c: Conversation, number: int) -> None:
+        c.server_sends(30, after_ns=(18 + 7 * number % 6) * MS + (10 * MS - rtt))
+        if number % 12 == 7:
+            c.client_acks(after_ns=LATE)  # it has nothing to say: so it does not answer
+        due = 60 * ((c.client.now_ns - c.t0_ns) // (20 * MS)) - (c.client.next_seq - first)
+        c.client_sends(due or 60, after_ns=RELEASE)
+
+    c = Conversation(rtt_ns=rtt)
+    c.handshake()
+    first = c.client.next_seq
+    for number in range(120):
+        ticks(c, number)
+    for position in ("client", "server"):
+        result = diagnose(c.seen_at(position))
+        assert (result.verdict, result.summary.held_by) == ("STALL", "client")
+        assert result.summary.grounds["merged_writes"] >= 90
+
+
+def ticking(c: Conversation) -> list[Segment]:
+    """Two writes of 84 B together, sent with the ACK on the peer's data; now and then each by itself."""
+    c.handshake()
+    for number in range(60):
+        if number % 10:
+            c.client_sends(84, after_ns=2 * RELEASE)
+        else:
+            c.client_sends(40, after_ns=2 * RELEASE)
+            c.server_acks(after_ns=RELEASE)
+            c.client_sends(44, after_ns=5 * MS)
+        c.server_sends(30, after_ns=(30 + number % 4) * MS)
+    return c.segments
+
+
+def test_what_may_be_merged_writes_stays_open_by_a_coarse_clock(diagnose):
+    coarse = [replace(s, ts_ns=s.ts_ns // MS * MS) for s in ticking(Conversation())]
+    result = diagnose(coarse)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"coarse_clock": 58})
+
+
+def test_without_a_handshake_what_no_woken_program_sends_so_soon_stays_open(diagnose):
+    result = diagnose(ticking(Conversation())[3:])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"ack_on_data": 59})
+
+
+@pytest.mark.parametrize(
+    ("after", "elsewhere", "position", "verdict"),
+    [
+        (3 * US, 3 * US, "client", "INCONCLUSIVE"),
+        (3 * US, 3 * US, "server", "INCONCLUSIVE"),
+        (3 * US, 50 * MS, "client", "INCONCLUSIVE"),
+        (3 * US, 50 * MS, "server", "STALL"),  # the program takes longer where there is nothing to let go
+        (90 * US, 50 * MS, "client", "CLEAN"),
+        (90 * US, 50 * MS, "server", "CLEAN"),
+    ],
+)
+def test_data_as_soon_as_a_syn_is_answered_may_have_been_held_until_the_ack(
+    diagnose, after, elsewhere, position, verdict
+):
+    """Each of the client's segments carries an ACK that is 25 ms late; a kernel, or a program, sends what follows."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=25 * MS)
+        c.server_sends(HEADER, after_ns=after)
+        if number % 5 == 0:  # pure ACKs tell which end the capture is at
+            c.client_acks(after_ns=3 * US)
+            c.client_sends(REQUEST, after_ns=50 * MS)
+            c.server_acks(after_ns=3 * US)
+            c.server_sends(HEADER, after_ns=elsewhere)
+
+    c = talk(ask, exchanges=60, rtt_ns=10 * US)
+    assert diagnose(c.seen_at(position)).verdict == verdict
+
+
+@pytest.mark.parametrize(("pause", "verdict"), [(20 * US, "INCONCLUSIVE"), (20 * MS, "CLEAN")])
+def test_on_a_path_that_varies_what_follows_data_may_have_been_held(diagnose, pause, verdict):
+    """Data right behind early ACKs shows that the server holds; if it pauses then, its other data is an answer."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(40):
+        jitter = number * 13 % 40 * 151 * US
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=20 * US + jitter)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=pause + jitter)
+        c.client_sends(100, after_ns=45 * MS + number % 7 * MS)
+        c.server_sends(BODY, after_ns=1700 * US + number * 13 % 40 * 11 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)

@@ -1,0 +1,41 @@
+"""What was passed on, or asked for on another connection, was not held."""
+
+import pytest
+
+from nagle_lab.reports.words.phrases import findings
+from support.stories import HEADER, LATE, REQUEST, reply_in_two, server_held, talk
+from support.synthetic import MS, US, Conversation, merge
+
+
+def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
+    """The proxy passes its origin's reply on: data arrives at it between the ACK and what it sends."""
+    origin = talk(server_held, client=("10.0.0.2", 50_000), server=("10.0.0.3", 9000)).segments
+    client = talk(reply_in_two(LATE - 100 * US, lambda _: 115 * US), t0_ns=origin[0].ts_ns).segments
+    result = diagnose(merge(origin, client))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert [str(end) for end in result.summary.held_ends] == ["10.0.0.3:9000"]
+    (relay,) = result.summary.relays
+    assert str(result.connections[relay.connection].server) == "10.0.0.2:80"
+    assert str(result.connections[relay.source].server) == "10.0.0.3:9000"
+    said = dict(findings(result))["relayed"]
+    assert said.startswith(f"{relay.times} times data followed a late ACK on connections to 10.0.0.2:80 only because")
+    assert "passed on from those to 10.0.0.3:9000: fix that first" in said
+
+
+@pytest.mark.parametrize(("asks", "verdict"), [(True, "INCONCLUSIVE"), (False, "STALL")])
+def test_what_another_connection_asked_for_was_not_held(diagnose, asks, verdict):
+    """At the client, which reads late, acknowledges then, and asks for the next piece on another connection."""
+    c, control = Conversation(), Conversation(client=("10.0.0.1", 40_001), server=("10.0.0.2", 81))
+    for talk_ in (c, control):
+        talk_.handshake(after_ns=2 * MS)
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_acks(after_ns=2 * MS + number * 7 % 40 * US)
+        c.server_sends(HEADER, after_ns=5 * MS)
+        c.client_acks(after_ns=LATE)
+        if asks:
+            control.client_sends(4, at_ns=c.client.now_ns + 150 * US)
+            control.server_acks(after_ns=2 * MS)
+        c.server_sends(60, after_ns=2 * MS + number % 5 * 20 * US)
+        c.client_acks(after_ns=30 * US)
+    assert diagnose(merge(c.segments, control.segments)).verdict == verdict

@@ -1,0 +1,76 @@
+"""One connection captured several times, on interfaces, bridges or both sides of a NAT: counted once."""
+
+from dataclasses import replace
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.reports.words.ladder_text import ladder_text
+from support.stories import (
+    server_held,
+    talk,
+)
+from support.synthetic import MS, SECOND, US, Segment, merge, pcap_bytes
+
+
+def test_a_connection_before_and_after_nat_counts_once(diagnose):
+    segments = talk(server_held).segments
+    inside = {"10.0.0.1": "192.0.2.7"}
+    again = [
+        replace(s, src=inside.get(s.src, s.src), dst=inside.get(s.dst, s.dst), ts_ns=s.ts_ns + 20 * US)
+        for s in segments
+    ]  # fmt: skip
+    result = diagnose(merge(segments, again))
+    assert (result.summary.stalls, result.summary.exchanges) == (19, 20)
+
+
+def test_connections_that_all_begin_with_the_same_numbers_are_no_views(diagnose):
+    """ns-3 begins each with 0: that says nothing of who is whom."""
+    c, other = (
+        talk(server_held, client=("10.0.0.1", port), client_isn=0, server_isn=0, t0_ns=1_700_000_000 * SECOND + after)
+        for port, after in ((40_000, 0), (40_001, 300 * MS))
+    )
+    result = diagnose(merge(c.segments, other.segments))
+    assert (result.summary.stalls, result.summary.exchanges) == (38, 40)
+
+
+def behind_nat(segments: list[Segment], later_ns: int = 0) -> list[Segment]:
+    """The same packets beyond 10.0.0.2, which translates both addresses."""
+    beyond = {"10.0.0.1": "10.0.0.2", "10.0.0.2": "10.0.0.3"}
+    return [replace(s, src=beyond[s.src], dst=beyond[s.dst], ts_ns=s.ts_ns + later_ns) for s in segments]
+
+
+def test_what_nat_passes_on_is_the_same_connection_and_no_relay(diagnose):
+    """At the NAT, the data arrives at its own address just before it leaves for the client."""
+    beyond = talk(server_held, exchanges=40, rtt_ns=10 * MS).seen_at("server")
+    within = [replace(s, ts_ns=s.ts_ns + (-20 if s.src == "10.0.0.1" else 20) * US) for s in beyond]
+    result = diagnose(merge(within, behind_nat(beyond)))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 39, 40)
+
+
+def test_captures_of_both_ends_of_a_nat_count_once_whatever_their_clocks(diagnose):
+    c = talk(server_held, exchanges=40, rtt_ns=10 * MS)
+    result = diagnose(merge(c.seen_at("client"), behind_nat(c.seen_at("server"), later_ns=30 * MS)))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 39, 40)
+
+
+def test_ipv6_packets_captured_on_three_interfaces_count_once(diagnose):
+    segments = talk(server_held, client=("fd00::1", 40_000), server=("fd00::2", 80)).segments
+    copies = [[replace(s, ts_ns=s.ts_ns + later * 2 * US) for s in segments] for later in range(3)]
+    result = diagnose(merge(*copies))
+    assert (result.verdict, result.summary.stalls, result.summary.exchanges) == ("STALL", 19, 20)
+
+
+@pytest.mark.parametrize(("client", "server"), [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])
+def test_the_ladder_says_what_was_captured_again(tmp_path, client, server):
+    segments = talk(server_held, client=(client, 40_000), server=(server, 80)).segments
+    path = tmp_path / "any.pcap"
+    path.write_bytes(pcap_bytes(merge(segments, [replace(s, ts_ns=s.ts_ns + 2 * US) for s in segments])))
+    result = analyze(path)
+    shown = ladder_of([path], result, result.stalls[0])
+    assert [(row.part, row.again) for row in shown.rows][:8] == [
+        ("", False), ("", True), ("trigger", False), ("", True), ("late ACK", False), ("", True), ("release", False),
+        ("", True),
+    ]  # fmt: skip
+    assert ladder_text(shown).plain.count("seen again") == 4
