@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from nagle_lab.guard.tracing import hooking, strace_attached, strace_command
+from nagle_lab.host import privileges
 from support.guarded import GUARD
 from support.rights import mount_refused
 
@@ -308,7 +309,7 @@ def test_rights_that_are_missing(tmp_path, monkeypatch, capabilities, owner, sco
     yama = tmp_path / "ptrace_scope"
     if scope is not None:
         yama.write_text(f"{scope}\n")
-    monkeypatch.setattr(strace_command, "YAMA", yama)
+    monkeypatch.setattr(privileges, "YAMA", yama)
     monkeypatch.setattr(strace_attached, "has_capability", lambda number: bool(capabilities >> number & 1))
     status = {"Uid": f"{owner}\t{owner}", "State": "S (sleeping)"}
     monkeypatch.setattr(strace_attached, "_status", lambda _: status)
@@ -319,7 +320,7 @@ def test_rights_that_are_missing(tmp_path, monkeypatch, capabilities, owner, sco
 
 def test_a_machine_that_forbids_all_tracing(tmp_path, monkeypatch):
     (tmp_path / "ptrace_scope").write_text("3\n")
-    monkeypatch.setattr(strace_command, "YAMA", tmp_path / "ptrace_scope")
+    monkeypatch.setattr(privileges, "YAMA", tmp_path / "ptrace_scope")
     assert strace_command.why_none() == "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
 
 

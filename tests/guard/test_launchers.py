@@ -12,7 +12,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import launchers
-from nagle_lab.host import namespace
+from nagle_lab.host import privileges
 from support import forbid
 from support.guarded import GUARD, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
@@ -78,8 +78,8 @@ def test_what_forbids_it_is_named(tmp_path, monkeypatch, setting, value, says):
 @pytest.mark.parametrize("missing", ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW"])
 def test_root_without_a_capability_takes_a_user_namespace(monkeypatch, missing):
     """As in a container that is given SYS_ADMIN alone, or by Podman or CRI-O, which give no NET_RAW."""
-    number = getattr(namespace, missing)
-    monkeypatch.setattr(namespace, "has_capability", lambda asked: asked != number)
+    number = getattr(privileges, missing)
+    monkeypatch.setattr(privileges, "has_capability", lambda asked: asked != number)
     assert next(launchers.ways()).name == "a user namespace, without root"
 
 

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.guard.tracing.strace_command import ptrace_scope
+from nagle_lab.host.privileges import ptrace_scope
 from nagle_lab.live.sockets.inventory import inventory
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.namespaces import is_recorded

@@ -10,7 +10,7 @@ import pytest
 from lab.recording import NAGLE_LAB, REPOSITORY, docker, left_on_engine, traced
 
 from nagle_lab.guard.tracing import strace_command
-from nagle_lab.host.namespace import CAP_SYS_PTRACE
+from nagle_lab.host.privileges import CAP_SYS_PTRACE
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.tracer import traced_service
 from nagle_lab.runs.manifest import THREADS, TRACE

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.tracing import strace_command
-from nagle_lab.host.namespace import CAP_SYS_PTRACE
+from nagle_lab.host import privileges
+from nagle_lab.host.privileges import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import ListedSocket, TcpInfo
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
@@ -146,7 +146,7 @@ def test_sockets_are_named_one_by_one_up_to_twenty():
 
 
 def test_which_right_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(strace_command, "YAMA", tmp_path / "ptrace_scope")
+    monkeypatch.setattr(privileges, "YAMA", tmp_path / "ptrace_scope")
     has: set[int] = set()
     monkeypatch.setattr(rights, "has_capability", lambda number: number in has)
     assert rights.missing([4, 5, 6], 2, 1, 1, PermissionError()) == [

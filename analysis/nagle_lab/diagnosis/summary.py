@@ -246,16 +246,16 @@ def _hold(findings: Findings) -> Range | None:
 
 
 # An end that answers sooner than this is at the capture point, or a switch away.
-_NEAR_US = 500.0
+_AT_AN_END_US = 500.0
 
 
 def _captured_near(client_us: float | None, server_us: float | None) -> CapturedNear | None:
     """Which end the capture was taken at: its handshake packets come and go sooner than the other's."""
     if client_us is None or server_us is None:
         return None
-    if max(client_us, server_us) < _NEAR_US:
+    if max(client_us, server_us) < _AT_AN_END_US:
         return "both"
-    if min(client_us, server_us) < max(_NEAR_US, max(client_us, server_us) / 8):
+    if min(client_us, server_us) < max(_AT_AN_END_US, max(client_us, server_us) / 8):
         return "client" if client_us < server_us else "server"
     return "neither"
 

@@ -14,30 +14,13 @@ from pathlib import Path
 from struct import pack, unpack_from
 from typing import TypeVar
 
+from nagle_lab.host.privileges import may_make_network
+
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 12, 13, 19, 21
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFMTU, _SIOCETHTOOL = 0x8913, 0x8914, 0x8922, 0x8946
 _IFF_UP = 1
 T = TypeVar("T")
 _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
-
-
-def has_sys_admin() -> bool:
-    """Whether this process may join network namespaces of others."""
-    return has_capability(CAP_SYS_ADMIN)
-
-
-def may_make_network() -> bool:
-    """Whether this process may make, set up and record a network namespace without a user namespace."""
-    return all(map(has_capability, (CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW)))
-
-
-def has_capability(number: int) -> bool:
-    """Whether this process has a capability, by its number in capabilities(7)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
-    return False
 
 
 def unshare(flags: int) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from nagle_lab.cli.shared.exports import write_whole
+from nagle_lab.cli.shared.exports import write_export
 from nagle_lab.cli.shared.progress import progress_bar
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
@@ -99,7 +99,7 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
     if html:
         from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415
 
-        write_whole(html, fleet_page(overview(store), Folder(out).path.rpartition("/")[2]))
+        write_export(html, fleet_page(overview(store), Folder(out).path.rpartition("/")[2]))
     if sql:
         answer = store.ask(sql)
         if as_json:

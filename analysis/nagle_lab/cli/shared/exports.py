@@ -196,7 +196,7 @@ def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]
     """Write those of the ``contents``, by format, for which there is a file; the others are never made."""
     for name, content in contents.items():
         if file := files.get(name):
-            write_whole(file, content())
+            write_export(file, content())
 
 
 _DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
@@ -207,7 +207,7 @@ def _is_replaced(file: Path) -> bool:
     return not file.exists() or (file.is_file() and file.parent not in _DEVICES)
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_export(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
     content = text.encode("utf-8", "backslashreplace")
     if not _is_replaced(file):

@@ -4,7 +4,7 @@ import json as json_module
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_writable, write_whole
+from nagle_lab.cli.shared.exports import require_writable, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.errors import Exit, NagleLabError
@@ -42,5 +42,5 @@ def command(
             progress.end(tried[-1].verdict or tried[-1].problem, notable=False)
     show_releases(of, tried, console(at_most=140))
     if json:
-        write_whole(json, json_module.dumps(releases_json(of, command_line, tried)) + "\n")
+        write_export(json, json_module.dumps(releases_json(of, command_line, tried)) + "\n")
     return code_of(tried)

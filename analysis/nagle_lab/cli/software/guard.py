@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_whole
+from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_export
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.cli.software.guard_folder import REPORT, forget, recording_folder
 from nagle_lab.cli.software.guard_options import GuardOptions
@@ -126,7 +126,7 @@ def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSErr
     """Write the files asked for, before anything is shown: a reader of that may go away. Why it failed, if it did."""
     try:
         for file in filter(None, files):
-            write_whole(file, report)
+            write_export(file, report)
         exports.write()
     except OSError as error:
         return error

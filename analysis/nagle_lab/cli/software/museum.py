@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_writable, write_whole
+from nagle_lab.cli.shared.exports import require_writable, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, tell, worst
 from nagle_lab.experiments.software.museum import Exhibit, exhibits, run_exhibit
@@ -32,7 +32,7 @@ def command(names: Sequence[str], quick: bool, list_only: bool, trace: bool, mar
     show_museum(shown, console(at_most=140))
     tell(summary_line(shown))
     if markdown:
-        write_whole(markdown, museum_page(shown))
+        write_export(markdown, museum_page(shown))
     return worst(one.code for one in shown)
 
 
@@ -49,5 +49,5 @@ def _trace(every: Sequence[Exhibit], markdown: Path | None) -> Exit:
     show_traced(traced, console(at_most=140))
     tell(traced_line(traced))
     if markdown:
-        write_whole(markdown, traced_page(traced, [exhibit.name for exhibit in every if not exhibit.writes]))
+        write_export(markdown, traced_page(traced, [exhibit.name for exhibit in every if not exhibit.writes]))
     return worst(one.code for one in traced)

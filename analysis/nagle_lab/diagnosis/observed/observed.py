@@ -67,7 +67,7 @@ class Observed:
     sent_before: Counter[int] = field(default_factory=Counter)
 
     @property
-    def is_far(self) -> bool:
+    def is_away(self) -> bool:
         """Whether the capture was taken away from the program's host."""
         return self.own is None or self.own >= AWAY
 

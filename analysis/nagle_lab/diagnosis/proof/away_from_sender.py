@@ -38,7 +38,7 @@ SENT_ANYWAY_FAR = 0.05
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
-def held_far(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those of the late candidates ``pure``, all with pure ACKs, whose data the ACK released.
 
     The others are added to ``judged`` as rejected or unresolved.
@@ -119,7 +119,7 @@ def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
     others = pure.not_among(pure.connection, list(observed.sent_before))
     if len(others) == len(pure):
         return pure.picked([])
-    seem_held = held_far(others, replace(observed, sent_before=Counter()), Judged())
+    seem_held = held_away(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = around(observed.own or 0)
     are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
     return seem_held if len(seem_held) >= REPEATED and are_in_time else pure.picked([])

@@ -50,7 +50,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    unsure = pure if observed.is_far else pure.only(pure.ack_to_release < PAUSE)
+    unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 

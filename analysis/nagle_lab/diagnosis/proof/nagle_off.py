@@ -112,7 +112,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
 
 def _seem_held(c: Candidates, observed: Observed) -> Column:
     """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
-    latest = observed.own + LATE_FAR if observed.is_far and observed.own else PAUSE
+    latest = observed.own + LATE_FAR if observed.is_away and observed.own else PAUSE
     seems_held, since = c.ack_to_release < latest, c.trigger_to_release
     for pause in {ms * MS for *_, ms in observed.program.no_waits}:
         seems_held = seems_held & ((since * (1 + PAUSE_VARIES) < pause) | (since * (1 - PAUSE_VARIES) > pause))
@@ -134,7 +134,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 
     TCP_NODELAY may have been set then: OpenSSH does it when a session begins.
     """
-    if observed.is_far:
+    if observed.is_away:
         return off.picked([])
     frames = observed.program.no_wait_frames
     rows = zip(off.connection, off.release_frame, _seem_held(off, observed), strict=True)

@@ -65,7 +65,7 @@ def judge_piggybacked(
     if observed.setting.resolution > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
         return
-    if observed.is_far:
+    if observed.is_away:
         _judge_far(piggybacked, held, c, observed, judged)
     else:
         _judge_near(piggybacked, held, c, observed, judged)
@@ -75,7 +75,7 @@ def _leave_open_by_coarse_clock(
     piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
 ) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
-    low, high = around(observed.own or 0) if observed.is_far else (0.0, PAUSE)
+    low, high = around(observed.own or 0) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
@@ -240,7 +240,7 @@ def _ever_released_early(observed: Observed) -> bool:
 
 def _early_acks_release(observed: Observed) -> bool:
     """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
-    if observed.is_far:
+    if observed.is_away:
         low, high = around(observed.own or 0)
     else:
         answers = nearby(observed.program.own.handshake)
@@ -373,7 +373,7 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
     return Hold(
-        len(prompt), 0, percentile(prompt.trigger_to_release if observed.is_far else prompt.trigger_to_ack, 50)
+        len(prompt), 0, percentile(prompt.trigger_to_release if observed.is_away else prompt.trigger_to_ack, 50)
     )
 
 

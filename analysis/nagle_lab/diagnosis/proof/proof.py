@@ -34,7 +34,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, MOST_LOOKED_AT, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
 from nagle_lab.diagnosis.observed.programs import Program
-from nagle_lab.diagnosis.proof.away_from_sender import held_far
+from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, without_held_behind_full, without_nagle_off
@@ -111,12 +111,12 @@ def _judge_by_timing(
         _judge_by_timestamps(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
-    held = held_far(pure, observed, judged) if observed.is_far else held_near(pure, observed, judged)
+    held = held_away(pure, observed, judged) if observed.is_away else held_near(pure, observed, judged)
     held = _without_pauses(held, pure)
     held = _without_triggers_not_held(held, judged)
     held = without_window_of_one(held, c, observed, judged)
     if len(held):
-        repetition = Ground.REPETITION_ON_PATH if observed.is_far else Ground.REPETITION_AT_SENDER
+        repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
     if len(shown):
         held = held | shown
@@ -155,7 +155,7 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
 
 def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
-    early, base = observed.early, observed.own if observed.is_far and observed.own else 0
+    early, base = observed.early, observed.own if observed.is_away and observed.own else 0
     soonest, latest = around(base)
     prompt = rows_where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
     if len(early) >= CONCLUSIVE and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
@@ -179,7 +179,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     """The same by the packets alone, without what the kernel said."""
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
     # Away from the sender, trigger and ACK were under way besides.
-    waits = held.trigger_to_release if observed.is_far else held.trigger_to_ack
+    waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack
     usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
@@ -266,7 +266,7 @@ def _judge_without_ack(
 def _is_blind(pure: Candidates, observed: Observed) -> bool:
     """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
     resolution, own = observed.setting.resolution, observed.own
-    if observed.is_far:
+    if observed.is_away:
         return resolution > BLIND and not (own is not None and resolution <= own / 8)
     return resolution > BLIND or (resolution > COARSE and len(pure) < MEAN_OF)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.job import NamespaceState
-from nagle_lab.host import namespace
+from nagle_lab.host.privileges import may_make_network
 
 SETTINGS = Path("/proc/sys")
 EMPTY_IMAGE = "nagle-lab-guard:empty"
@@ -35,7 +35,7 @@ def ways() -> Iterator[Way]:
     """
     if platform.system() != "Linux":
         raise NagleLabError("guard needs Linux network namespaces: run it in a Linux virtual machine or container")
-    if namespace.may_make_network():
+    if may_make_network():
         yield Way("a network namespace, as root")
         return
     yield Way("a user namespace, without root")

@@ -17,7 +17,7 @@ from nagle_lab.guard.recording.job import OUTCOME, Outcome
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.host import children
-from nagle_lab.host.namespace import has_sys_admin
+from nagle_lab.host.privileges import may_join_namespaces
 
 
 def record_running(
@@ -60,14 +60,14 @@ def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
     With ``trace`` also to the container's processes. Raises NagleLabError where there is no such process, or Docker
     is not reachable.
     """
-    if container and not (pid is not None and has_sys_admin()):
+    if container and not (pid is not None and may_join_namespaces()):
         more = (f"--pid=container:{container}", "--cap-add=SYS_PTRACE") if trace else ()
         name = "a capture sidecar beside the container"
         return docker_with_folders(name, f"--network=container:{container}", *more)
     if pid is not None and not Path(f"/proc/{pid}").is_dir():
         raise NagleLabError(f"there is no process {pid}: ss -tlnp lists those that listen")
-    if has_sys_admin() or not sudo_works():
-        return Way("as root" if has_sys_admin() else "without root")
+    if may_join_namespaces() or not sudo_works():
+        return Way("as root" if may_join_namespaces() else "without root")
     return Way("sudo", ("sudo", "-n", "--"))
 
 
@@ -96,7 +96,7 @@ def _what(pid: int | None, container: str, interface: str) -> str:
 
 
 def _todo(way: Way) -> str:
-    return "" if has_sys_admin() or "docker" in way.before else ": run this as root"
+    return "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
 
 
 def container_of_service(service: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host import children
-from nagle_lab.host.namespace import CAP_SYS_PTRACE, has_capability
+from nagle_lab.host.privileges import CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 # Beside strace_command.CALLS: what was written before that, with stacks; which threads were there, and of whom.
 STACKS, THREADS = "strace-stacks.txt", "strace-threads.txt"
@@ -125,7 +125,7 @@ def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
         todo = "a security policy forbids it (AppArmor, SELinux, seccomp): trace it from the host, as root"
     elif owner != str(os.geteuid()):
         todo = f"it belongs to user {owner}: run this as root, in a container with --cap-add SYS_PTRACE"
-    elif scope := strace_command.ptrace_scope():
+    elif scope := ptrace_scope():
         todo = f"kernel.yama.ptrace_scope is {scope}: run this as root, or sudo sysctl kernel.yama.ptrace_scope=0"
     else:
         todo = "run this as root, in a container with --cap-add SYS_PTRACE"

@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
+from nagle_lab.host.privileges import ptrace_scope
 
 CALLS = "strace.txt"  # a file's name: what strace wrote, in the folder of what was traced
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
 _STARTS = "fork,vfork,clone,clone3,io_uring_setup"
 _MARK = "rmdir"  # by which hooks speak: see hooks/python/nagle_lab_marks.py
-YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 OLDEST = (5, 16)  # of strace: --decode-pids=comm, --seccomp-bpf
 
 
@@ -76,14 +76,6 @@ def why_none() -> str:
     if ptrace_scope() == 3:
         return "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
     return ""
-
-
-def ptrace_scope() -> int:
-    """How far the kernel keeps a user's own processes from each other (Yama): 0, or not at all, to 3."""
-    try:
-        return int(YAMA.read_text())
-    except (OSError, ValueError):
-        return 0
 
 
 def _permission() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE
+from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, container_names, processes

@@ -4,8 +4,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from nagle_lab.guard.tracing.strace_command import ptrace_scope
-from nagle_lab.host.namespace import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability
+from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
 TODO = ": run this as root" if os.geteuid() else ""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.namespace import CAP_SYS_PTRACE, inside, namespace_of
+from nagle_lab.host.namespace import inside, namespace_of
+from nagle_lab.host.privileges import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.inventory import HostSocket, inventory
 from nagle_lab.live.sockets.processes import every_pid, started_at
