@@ -8,7 +8,7 @@
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
-enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE, REACTIONS }; /* Reaction in events.py */
+enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
@@ -86,7 +86,7 @@ typedef struct { /* Half */
     int32_t lost;
     int32_t swapped;
     int32_t full_waits;
-    int32_t beside;
+    int32_t beside_unacked;
     int32_t full_segment;
     int32_t last_unpushed;
     int32_t learned_full_segment;

@@ -110,7 +110,7 @@ typedef struct {
     int32_t lost[2];         /* of these, after data that is not in the capture */
     int32_t swapped[2];      /* of these, captured after their acknowledgement */
     int32_t full_waits[2];   /* full segments that waited for an ACK: the congestion window was full */
-    int32_t beside[2];       /* data segments sent while another was unacknowledged: that window holds more than one */
+    int32_t beside_unacked[2]; /* data segments sent while another was unacknowledged: that window holds more than one */
     int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
     int32_t least_full_segment; /* payload of a full segment of both */
     int32_t exchanges;       /* exchanges with request and answer */

@@ -40,7 +40,7 @@ class Reaction(IntEnum):
     ACK = 1  # with a pure ACK: its kernel did, at once or when the delayed-ACK timer fired
     DATA = 2  # its program did
     RELEASE = 3  # with more data, to an ACK that came within SHORT
-    FREE = 4  # with data, to data that acknowledged nothing new: that let nothing go
+    NO_NEW_ACK = 4  # with data, to data that acknowledged nothing new: that let nothing go
 
 
 class Echo(IntEnum):

@@ -112,7 +112,7 @@ static int close_connection(machine *m, flow *f)
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
         .swapped = {one->swapped, two->swapped},
-        .full_waits = {one->full_waits, two->full_waits}, .beside = {one->beside, two->beside},
+        .full_waits = {one->full_waits, two->full_waits}, .beside_unacked = {one->beside_unacked, two->beside_unacked},
         .full_segment = {full_size_of(one), full_size_of(two)},
         .least_full_segment = f->least_full_segment,
         .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_full ? -1 : number,
@@ -404,7 +404,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
     if (x->snd_una < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
-        x->beside++;
+        x->beside_unacked++;
         if (!is_owed && is_small_behind_small(f, x, s, before)) {
             x->not_held++;
             x->not_held_end = before->end + s->length;
@@ -412,7 +412,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     }
     int32_t usual = x->full_segment ? x->full_segment : y->full_segment;
     if (usual && s->length > usual) /* segmentation offload */
-        x->beside += (s->length - 1) / usual;
+        x->beside_unacked += (s->length - 1) / usual;
     if ((before->flags | s->flags) & CONTROL)
         return 0;
     int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;
@@ -436,7 +436,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
         return add_candidate(m, f, side, s, &y->data_ack, 0, number);
     if (y->data.number > most(before->number, y->data_ack.number))
-        keep_sample(x, FREE, s->ts - y->data.ts);
+        keep_sample(x, NO_NEW_ACK, s->ts - y->data.ts);
     return 0;
 }
 

@@ -47,12 +47,12 @@ from nagle_lab.tcp.waited import (
     is_full_segment_waiting,
     is_released_by,
     is_sooner_than_reactions,
-    note_beside,
+    note_beside_unacked,
 )
 
 CONTROL = SYN | FIN | RST
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
-HANDSHAKE, BY_ACK, BY_DATA, RELEASE, FREE = Reaction
+HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
 NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # what a row has that ended none
@@ -276,10 +276,10 @@ class Machine:
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return
         if x.snd_una < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
-            note_beside(x, s, before, is_owed=is_owed)
+            note_beside_unacked(x, s, before, is_owed=is_owed)
         usual = x.full_segment or y.full_segment
         if usual and s.length > usual:  # segmentation offload
-            x.beside += (s.length - 1) // usual
+            x.beside_unacked += (s.length - 1) // usual
         if (before.flags | s.flags) & CONTROL:
             return
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
@@ -303,7 +303,7 @@ class Machine:
         if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.round_trip:
             self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
-            keep_sample(x, FREE, s.ts - y.data.ts)
+            keep_sample(x, NO_NEW_ACK, s.ts - y.data.ts)
 
     def _before_the_ack(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
         """Add a row for new data behind data that is not acknowledged, or whose ACK the capture lacks."""
@@ -563,7 +563,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         lost=(one.lost, two.lost),
         swapped=(one.swapped, two.swapped),
         full_waits=(one.full_waits, two.full_waits),
-        beside=(one.beside, two.beside),
+        beside_unacked=(one.beside_unacked, two.beside_unacked),
         full_segment=(full_size_of(one), full_size_of(two)),
         least_full_segment=connection.least_full_segment,
         exchanges=connection.exchanges,

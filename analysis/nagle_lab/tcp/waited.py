@@ -58,12 +58,12 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
     )
 
 
-def note_beside(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
+def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
     """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged.
 
     Where that carries an ACK that a BSD owed (``is_owed``), it does not count as not held.
     """
-    x.beside += 1
+    x.beside_unacked += 1
     if not is_owed and is_small_behind_small(x, s, before):
         x.not_held += 1
         x.not_held_end = before.end + s.length

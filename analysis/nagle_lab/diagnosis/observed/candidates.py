@@ -52,7 +52,7 @@ class Candidates:
     peer_own_accord : how often on that connection the peer sent data unasked: LATER than all of its own was
         acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
-    beside : how often on that connection it sent data of any size while other data was unacknowledged
+    beside_unacked : how often on that connection it sent data of any size while other data was unacknowledged
     began : when that connection did
     """
 
@@ -140,7 +140,7 @@ class _Joined(dict[str, Column]):
             ),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
-            "beside": lambda: involved.of_side("beside", side),
+            "beside_unacked": lambda: involved.of_side("beside_unacked", side),
             "began": lambda: involved.rows("first_ts"),
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
         }

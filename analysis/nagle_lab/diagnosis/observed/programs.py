@@ -39,7 +39,7 @@ class Reactions:
     ack: list[int] = field(default_factory=list)  # delayed ones among them
     data: list[int] = field(default_factory=list)
     release: list[int] = field(default_factory=list)  # with more data, to an early ACK
-    free: list[int] = field(default_factory=list)  # with data, to data that acknowledged nothing new
+    no_new_ack: list[int] = field(default_factory=list)  # with data, to data that acknowledged nothing new
     # How much longer than the fastest reaction on the same connection: what the path adds, and the program
     handshake_more: list[int] = field(default_factory=list)
     data_more: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Reactions:
             Reaction.ACK: self.ack,
             Reaction.DATA: self.data,
             Reaction.RELEASE: self.release,
-            Reaction.FREE: self.free,
+            Reaction.NO_NEW_ACK: self.no_new_ack,
         }[kind]
         kept += listed(samples[: MOST_SAMPLES - len(kept)])
 

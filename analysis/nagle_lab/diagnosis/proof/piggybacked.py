@@ -338,9 +338,9 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     Either the peer speaks unasked; or this end takes longer for answers to data that acknowledged nothing new, and so
     could release nothing.
     """
-    free = observed.program.own.free
+    no_new_ack = observed.program.own.no_new_ack
     quick = 2 * percentile(prompt.ack_to_release, 90)
-    takes_longer = len(free) >= REPEATED and sum(ns <= quick for ns in free) <= SELDOM * len(free)
+    takes_longer = len(no_new_ack) >= REPEATED and sum(ns <= quick for ns in no_new_ack) <= SELDOM * len(no_new_ack)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
 
 
@@ -350,9 +350,9 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     Its data crosses the peer's on the path, so it speaks unasked; and it seldom comes right behind data of the peer
     that acknowledged nothing new.
     """
-    free = observed.program.own.free
-    crossed, quick = sum(ns < low for ns in free), sum(low <= ns <= high for ns in free)
-    return len(free) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(free)
+    no_new_ack = observed.program.own.no_new_ack
+    crossed, quick = sum(ns < low for ns in no_new_ack), sum(low <= ns <= high for ns in no_new_ack)
+    return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(no_new_ack)
 
 
 def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:

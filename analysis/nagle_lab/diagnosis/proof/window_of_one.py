@@ -25,14 +25,14 @@ def without_window_of_one(held: Candidates, c: Candidates, observed: Observed, j
     )
     if not len(held) or 2 * not_held < len(held):
         return held
-    by_turns, with_free = _set_by_turns(held, observed), _began_with_free_ones(held, observed)
+    by_turns, with_not_waiting = _set_by_turns(held, observed), _began_with_not_waiting(held, observed)
     connections = held.connection
     surely = [
         group
         for group in groups(connections)
         if (number := int(connections[group[0]])) in by_turns
         or (
-            (held.beside[group[0]] >= REPEATED or number in with_free)
+            (held.beside_unacked[group[0]] >= REPEATED or number in with_not_waiting)
             and _outlasts_growth(held.picked(group), c.only(c.connection == number))
         )
     ]
@@ -60,7 +60,7 @@ def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
     return found
 
 
-def _began_with_free_ones(held: Candidates, observed: Observed) -> set[int]:
+def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     """Connections on which data is held, and to which no window was left that one to the same peer does not have.
 
     The first connection that ends leaves its window to all that begin later, for an hour (Linux, tcp_metrics.c). So
