@@ -249,6 +249,24 @@ def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, ji
     assert diagnose(c.seen_at("client")).verdict == verdict
 
 
+@pytest.mark.parametrize(("later", "verdict"), [(0, "STALL"), (5 * MS, "INCONCLUSIVE")])
+def test_where_the_path_varies_as_much_as_a_timer_releases_are_compared_with_acks_as_quick(diagnose, later, verdict):
+    """Of that end's ACKs those that took 8 ms more may have been delayed, and so do not count as quick."""
+    talks = [Conversation(client=("10.0.0.1", 40_000 + at), rtt_ns=10 * MS) for at in range(4)]
+    for at, c in enumerate(talks):
+        c.handshake()
+        for number in range(30):
+            slower, even_slower = ((number * 13 + at + more) % 30 * 500 * US for more in (0, 11))
+            c.client_sends(REQUEST)
+            c.server_acks(after_ns=20 * US + slower)
+            c.server_sends(HEADER, after_ns=20 * MS)
+            c.client_acks(after_ns=LATE)
+            c.server_sends(8, after_ns=RELEASE + even_slower + later)
+            c.client_acks(after_ns=10 * US)
+            c.pause(5 * MS)
+    assert diagnose(merge(*(c.seen_at("client") for c in talks))).verdict == verdict
+
+
 def test_a_connection_that_keeps_to_a_clock_does_not_count_with_others(diagnose):
     """Away from the sender: on one its data is held, on the other it follows the trigger after 50 ms each time.
 

@@ -9,7 +9,18 @@ from dataclasses import replace
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import Column, among, groups, highest, in_order, lowest, percentile, total
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    among,
+    groups,
+    highest,
+    in_order,
+    lowest,
+    percentile,
+    pick,
+    rows_where,
+    total,
+)
 from nagle_lab.diagnosis.observed.enough import (
     A_FEW,
     COMPARABLE,
@@ -219,15 +230,20 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     """Whether releases take clearly longer than that end's kernel takes to answer, with ACKs that are not delayed.
 
-    By more than three standard errors of the path, and than their length takes on a slow link.
+    By more than three standard errors of the path, and than their length takes on a slow link. On a path that varies
+    as much as the shortest timers, slower ACKs may have been delayed: there releases are compared that are no slower.
     """
     own = observed.program.own
-    quick = [ns for ns in [*own.handshake, *own.ack] if ns < (observed.own or 0) + LATE_FAR]
+    latest = (observed.own or 0) + LATE_FAR
+    quick = [ns for ns in [*own.handshake, *own.ack] if ns < latest]
     if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
     by_size = _without_their_length(prompt, observed)
+    as_quick = pick(by_size, rows_where(by_size < latest))
+    if 2 * len(as_quick) > len(by_size):
+        by_size = as_quick
     longer = percentile(by_size, 50) - percentile(quick, 50)
-    varies = middle_half(quick) * 3 / sqrt(min(len(quick), len(prompt)))
+    varies = middle_half(quick) * 3 / sqrt(min(len(quick), len(by_size)))
     return longer > max(SLOWER, 2 * observed.setting.resolution, varies)
 
 
