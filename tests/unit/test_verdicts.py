@@ -363,6 +363,26 @@ def test_what_takes_longer_than_the_stalls_is_said_beside_them(diagnose, think_m
     assert ("profile it" in step) is says
 
 
+@pytest.mark.parametrize(
+    ("waits", "says"), [(True, "cannot be told of all of them"), (False, "a program that pauses")]
+)
+def test_late_acks_of_which_it_cannot_be_told_are_no_pauses_beside_stalls(diagnose, waits, says):
+    """The client is seen to hold its request; of the reply's late ACKs, nothing was held, or that cannot be told."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        client_held(c, number)
+        c.server_sends(HEADER, after_ns=2 * MS)
+        c.client_acks(after_ns=LATE + 5 * MS + number % 5 * MS)
+        c.server_sends(BODY, after_ns=(130 + number % 7 * 10) * US if waits else 9 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    assert says in result.reason
+    rows = dict(idle_gaps(result))
+    assert ("whether" in result.reason) == waits == ("perhaps with data waiting" in str(rows))
+
+
 def test_how_long_a_client_pauses_between_exchanges_is_not_said_beside_stalls(diagnose):
     def rare(c: Conversation, number: int) -> None:
         c.pause(2 * SECOND)

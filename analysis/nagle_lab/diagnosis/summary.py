@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.ends import Ends
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.idle_gaps import CAUSES, Cause
-from nagle_lab.diagnosis.proof.outcomes import Ground
+from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,
@@ -37,6 +37,9 @@ from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import IDLE, MS
 from nagle_lab.tcp.tables import Table
+
+Obstacles = Mapping[Obstacle, int]  # how often it cannot be told, and why
+OPEN_SHARE = 0.1  # of the late ACKs
 
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
@@ -62,7 +65,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         source=_source(capture, totals),
         quality=_quality(capture, totals, findings),
         verdict=verdict,
-        reason=_reason(verdict, reason, summary, idle_gaps),
+        reason=_reason(verdict, reason, summary, idle_gaps, findings.obstacles),
         summary=summary,
         idle_gaps=idle_gaps,
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
@@ -166,10 +169,12 @@ def _idle_gaps(findings: Findings) -> dict[Cause, CountAndTime]:
     return {cause: CountAndTime(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
 
 
-def _reason(verdict: Verdict, reason: str, summary: Summary, idle_gaps: dict[Cause, CountAndTime]) -> str:
+def _reason(
+    verdict: Verdict, reason: str, summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles
+) -> str:  # fmt: skip
     """The rule's reason, with what the summary has to say to it."""
     if verdict is Verdict.STALL:
-        return _stall_reason(summary) + _larger_cause(summary, idle_gaps)
+        return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)
     held = summary.round_trips.count
     if verdict is Verdict.CLEAN and held:
         return f"{reason}; but Nagle's algorithm held data for a round trip, {times_text(held)}"
@@ -198,12 +203,20 @@ def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, CountAndTime]) -> Cau
     return largest if largest and others[largest] > lost_ms else None
 
 
-def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
+def may_have_waited(idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> bool:
+    """Whether data may have waited for many late ACKs of which no stall is proved: so often it cannot be told."""
+    late = idle_gaps.get(Cause.DELAYED_ACK)
+    return late is not None and sum(obstacles.values()) > OPEN_SHARE * late.count
+
+
+def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
     if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
         return ""
-    is_pause = cause is Cause.DELAYED_ACK and not summary.relays
-    what = "a program that pauses" if is_pause else CAUSES[cause]
     times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
+    is_pause = cause is Cause.DELAYED_ACK and not summary.relays
+    if is_pause and may_have_waited(idle_gaps, obstacles):
+        return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
+    what = "a program that pauses" if is_pause else CAUSES[cause]
     return f"; but most of the idle time has another cause ({times}): {what}"
 
 

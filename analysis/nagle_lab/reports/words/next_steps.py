@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.upstream import stalled_upstreams
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.diagnosis.summary import larger_cause
+from nagle_lab.diagnosis.summary import larger_cause, may_have_waited
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.tcp.events import IDLE, MS
 
@@ -73,7 +73,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
         return []  # the stalls, of which all else tells
     if is_one_way(result):  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
-    is_open = result.verdict is Verdict.INCONCLUSIVE and bool(result.quality.unresolved)
+    is_open = _is_open(result)
     rows = [("" if row else "idle gaps", _gaps(*found, is_open)) for row, found in enumerate(causes)]
     if result.verdict is Verdict.CLEAN and slow:
         rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
@@ -85,8 +85,12 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 def _besides(result: Result) -> str:
     """What to do about a cause that took longer than the stalls; empty where none did, or their remedy covers it."""
     cause = larger_cause(result.summary.lost_ms_total, result.idle_gaps)
-    is_relayed = cause is Cause.DELAYED_ACK and result.summary.relays
-    if cause is None or cause is Cause.NAGLE_ROUND_TRIP or is_relayed:
+    is_late_ack = cause is Cause.DELAYED_ACK
+    if (
+        cause is None
+        or cause is Cause.NAGLE_ROUND_TRIP
+        or (is_late_ack and (result.summary.relays or _is_open(result)))
+    ):
         return ""
     if cause is Cause.SERVER_THINK and (upstreams := stalled_upstreams(result)):
         named = upstreams[0] if len(upstreams) == 1 else f"{upstreams[0]} and others"
@@ -95,6 +99,13 @@ def _besides(result: Result) -> str:
             "capture: remove those first, then look again"
         )
     return f"the remedy below does not help where most of the idle time went: {_STEPS[cause]}"
+
+
+def _is_open(result: Result) -> bool:
+    """Whether data may have waited for late ACKs of which no stall is proved."""
+    unresolved = result.quality.unresolved
+    is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)
+    return is_unsure or may_have_waited(result.idle_gaps, unresolved)
 
 
 def is_one_way(result: Result) -> bool:
