@@ -92,7 +92,7 @@ def test_it_is_listed(tree):
 
 def test_the_unit_tests_pass_with_it(tree):
     """Those that go through the scenarios there are: of `make test-unit`, what a new one could break."""
-    for path in (tree / "tests" / "unit").glob("*.py"):
+    for path in (tree / "tests" / "unit").rglob("*.py"):
         file, text = str(path.relative_to(tree)), path.read_text()
         if file in PARTS:
             functions = re.split(r"^(?=def |@)", text, flags=re.MULTILINE)
