@@ -16,7 +16,7 @@ import click
 
 from nagle_lab.cli.commands import NoReaderError
 from nagle_lab.cli.lab.matrix import named_scenarios
-from nagle_lab.cli.shared.exports import require_writable, write_whole
+from nagle_lab.cli.shared.exports import require_writable, write_export
 from nagle_lab.cli.shared.options import RUNS, markdown_option, runs_option
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -96,7 +96,7 @@ def run_soak(
             ended = error
     show_soak(soak, terminal.console(at_most=140))
     if markdown_file:
-        write_whole(markdown_file, markdown(soak))
+        write_export(markdown_file, markdown(soak))
     if ended is None:
         return soak.code
     goes_on = f"the same command{' without --fresh' * fresh} continues from here"
