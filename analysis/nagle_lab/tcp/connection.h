@@ -21,6 +21,7 @@ typedef struct { /* Sent */
     int64_t edge;
     int64_t tsval; /* -1 none */
     int32_t length;
+    int32_t since_data;
     int32_t epoch;
     int32_t exchange;
     uint16_t flags;

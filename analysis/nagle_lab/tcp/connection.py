@@ -41,6 +41,7 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     exchange: int  # -1: none
     edge: int  # of the peer's window when it was sent: its right end; -1 not known
     tsval: int  # of its timestamp; -1 none
+    since_data: int  # ns from the data segment that its sender sent before it; -1 none
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +66,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     edge_before: int  # of the window that its sender had offered until then, as `edge` of Sent; -1 not known
 
 
-NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1)
+NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1, -1)
 NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1)
 
 

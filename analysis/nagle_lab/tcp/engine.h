@@ -21,6 +21,7 @@ typedef struct {
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it; 0 none after it */
     int32_t since_host_busy; /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
+    int32_t since_data;      /* to the trigger from the data segment that its sender sent before it; -1 none */
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;
@@ -33,6 +34,7 @@ typedef struct {
     uint8_t gap_small;
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
+    int32_t unused;
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

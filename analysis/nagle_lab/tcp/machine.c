@@ -371,8 +371,8 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, NO_TIMESTAMPS),
         .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
         .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
-        .exchange = number, .trigger_bytes = trigger->length, .released_bytes = s->length,
-        .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
+        .since_data = trigger->since_data, .exchange = number, .trigger_bytes = trigger->length,
+        .released_bytes = s->length, .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
         .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
         .gap_reply = ack->gap_reply,
         .trigger_not_held = trigger->end == x->not_held_end,
@@ -499,8 +499,10 @@ static void send_segment(flow *f, int side, const segment *s, int64_t start, int
     half *x = &f->halves[side];
     const half *y = &f->halves[1 - side];
     sent *now = s->length ? &x->data : &x->control;
+    int32_t since = x->data.number >= 0 ? (int32_t)least(most(s->ts - x->data.ts, 0), INT32_MAX) : -1;
     *now = (sent){f->packets, s->ts, s->frame, start, end, y->rcv_nxt >= 0 ? y->rcv_nxt + y->rcv_wnd : -1,
-                  s->timestamps ? (int64_t)s->tsval : -1, s->length, s->epoch, number, s->flags, start >= x->snd_nxt};
+                  s->timestamps ? (int64_t)s->tsval : -1, s->length, since, s->epoch, number, s->flags,
+                  start >= x->snd_nxt};
     if (!s->length)
         return;
     x->payload += s->length;

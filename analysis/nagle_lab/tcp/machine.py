@@ -222,8 +222,21 @@ class Machine:
         y, connection, length = x.peer, x.connection, s.length
         is_new, edge = start >= x.snd_nxt, y.rcv_nxt + y.rcv_wnd if y.rcv_nxt >= 0 else -1
         tsval = s.tsval if s.timestamps else -1
+        since = min(max(s.ts - x.data.ts, 0), LONGEST) if x.data.number >= 0 else -1
         x.latest_sent = sent = Sent(
-            connection.packets, s.ts, s.frame, start, end, length, s.flags, is_new, s.epoch, exchange, edge, tsval
+            connection.packets,
+            s.ts,
+            s.frame,
+            start,
+            end,
+            length,
+            s.flags,
+            is_new,
+            s.epoch,
+            exchange,
+            edge,
+            tsval,
+            since,
         )
         if length:
             x.data = sent
@@ -380,6 +393,7 @@ class Machine:
             under_way=min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0)),
             since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
+            since_data=trigger.since_data,
             exchange=exchange,
             trigger_bytes=trigger.length,
             released_bytes=s.length,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.stories import REQUEST, nodelay, server_held, talk
+from support.stories import LATE, RELEASE, REQUEST, nodelay, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, merge
 
 
@@ -61,3 +61,29 @@ def test_data_that_waits_now_and_then_outlasts_the_growth_of_a_window(diagnose):
     other = talk(nodelay, client=("10.0.0.1", 50_000), t0_ns=begun).segments
     result = diagnose(merge(talk(sometimes, t0_ns=begun + 5 * SECOND, exchanges=31).segments, other))
     assert (result.verdict, result.summary.stalls) == ("STALL", 10)
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(False, "STALL"), (True, "INCONCLUSIVE")])
+def test_what_is_held_twice_on_each_connection_adds_up(diagnose, first, verdict):
+    """nbd-server: two holds in each session's beginning, and TCP_NODELAY from then on; or the first window is one."""
+    talks = []
+    for number in range(14):
+        c = Conversation(client=("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND)
+        c.handshake()
+        for _ in range(2):
+            if not first:
+                c.client_sends(REQUEST)
+                c.server_sends(41, after_ns=200 * US)
+            c.client_sends(REQUEST)
+            c.server_sends(20, after_ns=200 * US)
+            c.client_acks(after_ns=LATE)
+            c.server_sends(57, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+            c.pause(300 * MS)
+        for more in range(5):
+            c.server_sends(20 + more, after_ns=30 * MS)
+        c.client_acks(after_ns=10 * US)
+        c.close()
+        talks.append(c.segments)
+    result = diagnose(merge(*talks))
+    assert (result.verdict, result.summary.stalls) == (verdict, 28 if verdict == "STALL" else 0)

@@ -90,10 +90,13 @@ def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
 def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     """Those before the first data of their connection that did not wait, or after the last, if so many are no chance.
 
-    Then the option was changed in between, and that part is judged as a capture of it alone would be. What seems held
-    is counted, not pauses: they are no sign that data waited.
+    Then the option was changed in between, and that part is judged as a capture of it alone would be. So it is, too,
+    where on each connection one or two come before that data, on so many that it is no chance: OpenSSH sets the
+    option when a session begins. What seems held is counted, not pauses: they are no sign that data waited.
     """
     kept: list[Column] = []
+    all_before: list[Column] = []
+    chances: list[float] = []
     beside, frames = _not_held_by_connection(observed), observed.program.no_wait_frames
     seems_held = _seem_held(c, observed)
     for group in groups(c.connection):
@@ -103,11 +106,19 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         first, last = frames[number]
         triggers, releases = (pick(column, group) for column in (c.trigger_frame, c.release_frame))
         held = total(pick(seems_held, group))
-        parts = (pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last)))
+        before, after = (pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last)))
         kept += [
-            part for part in parts if _chance_of_run(total(pick(seems_held, part)), held, beside[number]) < chance
+            part
+            for part in (before, after)
+            if _chance_of_run(total(pick(seems_held, part)), held, beside[number]) < chance
         ]
-    return c.picked(in_order(kept))
+        if held:
+            chances.append(_chance_of_run(held, held, beside[number]))
+            if total(pick(seems_held, before)) == held:
+                all_before.append(before)
+    if _chance_of_so_many(len(all_before), chances) < chance:
+        kept += all_before
+    return c.picked(distinct(in_order(kept)))
 
 
 def _seem_held(c: Candidates, observed: Observed) -> Column:
@@ -127,6 +138,15 @@ def _chance_of_run(run: int, held: int, not_held: int) -> float:
     return exp(
         lgamma(held + not_held - run + 1) - lgamma(held - run + 1) + lgamma(held + 1) - lgamma(held + not_held + 1)
     )
+
+
+def _chance_of_so_many(times: int, chances: list[float]) -> float:
+    """How likely so many ``times`` or more happens what has these ``chances``, each by itself."""
+    likely = [1.0]  # so often as its place says, of the chances so far
+    for chance in chances:
+        without, once_more = [*likely, 0.0], [0.0, *likely]
+        likely = [no * (1 - chance) + yes * chance for no, yes in zip(without, once_more, strict=True)]
+    return sum(likely[times:])
 
 
 def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:

@@ -114,7 +114,7 @@ def _judge_by_timing(
     held = held_away(pure, observed, judged) if observed.is_away else held_near(pure, observed, judged)
     held = _without_pauses(held, pure)
     held = _without_triggers_not_held(held, judged)
-    held = without_window_of_one(held, c, observed, judged)
+    held = without_window_of_one(held, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))

@@ -1,10 +1,9 @@
 """A congestion window of one segment, which holds data as Nagle's algorithm does (:func:`without_window_of_one`)."""
 
-from bisect import bisect_right
 from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, in_order, pick
+from nagle_lab.diagnosis.observed.columns import distinct, groups, in_order, pick, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -13,34 +12,21 @@ from nagle_lab.tcp.events import PROBE
 TURNS = 3  # from connections that hold data to some that do not, or back
 
 
-def without_window_of_one(held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def without_window_of_one(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
 
     Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
-    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1). ``c`` are all
-    candidates of the program.
+    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
     """
     not_held = (
         sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.chunk_share
     )
     if not len(held) or 2 * not_held < len(held):
         return held
-    by_turns, with_not_waiting = _set_by_turns(held, observed), _began_with_not_waiting(held, observed)
-    connections = held.connection
-    surely = [
-        group
-        for group in groups(connections)
-        if (number := int(connections[group[0]])) in by_turns
-        or (
-            (held.beside_unacked[group[0]] >= REPEATED or number in with_not_waiting)
-            and _outlasts_growth(held.picked(group), c.only(c.connection == number))
-        )
-    ]
-    sure = held.picked(in_order(surely))
-    if len(sure):  # TCP_NODELAY on some connections only: that explains the others, too
-        return held
+    if _set_by_turns(held, observed) or _after_growth(held, observed) >= REPEATED:
+        return held  # TCP_NODELAY on some connections only, or later on: that explains the others, too
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    return sure
+    return held.picked([])
 
 
 def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
@@ -74,15 +60,16 @@ def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     return found
 
 
-def _outlasts_growth(held: Candidates, c: Candidates) -> bool:
-    """Whether data was held again and again so soon after other data that the window cannot have begun anew.
+def _after_growth(held: Candidates, observed: Observed) -> int:
+    """How often data was held by no window of one segment: it had been seen to hold more, and had not begun anew.
 
-    It does after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that. ``held`` and all
-    candidates, ``c``, are of one connection.
+    It begins anew after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that: not where other
+    data was sent shortly before the trigger.
     """
-    sent = sorted(map(int, c.at))
-    triggers = [int(at) - int(since) for at, since in zip(held.at, held.trigger_to_release, strict=True)]
-    before = [bisect_right(sent, at) - 1 for at in triggers]
-    return (
-        sum(place >= 0 and at - sent[place] < PROBE for at, place in zip(triggers, before, strict=True)) >= REPEATED
-    )
+    larger = [group for group in groups(held.connection) if held.beside_unacked[group[0]] > 0]
+    if sum(int(held.beside_unacked[group[0]]) for group in larger) < REPEATED:
+        larger = []
+    with_not_waiting = _began_with_not_waiting(held, observed)
+    beside_others = [rows for rows in groups(held.connection) if int(held.connection[rows[0]]) in with_not_waiting]
+    surely = held.picked(distinct(in_order([*larger, *beside_others])))
+    return total((surely.since_data >= 0) & (surely.since_data < PROBE))
