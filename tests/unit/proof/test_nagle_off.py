@@ -104,7 +104,7 @@ def test_what_was_held_before_tcp_nodelay_was_set_counts(diagnose):
 def test_what_each_session_held_before_tcp_nodelay_was_set_counts(diagnose, sessions, greets, verdict, stalls):
     """OpenSSH's server: one segment is held, and later on two leave within 2 ms, in each of many sessions.
 
-    Of a few that may be chance. Without other data before the trigger the window that a connection begins with may be 1.
+    Of a few that may be chance. Without other data before the trigger a window that begins with one may hold it.
     """
     talks = []
     for number in range(sessions):
