@@ -249,6 +249,41 @@ def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, ji
     assert diagnose(c.seen_at("client")).verdict == verdict
 
 
+def test_releases_that_come_sooner_than_its_few_answers_follow_the_ack_all_the_same(diagnose):
+    """A wireless link without timestamps: in the one connection its end is answered twice, and rather late."""
+    c = Conversation(timestamps=False)
+    c.handshake(after_ns=9 * MS)
+    for number in range(90):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=10 * MS + number * 37 % 90 * 30 * US)
+        c.client_acks(after_ns=40 * MS + number * 13 % 50 * 100 * US)
+        c.server_sends(BODY, after_ns=6 * MS + number * 53 % 90 * 44 * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 90)
+
+
+@pytest.mark.parametrize(
+    ("rtt", "exchanges", "varies", "handshake"),
+    [(40 * MS, 48, 14 * MS, True), (60 * MS, 90, 14 * MS, False), (60 * MS, 60, 10 * MS, False)],
+)
+def test_what_comes_when_a_query_ends_was_not_held(diagnose, rtt, exchanges, varies, handshake):
+    """A header, a query of two milliseconds more than timer and path, and a body, with TCP_NODELAY.
+
+    As many come soon as later; and they come the sooner behind the ACK, the later that is.
+    """
+    c = Conversation(rtt_ns=rtt)
+    c.handshake()
+    for number in range(exchanges):
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=3 * MS + number % 7 * 100 * US)
+        c.client_acks(after_ns=40 * MS + number * 13 % 50 * 100 * US)
+        c.server_sends(BODY, at_ns=header.ts_ns + rtt + 42 * MS + number * 37 % exchanges * varies // exchanges)
+        c.client_acks(after_ns=10 * US)
+    segments = c.seen_at("client")
+    assert diagnose(segments if handshake else segments[3:]).verdict == "INCONCLUSIVE"
+
+
 @pytest.mark.parametrize(("later", "verdict"), [(0, "STALL"), (5 * MS, "INCONCLUSIVE")])
 def test_where_the_path_varies_as_much_as_a_timer_releases_are_compared_with_acks_as_quick(diagnose, later, verdict):
     """Of that end's ACKs those that took 8 ms more may have been delayed, and so do not count as quick."""

@@ -33,16 +33,24 @@ from nagle_lab.diagnosis.observed.enough import (
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import comes_early_too, is_chance, is_paced, middle_half, pauses_anyway
+from nagle_lab.diagnosis.proof.pauses import (
+    comes_early_too,
+    follows_ack,
+    is_chance,
+    is_paced,
+    middle_half,
+    pauses_anyway,
+)
 from nagle_lab.tcp.events import MS, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
-CHANCE_SPAN = 4  # times the width in which releases may pass: so long behind it pauses show how many come by chance
+CHANCE_SPANS = 1, 2, 4  # times the width in which releases may pass: so long behind it pauses show what chance does
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
 ANSWERS = 8  # so many tell how much it varies
+VARIES = 3  # times its middle half: hardly anything is farther from the median on either side than half of that
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
 SENT_ANYWAY_FAR = 0.05
@@ -58,7 +66,8 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
-        pauses_anyway(prompt, observed.early, observed.own or 0)
+        follows_ack(_soon_enough(pure, observed.own or 0)) is False
+        or pauses_anyway(prompt, observed.early, observed.own or 0)
         or _is_one_in_flight(prompt, observed)
         or _is_slower_than_answers(prompt, observed)
         or _is_sooner_than_anything(prompt, observed)
@@ -101,13 +110,16 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + LATE_FAR]
     soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = pure.only(pure.ack_to_release < 2 * base + SURELY_PAUSE)
+    soon_enough = _soon_enough(pure, base)
+    if _path_is_shorter(soon_enough, observed):
+        base = min(base, int(percentile(pure.ack_to_release, 5)))
+        soonest = base - varies
     soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
     if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
-    by_chance = is_chance(len(prompt), pure.ack_to_release, latest, latest - base, CHANCE_SPAN)
+    by_chance = any(is_chance(len(prompt), pure.ack_to_release, latest, latest - base, span) for span in CHANCE_SPANS)
     if by_chance or (len(prompt) < REPEATED and not _is_a_listing(pure, observed)):
         close = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= 2 * latest))
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
@@ -120,6 +132,25 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
     most_late = len(prompt) if by_path else A_FEW * len(prompt)
     return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
+
+
+def _soon_enough(pure: Candidates, base: int) -> Candidates:
+    """Those that may be compared with what an ACK releases after ``base`` ns: surely a pause is longer."""
+    return pure.only(pure.ack_to_release < 2 * base + SURELY_PAUSE)
+
+
+def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
+    """Whether that end may be nearer than its few reactions show: what it sends follows the ACK, and nothing else.
+
+    By no more than its reactions vary. And what comes in less than a third of their time was under way before that.
+    """
+    own = observed.program.own
+    by_kernel = [*own.handshake, *own.ack]
+    if observed.sent_before or not by_kernel or not follows_ack(soon_enough):
+        return False
+    soonest = percentile(soon_enough.ack_to_release, 5)
+    sooner = min(by_kernel) - soonest
+    return 3 * soonest >= min(by_kernel) and sooner <= VARIES * middle_half([*by_kernel, *own.data])
 
 
 def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
@@ -220,8 +251,15 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
-    """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived."""
+    """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived.
+
+    Not where they vary by more than they are sooner, and follow the ACK: then it is the path that varies.
+    """
     own, reactions = observed.own or 0, observed.program.own
+    releases = prompt.ack_to_release
+    soonest = min([*reactions.handshake, *reactions.ack], default=own)
+    if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
+        return False
     sooner = (prompt.ack_to_release < own) & (prompt.echo != Echo.AFTER)
     enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= CONCLUSIVE
     return enough and len(prompt) >= COMPARABLE and 2 * total(sooner) > len(prompt)

@@ -3,10 +3,11 @@ explains, and whether a clock of its own paces it.
 """
 
 from math import sqrt
+from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
-from nagle_lab.diagnosis.observed.columns import Column, percentile, total
-from nagle_lab.diagnosis.observed.enough import COMPARABLE
+from nagle_lab.diagnosis.observed.columns import Column, listed, percentile, total
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.observed import US, Observed, slack
 from nagle_lab.tcp.events import MS
 
@@ -15,6 +16,7 @@ PAUSE = 1 * MS
 
 # A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
 PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
+STANDARD_ERRORS = 3  # between what is held and what comes at its own time
 SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 
@@ -62,6 +64,23 @@ def is_paced(c: Candidates) -> bool:
     """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
     spread = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
     return spread > 300 * US and 2 * middle_half(c.trigger_to_release) < spread
+
+
+def follows_ack(c: Candidates) -> bool | None:
+    """Whether data came as long after its ACK however late that was; None where chance may explain either.
+
+    What an ACK lets go does. What a program sends at a time of its own comes the sooner behind an ACK the later that
+    is: the two are correlated, by as much of what the distances vary by as the waits do. The nearer of both tells, if
+    three standard errors lie between them.
+    """
+    waits = [int(ns) for ns in listed(c.trigger_to_ack)[:MOST_LOOKED_AT]]
+    distances = [int(ns) for ns in listed(c.ack_to_release)[:MOST_LOOKED_AT]]
+    if len(waits) < COMPARABLE or not pstdev(waits) or not pstdev(distances):
+        return None
+    of_its_own = -min(pstdev(waits) / pstdev(distances), 1)
+    if -of_its_own * sqrt(len(waits)) < STANDARD_ERRORS:
+        return None
+    return correlation(waits, distances) > of_its_own / 2
 
 
 def middle_half(times: Column) -> float:
