@@ -33,15 +33,16 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     """
     peer, margin = observed.peer, late_margin(observed.peer)
     late = c.only((c.late_by(peer) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
-    sent_late = _sent_late(late, c, observed)
+    sent_late, surely = _sent_late(late, c, observed)
     judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     others, peers = _ways_to_peers(observed), observed.program.peers
     if not (peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
-        _leave_to_the_path(pure, observed, judged)
-        pure = pure.picked([])
+        by_timer = _made_by_a_timer(surely.only(surely.pure), late.only(late.pure) - pure, c.only(c.pure), peer)
+        _leave_to_the_path(pure - by_timer, observed, judged)
+        pure = by_timer
     # Data comes when its program likes, so only handshakes tell how long it was under way.
     if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
         piggybacked = piggybacked.picked([])
@@ -84,20 +85,22 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
     )
 
 
-def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
+def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> tuple[Candidates, Candidates]:
     """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
 
-    Only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
+    And those of the rest whose ACK was surely sent late by these. They tell only where data behind early ACKs shows
+    that the timestamp clocks of both ends keep step.
     """
     own, margin = observed.own or 0, late_margin(observed.peer)
     early = c.only((c.late_by(observed.peer) < margin) & (c.tsval_delay >= 0))
     soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
-        return late
+        return late, late.picked([])
     after_capture = maximum(late.ack_to_release - own, 0)
     way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
     is_known = (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
-    return late.only((late.late_by(observed.peer) - way >= margin) | (is_known == 0))
+    is_late = late.late_by(observed.peer) - way >= margin
+    return late.only(is_late | (is_known == 0)), late.only(is_late & is_known)
 
 
 def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = REPEATED) -> bool:
@@ -160,6 +163,22 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
         return False
     others = c.only(c.late_by(peer) < late_margin(peer))
     return len(others) >= CONCLUSIVE and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
+
+
+def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer: int) -> Candidates:
+    """Those that are as late as Linux's timer makes them, where hardly any is half as late: on a path fewer are later.
+
+    Of ``late``, whose ACKs were surely sent late, by timestamps, five at least. So late are ACKs, too, whose data was
+    late on its way; but then as many of those are, that were sent ``in_time``. ``c`` are all with a pure ACK.
+    """
+    waits = c.late_by(peer)
+    before = total((waits >= LINUX_TIMER / 2) & (waits < LINUX_TIMER))
+    alike, by_path = (
+        one.only((one.late_by(peer) >= LINUX_TIMER) & (one.late_by(peer) <= LINUX_TIMER + TIMER_SPREAD))
+        for one in (late, in_time)
+    )
+    is_timer = len(alike) >= COMPARABLE and 3 * (before + len(by_path)) <= len(alike)
+    return alike if is_timer else alike.picked([])
 
 
 def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
