@@ -291,3 +291,38 @@ def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
     assert (result.summary.round_trips.count > 0) is not bool(stalls)
+
+
+def rare(c: Conversation, number: int, *, stalls: bool, jitter: int) -> None:
+    """A reply in two parts; its first ACK is late by the timer, or by as much as the path varies."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + number % 3 * MS if stalls else 10 * US + jitter)
+    c.server_sends(BODY, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+    c.pause(3 * MS)
+
+
+def test_three_acks_as_late_as_the_timer_on_a_steady_path_are_no_tail(diagnose):
+    """At the server, telnet's; the connection began before the capture."""
+    c = Conversation(rtt_ns=4 * MS)
+    c.handshake()
+    for number in range(70):
+        rare(c, number, stalls=number in (20, 21, 50), jitter=number % 9 * 20 * US)
+    result = diagnose(c.seen_at("server")[3:])
+    assert (result.verdict, result.summary.stalls) == ("STALL", 3)
+
+
+@pytest.mark.parametrize(("half_as_late", "verdict", "stalls"), [(False, "STALL", 8), (True, "INCONCLUSIVE", 0)])
+def test_a_few_acks_as_late_as_the_timer_stand_apart_from_the_tail_of_a_path(diagnose, half_as_late, verdict, stalls):
+    """At the server, by timestamps; not where as many are half as late."""
+    talks = [Conversation(client=("10.0.0.1", 40_000 + at), rtt_ns=5 * MS) for at in range(4)]
+    for c in talks:
+        c.handshake()
+        for number in range(100):
+            jitter = 12 * MS if number % 25 == 7 else number * 37 % 100 * 60 * US
+            if half_as_late and number % 50 == 10:
+                jitter = 25 * MS
+            rare(c, number, stalls=number % 50 == 30, jitter=jitter)
+    result = diagnose(merge(*(c.seen_at("server") for c in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)

@@ -407,3 +407,19 @@ def test_one_slow_answer_to_a_syn_does_not_make_a_slow_kernel(diagnose, connecti
             c.client_acks(after_ns=60 * US)
             c.pause(5 * MS)
     assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict
+
+
+@pytest.mark.parametrize(("answered", "verdict"), [(20 * US, "STALL"), (8 * US, "INCONCLUSIVE")])
+def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagnose, answered, verdict):
+    """A relay with TCP_NODELAY, woken by its origin's stall in the same tick; a kernel answers SYNs sooner there."""
+    c = Conversation()
+    c.handshake(after_ns=answered)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=answered // 2)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=28 * US + (number * 13 % 40) ** 2 * 30)
+        c.client_acks(after_ns=20 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).verdict == verdict

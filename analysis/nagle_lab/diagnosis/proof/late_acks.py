@@ -1,7 +1,7 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, maximum, percentile, total
+from nagle_lab.diagnosis.observed.columns import Column, highest, lowest, maximum, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
@@ -158,15 +158,21 @@ def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
 
 
 def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
-    """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other."""
-    if len(late) < COMPARABLE or len(c) - len(late) < CONCLUSIVE or percentile(late.late_by(peer), 50) < LINUX_TIMER:
+    """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other.
+
+    Of three or four, all.
+    """
+    waits = late.late_by(peer)
+    if len(late) < REPEATED or len(c) - len(late) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
+        return False
+    if len(late) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
     others = c.only(c.late_by(peer) < late_margin(peer))
     return len(others) >= CONCLUSIVE and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
 
 def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer: int) -> Candidates:
-    """Those that are as late as Linux's timer makes them, where hardly any is half as late: on a path fewer are later.
+    """Those as late as Linux's timer makes them, where hardly any is half as late: on a path fewer are later.
 
     Of ``late``, whose ACKs were surely sent late, by timestamps, five at least. So late are ACKs, too, whose data was
     late on its way; but then as many of those are, that were sent ``in_time``. ``c`` are all with a pure ACK.

@@ -15,6 +15,9 @@ AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
 # On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
 SYN_ANSWERS, SYN_ANSWERS_AT_PEER, SYN_ANSWERS_AT_PEER_ALIKE = 2, 4, 7
+# On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to two
+# of its answers to a SYN, woken relays four and more.
+SURELY_SYN_ANSWERS = 3
 SLOWEST_AT_PEER = 100 * US  # but no longer than this, unless they are alike
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
 # data is also seen to come early where the ACK comes early.
@@ -43,7 +46,11 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     if own.handshake and usual >= SLOW_STACK and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
         return max(HELD_ALIKE, SLOW_STACK_SYN_ANSWERS * usual)
     if observed.is_at_sender:
-        return HELD_ALIKE if is_alike else max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
+        if is_alike:
+            return HELD_ALIKE
+        limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
+        is_none_sooner = percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
+        return min(limit, SURELY_SYN_ANSWERS * usual) if own.handshake and is_none_sooner else limit
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
         return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
