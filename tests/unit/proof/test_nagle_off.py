@@ -191,6 +191,24 @@ def test_what_leaves_soon_beside_unacknowledged_data_did_not_wait(diagnose, part
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(("after", "verdict"), [(RELEASE, "INCONCLUSIVE"), (60 * US, "CLEAN")])
+def test_an_option_that_is_set_for_every_other_reply_stays_open(diagnose, after, verdict):
+    """At the sender: half of the replies wait for no ACK; what leaves behind the others' was held, unless woken."""
+    c = Conversation()
+    c.handshake()
+    for number in range(60):
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_acks(after_ns=3 * US)
+        c.server_sends(HEADER, after_ns=2 * MS)
+        if number % 2:
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+            c.server_sends(BODY, after_ns=after)
+        else:
+            c.server_sends(BODY, after_ns=25 * MS + number * 100 * US)
+        c.client_acks(after_ns=20 * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize("seen_at", ["server", "client"])
 def test_a_few_before_the_option_changed_are_left_open(diagnose, seen_at):
     """As slow as a program that was woken, and too few to tell from chance: not acquitted by what came later."""

@@ -9,10 +9,11 @@ from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, distinct, groups, in_order, pick, rows_where, select, total
-from nagle_lab.diagnosis.observed.enough import REPEATED
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
-from nagle_lab.diagnosis.proof.outcomes import Judged, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
+from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
@@ -44,7 +45,7 @@ def without_nagle_off(
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
     others = (late - on_those) | kept
-    judged.reject(len(late) - len(others), Rejected.NAGLE_OFF)
+    _reject(late - others, observed, judged)
     changed = set(map(int, kept.connection))
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
 
@@ -59,8 +60,22 @@ def _without_those_in_between(late: Candidates, observed: Observed, judged: Judg
     often = late.among(late.connection, _often(_not_held_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
     mixed = often.not_among(often.connection, distinct(apart.connection))
-    judged.reject(len(mixed), Rejected.NAGLE_OFF)
+    _reject(mixed, observed, judged)
     return late - mixed
+
+
+def _reject(off: Candidates, observed: Observed, judged: Judged) -> None:
+    """Reject what came on connections that do not wait for ACKs.
+
+    But where nearly all of it left sooner than any program is woken, a kernel let it go: it is left open, for the
+    option may be set and cleared again and again.
+    """
+    at_once = off.only(_seem_held(off, observed) & (off.ack_to_release < SOONEST_WOKEN))
+    is_told = observed.is_at_sender and observed.setting.resolution <= FINE
+    if not is_told or len(at_once) < max(CONCLUSIVE, NEARLY_ALL * len(off)):
+        at_once = off.picked([])
+    judged.leave_open(at_once, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.reject(len(off) - len(at_once), Rejected.NAGLE_OFF)
 
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:

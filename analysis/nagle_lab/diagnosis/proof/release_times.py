@@ -15,8 +15,8 @@ AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
 # On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
 SYN_ANSWERS, SYN_ANSWERS_AT_PEER, SYN_ANSWERS_AT_PEER_ALIKE = 2, 4, 7
-# On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to two
-# of its answers to a SYN, woken relays four and more.
+# On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to
+# two of its answers to a SYN, woken relays four and more.
 SURELY_SYN_ANSWERS = 3
 SLOWEST_AT_PEER = 100 * US  # but no longer than this, unless they are alike
 # A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
