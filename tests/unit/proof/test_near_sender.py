@@ -423,3 +423,20 @@ def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagno
         c.client_acks(after_ns=20 * US)
         c.pause(5 * MS)
     assert diagnose(c.segments).verdict == verdict
+
+
+@pytest.mark.parametrize(("begun_late", "verdict"), [(False, "STALL"), (True, "INCONCLUSIVE")])
+def test_where_nothing_tells_how_fast_an_end_is_only_what_no_program_does_is_a_kernel_s(
+    diagnose, begun_late, verdict
+):
+    """Captured at a server that never acknowledges by itself, from the beginning or later on."""
+    c = Conversation()
+    c.handshake(after_ns=20 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=28 * US + (number * 13 % 40) ** 2 * 30)
+        c.client_acks(after_ns=20 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments[3:] if begun_late else c.segments).verdict == verdict

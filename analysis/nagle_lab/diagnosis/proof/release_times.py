@@ -54,6 +54,8 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
         return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
+    if not answers and not cannot_tell and percentile(near, 10) >= SOONEST_WOKEN:
+        return SOONEST_WOKEN  # nothing tells how fast that end is
     return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
 
 
