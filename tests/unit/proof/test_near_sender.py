@@ -440,3 +440,20 @@ def test_where_nothing_tells_how_fast_an_end_is_only_what_no_program_does_is_a_k
         c.client_acks(after_ns=20 * US)
         c.pause(5 * MS)
     assert diagnose(c.segments[3:] if begun_late else c.segments).verdict == verdict
+
+
+@pytest.mark.parametrize(("holds", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_pauses_that_vary_end_seldom_right_behind_the_ack(diagnose, holds, verdict):
+    """They take 45 to 47 ms, as the ACK does. What is written before that leaves with it, or at once."""
+    c = Conversation(rtt_ns=5 * MS)
+    c.handshake()
+    for number in range(60):
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        ack = c.client_acks(after_ns=10 * US if number % 6 == 1 else 40 * MS + number * 13 % 60 * 33 * US)
+        written = header.ts_ns + 45 * MS + number * 37 % 60 * 33 * US
+        released = ack.ts_ns + c.one_way_ns + RELEASE
+        c.server_sends(BODY, at_ns=max(written, released) if holds else written)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("server")).verdict == verdict

@@ -4,6 +4,8 @@ A kernel sends what it held sooner after the ACK than a program can that is woke
 docs/proof.md, rule 2.
 """
 
+from math import sqrt
+
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     among,
@@ -144,7 +146,9 @@ def _released_by_kernel(
             judged.reject(len(pure), Rejected.COINCIDENCE)
         return nothing
     if _pauses_anyway_there(prompt, observed):
-        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        unsure = nothing if _may_end_by_chance(prompt, pure, observed) else prompt
+        judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
+        judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
     if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
@@ -189,6 +193,16 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
         return False
     is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
     return is_as_long and pauses_anyway(prompt, early, observed.own or 0)
+
+
+def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
+    """Whether pauses that vary as those behind early ACKs do may end so often right behind the late one.
+
+    Those that are all as long may, each time.
+    """
+    varies = 2 * middle_half(observed.early.trigger_to_release)
+    by_chance = len(pure) * min(highest(prompt.ack_to_release) / max(varies, 1), 1)
+    return len(prompt) <= by_chance + 3 * sqrt(by_chance)
 
 
 def _held_elsewhere(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
