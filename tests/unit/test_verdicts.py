@@ -471,6 +471,12 @@ def test_a_syn_cut_by_snaplen_hides_the_scale_not_the_stall(diagnose):
     assert diagnose(talk(server_held).segments[3:]).summary.stalled_exchanges == 19  # no SYN at all
 
 
+def test_where_all_headers_are_cut_more_bytes_are_asked_for(diagnose):
+    result = diagnose(talk(server_held, client=("fd00::1", 40_000), server=("fd00::2", 80)).segments, snaplen=64)
+    assert result.verdict == "INVALID"
+    assert f"too few bytes were kept of {result.source.packets} packets; capture with -s 128" in result.reason
+
+
 def test_what_the_window_held_nagle_did_not(diagnose):
     """The receiver's window had no room for both segments until its ACK, which happened to come late."""
 

@@ -32,7 +32,7 @@ from nagle_lab.diagnosis.result.result import (
 from nagle_lab.diagnosis.result.spread import Spread, duration_text, times_text
 from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
-from nagle_lab.packet.kinds import link_type_name, name_of
+from nagle_lab.packet.kinds import CUT, REASON, link_type_name, name_of
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import IDLE, MS
@@ -58,6 +58,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             unresolved=findings.obstacles,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
+            cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
         )
     )
     return Result(

@@ -51,6 +51,7 @@ class Evidence:
         without answers, these are what a stall would have shown in
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
+    cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     """
 
     tcp_packets: int
@@ -63,6 +64,7 @@ class Evidence:
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
+    cut_off: int = 0
 
     @property
     def is_stream(self) -> bool:
@@ -77,7 +79,7 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
     can be called clean from a part of a capture.
     """
     if not evidence.tcp_packets:
-        return Verdict.INVALID, "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
+        return Verdict.INVALID, _why_no_tcp(evidence)
     if evidence.stalls and not evidence.set_back:
         return Verdict.STALL, ""
     if evidence.damage:
@@ -85,6 +87,13 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
     if reason := _what_hinders(evidence):
         return Verdict.INCONCLUSIVE, reason
     return Verdict.CLEAN, _what_is_clean(evidence)
+
+
+def _why_no_tcp(evidence: Evidence) -> str:
+    if evidence.cut_off:
+        packets = f"{evidence.cut_off:,} packet{'s' * (evidence.cut_off != 1)}"
+        return f"no TCP header is whole: too few bytes were kept of {packets}; capture with -s 128, in tunnels -s 256"
+    return "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
 
 
 def _what_is_clean(evidence: Evidence) -> str:
