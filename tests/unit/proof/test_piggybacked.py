@@ -310,3 +310,26 @@ def test_on_a_path_that_varies_what_follows_data_may_have_been_held(diagnose, pa
         c.pause(5 * MS)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
+
+
+@pytest.mark.parametrize(("in_two", "held"), [(False, 20), (True, 20 + 2 * 21)])
+def test_answers_of_a_tight_loop_are_of_other_lengths_than_what_was_held(diagnose, in_two, held):
+    """At a client that asks in two writes, held until a pure ACK, and then answers questions within 15 us.
+
+    Or it asks in two writes then, too, held until the answer to the first.
+    """
+    c = Conversation(rtt_ns=4 * MS)
+    c.handshake(after_ns=12 * US)
+    for number in range(21):
+        c.client_sends(250)
+        c.server_acks(after_ns=10 * US if not number else 40 * MS + number % 5 * MS)
+        c.client_sends(99, after_ns=RELEASE)
+        for asked, told in ((186, 59), (81, 34)):
+            c.server_sends(asked, after_ns=15 * MS)
+            c.client_sends(250 if in_two else told, after_ns=RELEASE)
+            if in_two:
+                c.server_sends(asked, after_ns=15 * MS)
+                c.client_sends(99, after_ns=RELEASE)
+        c.server_sends(55, after_ns=20 * MS)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", held)

@@ -99,8 +99,12 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
     if (middle <= 2 * HELD_ALIKE and _are_merged(prompt, observed)) or (is_kernel and grows):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
-    elif is_kernel and _is_no_mere_answer(middle, prompt, held, c, observed):
+    elif is_kernel and _is_no_mere_answer(middle, prompt, c, observed):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
+    elif is_kernel and len(held) >= REPEATED and observed.nearer_end == "sender":
+        if len(alike := _of_the_same_lengths(prompt, held)):
+            judged.accept(alike, Ground.DATA_ACKS, _unknown_hold(alike, observed))
+        judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
     elif is_kernel or _may_be_held(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
@@ -112,14 +116,21 @@ def _are_merged(prompt: Candidates, observed: Observed) -> bool:
     return (are_nearly_all and _ever_released_early(observed)) or _are_by_a_clock(merged, prompt, observed)
 
 
-def _is_no_mere_answer(
-    middle: float, prompt: Candidates, held: Candidates, c: Candidates, observed: Observed
-) -> bool:  # fmt: skip
+def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
+    """Those whose trigger and release are as long as of one that a pure ACK released: other data may be an answer."""
+    of_held, of_prompt = (
+        [(int(trigger), int(release)) for trigger, release in zip(c.trigger_bytes, c.released_bytes, strict=True)]
+        for c in (held, prompt)
+    )
+    lengths = set(of_held)
+    return prompt.picked([row for row, both in enumerate(of_prompt) if both in lengths])
+
+
+def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """The second sign, where a kernel sent ``prompt``, ``middle`` ns after the peer's data."""
     return (
         _speaks_unasked(prompt, c, observed)
         or _speaks_between(observed)
-        or (len(held) >= REPEATED and observed.nearer_end == "sender")
         or _early_acks_release(observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
     )
