@@ -67,6 +67,7 @@ typedef struct { /* Half */
     int64_t rcv_wnd;
     int64_t hole;
     int64_t not_held_end;
+    int64_t first_not_held;
     int64_t fastest_ack;
     int64_t packets;
     int64_t segments;

@@ -88,11 +88,11 @@ class Half:
 
     __slots__ = (
         "ahead", "beside_unacked", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack",
-        "fin_acks", "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts", "last_unpushed",
-        "latest_sent", "learned_full_segment", "lost", "mss", "not_held", "not_held_end", "offloaded", "packets",
-        "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift",
-        "side", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window", "timestamp_step",
-        "timestamps", "tsval", "wire",
+        "fin_acks", "first_not_held", "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts",
+        "last_unpushed", "latest_sent", "learned_full_segment", "lost", "mss", "not_held", "not_held_end",
+        "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent",
+        "scale", "seq", "shift", "side", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl",
+        "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -132,6 +132,7 @@ class Half:
         self.packets = self.payload = self.wire = 0
         self.offloaded = 0  # full segments in its packets beyond one in each: segmentation offload
         self.not_held = self.fin_acks = self.stale_echoes = 0
+        self.first_not_held = 0  # frame
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside_unacked = 0
         self.fastest_ack = NEVER  # ns, its fastest ACK
         self.reactions: list[Samples] | None = None  # by Reaction; None before the first

@@ -108,7 +108,8 @@ static int close_connection(machine *m, flow *f)
         .wire = {one->wire, two->wire},
         .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
                         two->fastest_ack == NEVER ? -1 : two->fastest_ack},
-        .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead}, .not_held = {one->not_held, two->not_held},
+        .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead},
+        .first_not_held = {one->first_not_held, two->first_not_held}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
         .swapped = {one->swapped, two->swapped},
@@ -406,7 +407,8 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (x->snd_una < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside_unacked++;
         if (!is_owed && is_small_behind_small(f, x, s, before)) {
-            x->not_held++;
+            if (!x->not_held++)
+                x->first_not_held = s->frame;
             x->not_held_end = before->end + s->length;
         }
     }

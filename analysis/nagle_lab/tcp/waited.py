@@ -65,6 +65,7 @@ def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> 
     """
     x.beside_unacked += 1
     if not is_owed and is_small_behind_small(x, s, before):
+        x.first_not_held = x.first_not_held or s.frame
         x.not_held += 1
         x.not_held_end = before.end + s.length
 

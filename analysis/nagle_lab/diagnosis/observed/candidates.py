@@ -52,6 +52,7 @@ class Candidates:
     peer_own_accord : how often on that connection the peer sent data unasked: LATER than all of its own was
         acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
+    first_not_held : the frame of the first of these; 0 none
     beside_unacked : how often on that connection it sent data of any size while other data was unacknowledged
     began : when that connection did
     """
@@ -140,6 +141,7 @@ class _Joined(dict[str, Column]):
             ),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
+            "first_not_held": lambda: involved.of_side("first_not_held", side),
             "beside_unacked": lambda: involved.of_side("beside_unacked", side),
             "began": lambda: involved.rows("first_ts"),
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),

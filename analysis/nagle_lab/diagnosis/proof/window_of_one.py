@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, in_order, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, pick, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -23,7 +23,7 @@ def without_window_of_one(held: Candidates, observed: Observed, judged: Judged) 
     )
     if not len(held) or 2 * not_held < len(held):
         return held
-    if _set_by_turns(held, observed) or _after_growth(held, observed) >= REPEATED:
+    if _set_by_turns(held, observed) or _outlasts_growth(held, observed):
         return held  # TCP_NODELAY on some connections only, or later on: that explains the others, too
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.picked([])
@@ -60,16 +60,23 @@ def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     return found
 
 
-def _after_growth(held: Candidates, observed: Observed) -> int:
-    """How often data was held by no window of one segment: it had been seen to hold more, and had not begun anew.
+def _outlasts_growth(held: Candidates, observed: Observed) -> bool:
+    """Whether data was held again and again by no window of one segment: it had held more, and had not begun anew.
 
-    It begins anew after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that: not where other
-    data was sent shortly before the trigger.
+    It begins anew after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that: so not where
+    other data was sent shortly before the trigger. Three times on one connection; or on several, before each is first
+    seen not to hold, for the option is set then.
     """
-    larger = [group for group in groups(held.connection) if held.beside_unacked[group[0]] > 0]
-    if sum(int(held.beside_unacked[group[0]]) for group in larger) < REPEATED:
-        larger = []
-    with_not_waiting = _began_with_not_waiting(held, observed)
-    beside_others = [rows for rows in groups(held.connection) if int(held.connection[rows[0]]) in with_not_waiting]
-    surely = held.picked(distinct(in_order([*larger, *beside_others])))
-    return total((surely.since_data >= 0) & (surely.since_data < PROBE))
+    grown = held.only((held.since_data >= 0) & (held.since_data < PROBE))
+    others = _began_with_not_waiting(held, observed)
+    two_at_once, at_first = 0, 0
+    for group in groups(grown.connection):
+        of_one = grown.picked(group)
+        sent_two, is_other = int(of_one.beside_unacked[0]), int(of_one.connection[0]) in others
+        if len(group) >= REPEATED and (sent_two >= REPEATED or is_other):
+            return True
+        if sent_two or is_other:
+            two_at_once += REPEATED if is_other else sent_two
+            first = int(of_one.first_not_held[0])
+            at_first += len(group) if not first else total(of_one.release_frame < first)
+    return at_first >= REPEATED and two_at_once >= REPEATED
