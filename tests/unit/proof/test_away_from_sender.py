@@ -2,6 +2,9 @@
 
 import pytest
 
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import as_column
+from nagle_lab.diagnosis.proof.pauses import follows_ack
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
@@ -261,6 +264,21 @@ def test_releases_that_come_sooner_than_its_few_answers_follow_the_ack_all_the_s
         c.client_acks(after_ns=10 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 90)
+
+
+@pytest.mark.parametrize(
+    ("count", "by_itself", "spread", "says"),
+    [(60, False, 3 * MS, True), (60, True, 3 * MS, False), (6, True, 3 * MS, None), (60, True, 60 * MS, None)],
+)
+def test_what_follows_the_ack_and_what_does_not(count, by_itself, spread, says):
+    """Waits of 40 to 44 ms; distances that vary as much, or pauses of a length of their own. Few say nothing."""
+    waits = [40 * MS + number * 13 % 60 * 66 * US for number in range(count)]
+    varies = [number * 37 % 60 * spread // 60 for number in range(count)]
+    distances = [
+        60 * MS - wait + more if by_itself else 10 * MS + more for wait, more in zip(waits, varies, strict=True)
+    ]
+    columns = {"trigger_to_ack": as_column(waits), "ack_to_release": as_column(distances)}
+    assert follows_ack(Candidates(columns, as_column(range(count)))) is says
 
 
 @pytest.mark.parametrize(

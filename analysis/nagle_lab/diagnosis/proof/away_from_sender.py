@@ -142,15 +142,14 @@ def _soon_enough(pure: Candidates, base: int) -> Candidates:
 def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
     """Whether that end may be nearer than its few reactions show: what it sends follows the ACK, and nothing else.
 
-    By no more than its reactions vary. And what comes in less than a third of their time was under way before that.
+    By no more than its reactions vary.
     """
     own = observed.program.own
     by_kernel = [*own.handshake, *own.ack]
     if observed.sent_before or not by_kernel or not follows_ack(soon_enough):
         return False
-    soonest = percentile(soon_enough.ack_to_release, 5)
-    sooner = min(by_kernel) - soonest
-    return 3 * soonest >= min(by_kernel) and sooner <= VARIES * middle_half([*by_kernel, *own.data])
+    sooner = min(by_kernel) - percentile(soon_enough.ack_to_release, 5)
+    return sooner <= VARIES * middle_half([*by_kernel, *own.data])
 
 
 def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
