@@ -87,3 +87,28 @@ def test_what_is_held_twice_on_each_connection_adds_up(diagnose, first, verdict)
         talks.append(c.segments)
     result = diagnose(merge(*talks))
     assert (result.verdict, result.summary.stalls) == (verdict, 28 if verdict == "STALL" else 0)
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1, "INCONCLUSIVE"), (3, "STALL")])
+def test_that_two_were_sent_at_once_must_be_seen_more_than_once(diagnose, times, verdict):
+    """One connection holds four times, soon after other data; the others wait for nothing."""
+    c = Conversation(client=("10.0.0.1", 60_000), t0_ns=1_700_000_020 * SECOND)
+    c.handshake()
+    for _ in range(4):
+        c.client_sends(REQUEST)
+        c.server_sends(41, after_ns=200 * US)
+        c.client_sends(REQUEST)
+        c.server_sends(20, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(57, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+    for _ in range(times):
+        c.client_sends(REQUEST)
+        c.server_sends(20, after_ns=200 * US)
+        c.server_sends(30, after_ns=30 * MS)
+        c.client_acks(after_ns=10 * US)
+    c.close()
+    others = [
+        talk(nodelay, client=("10.0.0.1", 50_000 + at), t0_ns=1_700_000_000 * SECOND).segments for at in range(2)
+    ]
+    assert diagnose(merge(c.segments, *others)).verdict == verdict
