@@ -63,6 +63,22 @@ def test_data_that_waits_now_and_then_outlasts_the_growth_of_a_window(diagnose):
     assert (result.verdict, result.summary.stalls) == ("STALL", 10)
 
 
+def held_in_a_dialogue(c: Conversation) -> None:
+    """A greeting, and an answer in two writes, held."""
+    c.client_sends(REQUEST)
+    c.server_sends(41, after_ns=200 * US)
+    held(c)
+
+
+def held(c: Conversation) -> None:
+    """An answer in two writes, held."""
+    c.client_sends(REQUEST)
+    c.server_sends(20, after_ns=200 * US)
+    c.client_acks(after_ns=LATE)
+    c.server_sends(57, after_ns=RELEASE)
+    c.client_acks(after_ns=10 * US)
+
+
 @pytest.mark.parametrize(("first", "verdict"), [(False, "STALL"), (True, "INCONCLUSIVE")])
 def test_what_is_held_twice_on_each_connection_adds_up(diagnose, first, verdict):
     """nbd-server: two holds in each session's beginning, and TCP_NODELAY from then on; or the first window is one."""
@@ -71,14 +87,7 @@ def test_what_is_held_twice_on_each_connection_adds_up(diagnose, first, verdict)
         c = Conversation(client=("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND)
         c.handshake()
         for _ in range(2):
-            if not first:
-                c.client_sends(REQUEST)
-                c.server_sends(41, after_ns=200 * US)
-            c.client_sends(REQUEST)
-            c.server_sends(20, after_ns=200 * US)
-            c.client_acks(after_ns=LATE)
-            c.server_sends(57, after_ns=RELEASE)
-            c.client_acks(after_ns=10 * US)
+            (held if first else held_in_a_dialogue)(c)
             c.pause(300 * MS)
         for more in range(5):
             c.server_sends(20 + more, after_ns=30 * MS)
@@ -95,13 +104,7 @@ def test_that_two_were_sent_at_once_must_be_seen_more_than_once(diagnose, times,
     c = Conversation(client=("10.0.0.1", 60_000), t0_ns=1_700_000_020 * SECOND)
     c.handshake()
     for _ in range(4):
-        c.client_sends(REQUEST)
-        c.server_sends(41, after_ns=200 * US)
-        c.client_sends(REQUEST)
-        c.server_sends(20, after_ns=200 * US)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(57, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        held_in_a_dialogue(c)
     for _ in range(times):
         c.client_sends(REQUEST)
         c.server_sends(20, after_ns=200 * US)
