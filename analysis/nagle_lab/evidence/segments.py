@@ -1,6 +1,5 @@
-"""The TCP segments of a capture, read again: of all of it, or of some connections and a range of frames."""
+"""The TCP segments of a capture, read again: of all of it, or of some connections, from a frame on."""
 
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -20,12 +19,11 @@ def segments(
     *,
     ends: Collection[Ends] | None = None,
     first_frame: int = 1,
-    last_frame: int = sys.maxsize,
 ) -> Iterator[Segment]:
     """Every segment of a capture file, or of rotated ones, in file order.
 
-    Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` to ``last_frame``; no
-    more is read than that takes.
+    Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` on; no more
+    is read than what is asked for takes.
 
     Raises
     ------
@@ -36,29 +34,25 @@ def segments(
     only = next(iter(ends)) if ends is not None and len(ends) == 1 else None
     read = _decoded if compiled.LIBRARY is None else _collected
     with open_capture(path, sha256=False) as capture:
-        for segment in read(capture, only, first_frame, last_frame):
+        for segment in read(capture, only, first_frame):
             if ways is None or (segment.src, segment.sport, segment.dst, segment.dport) in ways:
                 yield segment
 
 
-def _decoded(capture: Capture, _: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
+def _decoded(capture: Capture, _: Ends | None, first_frame: int) -> Iterator[Segment]:
     """In plain Python; of all connections."""
     for record in records(capture):
-        if record.frame > last_frame:
-            return
         if record.frame >= first_frame and isinstance(segment := decode(*record), Segment):
             yield segment
 
 
-def _collected(capture: Capture, only: Ends | None, first_frame: int, last_frame: int) -> Iterator[Segment]:
+def _collected(capture: Capture, only: Ends | None, first_frame: int) -> Iterator[Segment]:
     """By the compiled engine; of all connections, or those of ``only`` one pair of ends."""
     assert compiled.LIBRARY is not None
     with compiled.CompiledEngine(compiled.LIBRARY) as engine:
-        engine.collect(only, first_frame, last_frame)
+        engine.collect(only, first_frame)
         for _ in capture.read(engine):
             engine.drain()
             rows, engine.tables.segment = engine.tables.segment, Table(LAYOUTS["segment"])
             for row in rows.rows():
                 yield Segment(*row)
-            if engine.frames >= last_frame:
-                return

@@ -87,7 +87,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("epoch", number, (pointer,)),
         ("set_back", number, (pointer, ctypes.POINTER(number))),
         ("begins_before", number, (pointer,)),
-        ("collect", None, (pointer, pointer, number, number)),
+        ("collect", None, (pointer, pointer, number)),
         ("pcap", number, (pointer, pointer, number, number, flag, number, pointer)),
         ("pcapng", number, (pointer, pointer, number, number, flag, pointer, number)),
         ("finish", number, (pointer,)),
@@ -162,17 +162,17 @@ class CompiledEngine:
 
     # What was found ---------------------------------------------------------------------------------
 
-    def collect(self, ends: tuple[bytes, int, bytes, int] | None, first_frame: int, last_frame: int) -> None:
+    def collect(self, ends: tuple[bytes, int, bytes, int] | None, first_frame: int) -> None:
         """From now on follow no connection: segments become rows of ``segment`` instead.
 
         ``ends`` are address (16 bytes) and port of both ends of the connection wanted, either first; None: all.
-        Frames count from 1; ``last_frame`` is the last one wanted.
+        Frames count from 1; ``first_frame`` is the first one wanted.
         """
         packed = None
         if ends is not None:
             src, sport, dst, dport = ends
             packed = src + dst + sport.to_bytes(2, sys.byteorder) + dport.to_bytes(2, sys.byteorder)
-        self._library.nagle_lab_collect(self._engine, packed, first_frame, last_frame)
+        self._library.nagle_lab_collect(self._engine, packed, first_frame)
 
     def drain(self) -> None:
         """Move the finished rows into the tables."""

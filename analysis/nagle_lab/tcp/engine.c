@@ -20,7 +20,6 @@ typedef struct {
     int any_ends;
     uint8_t ends[36]; /* address and address, port and port, as a segment has them */
     int64_t first_frame;
-    int64_t last_frame;
 } engine;
 
 /* The CRC-32 of the sources as they were compiled, from set-up: a library of another day must not be used. */
@@ -79,20 +78,19 @@ API int64_t nagle_lab_begins_before(engine *e)
 /* --------------------------------------------------------------------------------------------------- records */
 
 /* From now on no connection is followed; the segments between two ends, or all, leave as they are. */
-API void nagle_lab_collect(engine *e, const uint8_t *ends, int64_t first_frame, int64_t last_frame)
+API void nagle_lab_collect(engine *e, const uint8_t *ends, int64_t first_frame)
 {
     e->collecting = 1;
     e->any_ends = ends == NULL;
     if (ends)
         memcpy(e->ends, ends, sizeof e->ends);
     e->first_frame = first_frame;
-    e->last_frame = last_frame;
 }
 
 static int is_collected(const engine *e, const segment *s)
 {
     uint8_t ends[36], back[36];
-    if (s->frame < e->first_frame || s->frame > e->last_frame)
+    if (s->frame < e->first_frame)
         return 0;
     if (e->any_ends)
         return 1;
