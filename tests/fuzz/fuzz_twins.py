@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.capture import Capture
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import compiled, snapshot
 from nagle_lab.tcp.engine import Engine
@@ -105,7 +105,7 @@ def taken(make: Callable[..., Engine], path: Path, *, twice: bool = False, saved
             engine = make(in_place=False)
             snapshot.restore(engine, state, "snapshot")
         try:
-            with open_capture(path, window_bytes=4096, sha256=False, after=known) as known:
+            with Capture([str(path)], window_bytes=4096, sha256=False, after=known) as known:
                 for _ in known.read_files(engine):
                     engine.drain()
         except NagleLabError as error:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import compiled, machine, snapshot
 from nagle_lab.tcp.plain import PlainEngine
@@ -47,7 +47,7 @@ def said(make, files: list[bytes], folder: Path, saved_after: frozenset[int] = f
         rewrite(path, content)
     engine, rows, known = make(in_place=False), {}, None
     for number, path in enumerate(paths):
-        with open_capture(path, sha256=False, after=known) as known:
+        with Capture([str(path)], sha256=False, after=known) as known:
             for _ in known.read_files(engine):
                 engine.drain()
         if number in saved_after:

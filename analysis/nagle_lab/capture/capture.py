@@ -36,13 +36,11 @@ def open_capture(
     *,
     window_bytes: int = WINDOW_BYTES,
     sha256: bool = True,
-    after: "CaptureSoFar | None" = None,
 ) -> "Capture":
     """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
-    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that; it is of these
-    files alone where the capture goes on ``after`` others.
+    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that.
 
     Raises
     ------
@@ -51,10 +49,10 @@ def open_capture(
         Damage further on is no error: see `Capture.trouble`.
     """
     if isinstance(paths, FileIO):
-        return Capture([paths], window_bytes, sha256, after)
+        return Capture([paths], window_bytes, sha256)
     if isinstance(paths, str | Path):
         paths = [paths]
-    return Capture([str(path) for path in paths], window_bytes, sha256, after)
+    return Capture([str(path) for path in paths], window_bytes, sha256)
 
 
 class CaptureSoFar:

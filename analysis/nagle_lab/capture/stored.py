@@ -25,7 +25,7 @@ class Checksum:
     Large chunks are added in a thread, beside whatever comes next: hashlib releases the GIL meanwhile.
     """
 
-    def __init__(self, sha256: bool = True) -> None:
+    def __init__(self, sha256: bool) -> None:
         self.byte_count = 0
         self._sha256: Any = None
         self._adding: Thread | None = None
