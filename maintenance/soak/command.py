@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.lab.containers.interrupts import deferred, interruptible
 from nagle_lab.lab.containers.process import Child, Finished
-from nagle_lab.lab.folder import claimed, disk_problem, ended_runs
+from nagle_lab.lab.folder import claimed, disk_problem
 from nagle_lab.reports.screens import terminal
 from nagle_lab.runs.manifest import MANIFEST
 from nagle_lab.runs.witnesses import WITNESSES
@@ -185,7 +185,7 @@ def _make(trial: Trial, runs: Path, children: set[Child]) -> Entry:
         finished = child.wait()
     finally:
         children.discard(child)
-    recorded = next(iter(ended_runs(folder)), None)
+    recorded = _recorded_in(folder)
     kept = None
     if recorded and finished.exit_code != Exit.OK:
         kept = runs / recorded.name
@@ -194,6 +194,14 @@ def _make(trial: Trial, runs: Path, children: set[Child]) -> Entry:
     with suppress(FileNotFoundError):
         shutil.rmtree(folder)
     return entry
+
+
+def _recorded_in(folder: Path) -> Path | None:
+    """The run folder, complete or failed, in the ``--runs`` of one run; None if that recorded nothing."""
+    for path in folder.glob("[!.]*"):
+        if path.is_dir() and not path.is_symlink():
+            return path
+    return None
 
 
 def _entry(trial: Trial, finished: Finished, recorded: Path | None, kept: Path | None) -> Entry:

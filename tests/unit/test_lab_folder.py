@@ -8,7 +8,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab import folder as module
-from nagle_lab.lab.folder import RunFolder, claimed, clean_up_abandoned, ended_runs
+from nagle_lab.lab.folder import RunFolder, claimed, clean_up_abandoned
 
 
 def visible(runs_dir: Path) -> list[str]:
@@ -41,15 +41,6 @@ def test_a_complete_run_has_its_name_and_the_latest_link_is_relative(tmp_path: P
         assert link.resolve() == path
     assert len(visible(tmp_path)) == 3
     assert hidden(tmp_path) == []
-
-
-def test_ended_runs_are_the_complete_and_the_failed_ones(tmp_path: Path):
-    live, complete, failed = (RunFolder.create(tmp_path, "a-b") for _ in range(3))
-    ended = [complete.complete(), failed.fail()]
-    (tmp_path / "soak.jsonl").touch()
-    assert ended_runs(tmp_path) == ended
-    assert live.path.exists() and (tmp_path / "latest-a-b").exists()
-    assert ended_runs(tmp_path / "nowhere") == []
 
 
 def test_names_are_utc_times_in_milliseconds_and_never_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

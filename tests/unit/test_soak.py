@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab.folder import RunFolder
 from nagle_lab.lab.scenarios.scenario_file import scenarios
 from soak import command
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
@@ -166,6 +167,14 @@ def test_runs_are_made_once_and_only_those_not_as_expected_are_kept(stand_in: Pa
     assert soaked(stand_in, monkeypatch, of("fine"), of("wrong"), of("fine"))[1][:3] == entries
     assert "2 of 3 runs are made already" in capsys.readouterr().err
     assert len(soaked(stand_in, monkeypatch, of("fine"), fresh=True)[1]) == 1
+
+
+@pytest.mark.parametrize("ended", [RunFolder.complete, RunFolder.fail])
+def test_the_folder_of_a_run_is_found_be_it_complete_or_failed(tmp_path: Path, ended):
+    assert command._recorded_in(tmp_path) is None
+    run = RunFolder.create(tmp_path, "a-b")
+    assert command._recorded_in(tmp_path) is None
+    assert ended(run) == command._recorded_in(tmp_path)
 
 
 def test_why_a_run_is_inconclusive_is_kept(stand_in: Path, monkeypatch):

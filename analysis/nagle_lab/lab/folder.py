@@ -113,11 +113,6 @@ def require_runs_folder(runs_dir: Path) -> None:
         raise disk_problem(error, "run folders", runs_dir) from error
 
 
-def ended_runs(runs_dir: Path) -> list[Path]:
-    """Return the folders of the complete and the failed runs in ``runs_dir``, the oldest first."""
-    return sorted(path for path in runs_dir.glob("[!.]*") if path.is_dir() and not path.is_symlink())
-
-
 def anything_recorded(folder: Path) -> bool:
     """Return whether a capture in the folder holds more than its file header."""
     return any(capture.stat().st_size > _PCAP_HEADER_BYTES for capture in folder.glob("*.pcap"))
